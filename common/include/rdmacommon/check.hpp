@@ -1,0 +1,82 @@
+/// @file
+/// Checked calls: one function for each way in which verbs and rdma_cm report an error.
+///
+/// The verbs have five conventions, and the man page of each call says which one it follows.
+/// Taking the wrong one means missing an error, so each has a name of its own here:
+///
+/// | convention                | calls, for example                              | helper         |
+/// |---------------------------|-------------------------------------------------|----------------|
+/// | NULL, and errno set       | ibv_open_device, ibv_reg_mr, ibv_create_qp       | check_ptr()    |
+/// | the error number returned | ibv_query_device_ex, ibv_modify_qp, ibv_post_send | check_rc()     |
+/// | -1, and errno set         | ibv_query_gid, all of rdma_cm, the socket calls  | check_errno()  |
+/// | a negative count          | ibv_poll_cq                                     | check_count()  |
+/// | ibv_wc::status            | every completion                                | check_wc()     |
+///
+/// Written out in lesson 01_hello_device (the first four) and 02_send_recv (the last).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace rdmacommon {
+
+/// The line of code that made a call. As a default argument it is the caller's line.
+struct Where {
+  const char *file; ///< Path as the compiler was given it; lives as long as the program.
+  int line;         ///< Counted from 1.
+
+  // std::source_location would do, but clang 14, which is Debian 12's, does not have it.
+  static constexpr Where here(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+/// A call that failed: what() names the call, the reason and the place, and, where one is known,
+/// adds a line that starts with "hint:" and ends in an anchor of lessons/troubleshooting.md.
+class Error : public std::runtime_error {
+public:
+  /// @param call   what was tried, as the reader would name it: "ibv_modify_qp(RTR)"
+  /// @param reason why it failed, in words
+  /// @param where  the line that made the call
+  /// @param hint   what to do about it; empty where nothing useful is known
+  Error(const std::string &call, const std::string &reason, Where where,
+        const std::string &hint = "");
+};
+
+/// Throws the Error for `call` having failed with the error number `error`, hint included.
+[[noreturn]] void throw_errno(int error, const char *call, Where where = Where::here());
+
+/// For calls that return NULL and set errno.
+/// @return the pointer, never null; ownership stays as the call defines it
+/// @throws Error if `pointer` is null
+template <typename T> T *check_ptr(T *pointer, const char *call, Where where = Where::here()) {
+  if (pointer == nullptr)
+    throw_errno(errno, call, where);
+  return pointer;
+}
+
+/// For calls that return 0 or the error number itself. Some of them return it negated, or -1 with
+/// errno set, in some provider or other; those are understood as well.
+/// @throws Error if `rc` is not 0
+void check_rc(int rc, const char *call, Where where = Where::here());
+
+/// For calls that return -1 and set errno.
+/// @return `rc`, which is not negative: a file descriptor, a length, or 0
+/// @throws Error if `rc` is negative
+int check_errno(int rc, const char *call, Where where = Where::here());
+
+/// For ibv_poll_cq(): a negative return is a failure, 0 an empty queue, which is no error.
+/// @return the number of completions
+/// @throws Error if `count` is negative
+int check_count(int count, const char *call, Where where = Where::here());
+
+/// For completions: throws unless the work request succeeded. Of a failed completion only wr_id,
+/// status, qp_num and vendor_err are valid (ibv_poll_cq(3)), so nothing else goes into the message.
+/// @param wc   a completion that ibv_poll_cq() filled in
+/// @param what the work request that it completes, in words: "the SEND"
+/// @throws Error if wc.status is not IBV_WC_SUCCESS
+void check_wc(const ibv_wc &wc, const char *what, Where where = Where::here());
+
+} // namespace rdmacommon

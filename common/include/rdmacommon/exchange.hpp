@@ -1,0 +1,79 @@
+/// @file
+/// The exchange: before two queue pairs can talk, each side has to tell the other where its own is.
+/// That goes over an ordinary TCP connection, as one readable line in each direction, the same that
+/// the stock ibv_rc_pingpong uses:
+///
+///     client                                     server
+///       |   LID:QPN:PSN:GID, hexadecimal   --->    |   brings its QP to RTS, then answers
+///       |   <---                 LID:QPN:PSN:GID   |
+///       |   brings its QP to RTS, then: done --->  |   both may send
+///
+/// Each message ends in a zero byte; a newline is taken as well, so that a person with `nc` can be
+/// the peer. What the peer sends is checked before it is used.
+///
+/// Introduced in lesson 02_send_recv.
+#pragma once
+
+#include "rdmacommon/options.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace rdmacommon {
+
+/// Where a queue pair is to be found: what one side must know of the other to connect to it.
+struct Endpoint {
+  uint16_t lid; ///< Local identifier of the port (InfiniBand); 0 on RoCE.
+  uint32_t qpn; ///< Queue pair number, 24 bits.
+  uint32_t psn; ///< Packet sequence number of the first packet it will send, 24 bits.
+  ibv_gid gid;  ///< The port's GID, in network byte order as verbs has it.
+};
+
+/// An Endpoint as the line "LID:QPN:PSN:GID": 4, 6, 6 and 32 lower-case hexadecimal digits.
+std::string to_line(const Endpoint &endpoint);
+
+/// The reverse of to_line().
+/// @throws Error if the line does not have exactly this form; the message names the field
+Endpoint parse_endpoint(std::string_view line);
+
+/// A packet sequence number to start from: random, so that packets left over from an earlier
+/// connection of the same queue pair number are not taken for this one's.
+/// @return 24 bits
+uint32_t random_psn();
+
+/// The TCP connection over which the two sides exchange their Endpoints. Owns the socket.
+/// Not thread-safe. Every call that waits for the peer ends within the options' timeout.
+class Exchange {
+public:
+  /// Makes the connection: as the client of options.host, or, without a host, as the server, which
+  /// listens, prints "listening on TCP port N", takes one client and stops listening. The client
+  /// tries again while the connection is refused, since the server may still be starting.
+  /// @throws Error if that fails or takes longer than options.timeout (server: options.wait)
+  explicit Exchange(const PairOptions &options);
+  ~Exchange();
+  Exchange(const Exchange &) = delete;
+  Exchange &operator=(const Exchange &) = delete;
+
+  void send(const Endpoint &endpoint); ///< Sends one line. @throws Error if the peer is gone
+  Endpoint receive();                  ///< Receives one line. @throws Error if it is not right
+
+  void send_done();    ///< Client: "my queue pair is ready". @throws Error if the peer is gone
+  void receive_done(); ///< Server: waits for that. @throws Error if anything else comes
+
+  /// Says that this side has finished, and waits until the peer has too, or is gone. Only then may
+  /// a queue pair be destroyed: the peer may still be waiting for this one's acknowledgement.
+  void finish();
+
+private:
+  void send_message(std::string_view text);
+  std::string receive_message(size_t length, const char *what);
+
+  int socket_ = -1;
+  std::chrono::milliseconds timeout_;
+};
+
+} // namespace rdmacommon

@@ -1,0 +1,60 @@
+/// @file
+/// Owning handles: a std::unique_ptr for each verbs object, whose deleter is the verb that ends it.
+///
+/// `qp.get()` is the plain `ibv_qp *`, so every verb can be called on it and nothing is hidden.
+/// Objects must go in the reverse order of their creation, since each holds on to those it was made
+/// from (a PD with a QP in it cannot be deallocated: EBUSY). C++ destroys local variables and
+/// members in just that order, so declaring the handles in the order of creation is enough.
+///
+/// A deleter cannot throw; when the verb fails it prints the verb and the reason to stderr.
+/// A handle belongs to one thread and to one process: a child after fork() must not destroy it.
+///
+/// Written out in lessons 01_hello_device (context) and 02_send_recv (the others).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <memory>
+
+namespace rdmacommon {
+
+/// The deleters, one for each verb that ends an object.
+namespace deleters {
+
+/// Prints that `verb` failed with `rc` (an error number, or -1 with errno set), if it did.
+void report(int rc, const char *verb) noexcept;
+
+/// @cond each is the one call that its name says
+struct CloseDevice {
+  void operator()(ibv_context *context) const noexcept {
+    report(ibv_close_device(context), "ibv_close_device");
+  }
+};
+struct DeallocPd {
+  void operator()(ibv_pd *pd) const noexcept { report(ibv_dealloc_pd(pd), "ibv_dealloc_pd"); }
+};
+struct DestroyCq {
+  void operator()(ibv_cq *cq) const noexcept { report(ibv_destroy_cq(cq), "ibv_destroy_cq"); }
+};
+struct DeregMr {
+  void operator()(ibv_mr *mr) const noexcept { report(ibv_dereg_mr(mr), "ibv_dereg_mr"); }
+};
+struct DestroyQp {
+  void operator()(ibv_qp *qp) const noexcept { report(ibv_destroy_qp(qp), "ibv_destroy_qp"); }
+};
+/// @endcond
+
+} // namespace deleters
+
+/// An open device, from ibv_open_device(). Outlives everything created on it.
+using unique_context = std::unique_ptr<ibv_context, deleters::CloseDevice>;
+/// A protection domain, from ibv_alloc_pd(). Outlives the MRs and QPs in it.
+using unique_pd = std::unique_ptr<ibv_pd, deleters::DeallocPd>;
+/// A completion queue, from ibv_create_cq(). Outlives the QPs that report to it.
+using unique_cq = std::unique_ptr<ibv_cq, deleters::DestroyCq>;
+/// A memory region, from ibv_reg_mr(). Goes before the memory that it registers.
+using unique_mr = std::unique_ptr<ibv_mr, deleters::DeregMr>;
+/// A queue pair, from ibv_create_qp(). Destroying it drops what is still posted.
+using unique_qp = std::unique_ptr<ibv_qp, deleters::DestroyQp>;
+
+} // namespace rdmacommon

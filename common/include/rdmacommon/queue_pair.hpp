@@ -1,0 +1,42 @@
+/// @file
+/// A reliable-connection queue pair from RESET to RTS.
+///
+/// Written out in lesson 02_send_recv; see also ibv_modify_qp(3), which lists what each transition
+/// requires.
+#pragma once
+
+#include "rdmacommon/device.hpp"
+#include "rdmacommon/exchange.hpp"
+#include "rdmacommon/handles.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+namespace rdmacommon {
+
+/// Creates a reliable-connection QP, in state RESET, whose SENDs complete only when they ask to.
+/// @param pd  the protection domain; outlives the QP
+/// @param cq  receives the completions of both queues; outlives the QP
+/// @param cap how many requests and SGEs each queue holds
+/// @throws Error if a capacity is over the device's limits
+unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap);
+
+/// How packets get from `port` to the peer's: by LID on InfiniBand, by GID (in a GRH) on RoCE.
+ibv_ah_attr route_to(const Port &port, const Endpoint &peer);
+
+/// RESET -> INIT. From here on receives may be posted.
+/// @param access what the peer may do to this side's memory: 0 or IBV_ACCESS_REMOTE_*
+/// @throws Error if the device refuses
+void to_init(ibv_qp *qp, const Port &port, unsigned access = 0);
+
+/// INIT -> RTR. From here on the QP takes packets from `peer`.
+/// @throws Error if the device refuses, as it does on RoCE if the peer sent no GID
+void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer);
+
+/// RTR -> RTS. From here on the QP may send.
+/// @param psn the 24-bit packet sequence number that the peer was told
+/// @throws Error if the device refuses
+void to_rts(ibv_qp *qp, uint32_t psn);
+
+} // namespace rdmacommon

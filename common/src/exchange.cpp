@@ -1,0 +1,304 @@
+#include "rdmacommon/exchange.hpp"
+
+#include "hints.hpp"
+#include "rdmacommon/check.hpp"
+
+#include <netdb.h>
+#include <poll.h>
+#include <resolv.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+
+namespace rdmacommon {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using unique_addrinfo = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+/// Owns a socket until release().
+class Socket {
+public:
+  explicit Socket(int fd) : fd_(fd) {}
+  ~Socket() {
+    if (fd_ >= 0)
+      close(fd_);
+  }
+  Socket(const Socket &) = delete;
+  Socket &operator=(const Socket &) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+private:
+  int fd_;
+};
+
+std::string seconds_text(milliseconds time) {
+  return std::to_string(time.count() / 1000) + " s";
+}
+
+milliseconds time_left(Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+  return std::max(left, milliseconds(0));
+}
+
+/// Waits until the socket is ready for `events`. @return false when the time is over
+bool wait_for(int socket, short events, Clock::time_point deadline) {
+  pollfd entry{.fd = socket, .events = events, .revents = 0};
+  int ready;
+  do
+    ready = poll(&entry, 1, static_cast<int>(time_left(deadline).count()));
+  while (ready < 0 && errno == EINTR);
+  return check_errno(ready, "poll") > 0;
+}
+
+unique_addrinfo resolve(const std::string &host, uint16_t port, int family, int flags) {
+  // A name server that does not answer would hold getaddrinfo() for 10 s and more.
+  res_init();
+  _res.retrans = 1;
+  _res.retry = 2;
+  addrinfo wanted{};
+  wanted.ai_flags = flags | AI_NUMERICSERV;
+  wanted.ai_family = family;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo *found = nullptr;
+  const int rc = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(),
+                             &wanted, &found);
+  if (rc != 0)
+    throw Error("--host " + host, rc == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(rc),
+                Where::here(), hint("give the server's name or address", "unknown-host"));
+  return unique_addrinfo(found, freeaddrinfo);
+}
+
+/// Connects within the deadline. @return 0 or the error number
+int connect_to(const addrinfo &address, Clock::time_point deadline, int socket) {
+  if (connect(socket, address.ai_addr, address.ai_addrlen) == 0)
+    return 0;
+  if (errno != EINPROGRESS)
+    return errno;
+  if (!wait_for(socket, POLLOUT, deadline))
+    return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  check_errno(getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size), "getsockopt(SO_ERROR)");
+  return error;
+}
+
+int connect_to_server(const PairOptions &options) {
+  const std::string peer = options.host + " TCP port " + std::to_string(options.tcp_port);
+  const Clock::time_point deadline = Clock::now() + options.timeout;
+  const unique_addrinfo addresses = resolve(options.host, options.tcp_port, AF_UNSPEC, 0);
+  int error = 0;
+  for (bool said = false;;) {
+    for (const addrinfo *address = addresses.get(); address; address = address->ai_next) {
+      Socket client(check_errno(
+          socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), "socket"));
+      error = connect_to(*address, deadline, client.get());
+      if (error == 0)
+        return client.release();
+    }
+    if (error != ECONNREFUSED || Clock::now() >= deadline)
+      break;
+    if (!said)
+      std::printf("no server at %s yet; trying for %s\n", peer.c_str(),
+                  seconds_text(options.timeout).c_str());
+    said = true;
+    // Nothing tells a client that a server has begun to listen elsewhere, so this one wait is a pause.
+    poll(nullptr, 0, static_cast<int>(std::min(milliseconds(50), time_left(deadline)).count()));
+  }
+  throw_errno(error, ("connect to " + peer).c_str());
+}
+
+/// A listening socket for IPv6 and IPv4, or, where this host has no IPv6, for IPv4 alone.
+int listen_on(uint16_t port) {
+  int error = 0;
+  for (const int family : {AF_INET6, AF_INET}) {
+    const int on = 1, off = 0;
+    Socket server(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (server.get() >= 0) {
+      const unique_addrinfo any = resolve("", port, family, AI_PASSIVE);
+      setsockopt(server.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+      if (family == AF_INET6)
+        setsockopt(server.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+      if (bind(server.get(), any->ai_addr, any->ai_addrlen) == 0 && listen(server.get(), 1) == 0)
+        return server.release();
+    }
+    error = errno;
+    if (error == EADDRINUSE)
+      break;
+  }
+  throw_errno(error, ("listen on TCP port " + std::to_string(port)).c_str());
+}
+
+uint16_t port_of(int server) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  check_errno(getsockname(server, reinterpret_cast<sockaddr *>(&address), &size), "getsockname");
+  // sin_port and sin6_port have the same place.
+  return ntohs(reinterpret_cast<const sockaddr_in &>(address).sin_port);
+}
+
+int accept_client(const PairOptions &options) {
+  const Clock::time_point deadline = Clock::now() + options.wait;
+  const Socket server(listen_on(options.tcp_port));
+  std::printf("listening on TCP port %u\n", port_of(server.get()));
+  for (;;) {
+    if (!wait_for(server.get(), POLLIN, deadline))
+      throw Error("wait for a client", "none came within " + seconds_text(options.wait),
+                  Where::here(), hint("start the client with --host", "no-client"));
+    const int client = accept4(server.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (client >= 0)
+      return client;
+    if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) // it came and went
+      throw_errno(errno, "accept");
+  }
+}
+
+/// What the peer sent, for a message: nothing in it may reach the terminal as a control sequence.
+std::string in_quotes(std::string_view text) {
+  std::string result = "'";
+  for (const char letter : text)
+    if (letter >= ' ' && letter <= '~') {
+      result += letter;
+    } else {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(letter));
+      result += escaped;
+    }
+  return result + "'";
+}
+
+/// One field of the line: exactly `digits` hexadecimal digits.
+uint32_t parse_hex(std::string_view text, size_t digits, const char *name) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (text.size() != digits || error != std::errc() || end != text.data() + text.size())
+    throw Error("the peer's address",
+                std::string(name) + " is " + in_quotes(text) + ", not " + std::to_string(digits) +
+                    " hexadecimal digits",
+                Where::here(), hint("is the peer one of these programs?", "bad-exchange"));
+  return value;
+}
+
+constexpr std::string_view done = "done";
+constexpr size_t line_length = 4 + 1 + 6 + 1 + 6 + 1 + 32;
+
+} // namespace
+
+std::string to_line(const Endpoint &endpoint) {
+  char text[line_length + 1];
+  int length =
+      std::snprintf(text, sizeof text, "%04x:%06x:%06x:", endpoint.lid, endpoint.qpn, endpoint.psn);
+  for (const uint8_t byte : endpoint.gid.raw)
+    length += std::snprintf(text + length, sizeof text - length, "%02x", byte);
+  return text;
+}
+
+Endpoint parse_endpoint(std::string_view line) {
+  std::array<std::string_view, 4> field;
+  for (size_t i = 0; i < field.size(); ++i) {
+    const size_t colon = line.find(':');
+    if ((colon == line.npos) != (i == field.size() - 1))
+      throw Error("the peer's address", in_quotes(line) + " is not the rest of LID:QPN:PSN:GID",
+                  Where::here(), hint("is the peer one of these programs?", "bad-exchange"));
+    field[i] = line.substr(0, colon);
+    line.remove_prefix(colon == line.npos ? line.size() : colon + 1);
+  }
+  Endpoint endpoint{.lid = static_cast<uint16_t>(parse_hex(field[0], 4, "LID")),
+                    .qpn = parse_hex(field[1], 6, "QPN"),
+                    .psn = parse_hex(field[2], 6, "PSN"),
+                    .gid = {}};
+  if (field[3].size() != 2 * sizeof endpoint.gid.raw)
+    parse_hex(field[3], 2 * sizeof endpoint.gid.raw, "GID");
+  for (size_t i = 0; i < sizeof endpoint.gid.raw; ++i)
+    endpoint.gid.raw[i] = static_cast<uint8_t>(parse_hex(field[3].substr(2 * i, 2), 2, "GID"));
+  return endpoint;
+}
+
+uint32_t random_psn() {
+  return std::random_device{}() & 0xffffff;
+}
+
+Exchange::Exchange(const PairOptions &options)
+    : socket_(options.is_server() ? accept_client(options) : connect_to_server(options)),
+      timeout_(options.timeout) {}
+
+Exchange::~Exchange() {
+  close(socket_);
+}
+
+void Exchange::send(const Endpoint &endpoint) {
+  send_message(to_line(endpoint));
+}
+
+Endpoint Exchange::receive() {
+  return parse_endpoint(receive_message(line_length, "the peer's address"));
+}
+
+void Exchange::send_done() {
+  send_message(done);
+}
+
+void Exchange::receive_done() {
+  const std::string text = receive_message(done.size(), "the peer's 'done'");
+  if (text != done)
+    throw Error("the peer's 'done'", "it sent " + in_quotes(text), Where::here(),
+                hint("is the peer one of these programs?", "bad-exchange"));
+}
+
+void Exchange::finish() {
+  shutdown(socket_, SHUT_WR);
+  const Clock::time_point deadline = Clock::now() + timeout_;
+  char rest[64];
+  ssize_t got;
+  do
+    if (!wait_for(socket_, POLLIN, deadline))
+      throw Error("wait for the peer to finish", "it did not within " + seconds_text(timeout_),
+                  Where::here());
+  while ((got = recv(socket_, rest, sizeof rest, 0)) > 0);
+}
+
+void Exchange::send_message(std::string_view text) {
+  // In one piece with its zero byte: ibv_rc_pingpong reads a message with a single read().
+  const std::string message(text.data(), text.size());
+  const ssize_t sent = ::send(socket_, message.c_str(), message.size() + 1, MSG_NOSIGNAL);
+  check_errno(static_cast<int>(sent), "send to the peer");
+}
+
+std::string Exchange::receive_message(size_t length, const char *what) {
+  const auto fail = [what](const std::string &reason) {
+    throw Error(what, reason, Where::here(),
+                hint("is the peer one of these programs?", "bad-exchange"));
+  };
+  const Clock::time_point deadline = Clock::now() + timeout_;
+  std::string text;
+  for (;;) {
+    if (!wait_for(socket_, POLLIN, deadline))
+      fail("only " + std::to_string(text.size()) + " of " + std::to_string(length) +
+           " bytes came within " + seconds_text(timeout_));
+    char buffer[256];
+    const ssize_t got = recv(socket_, buffer, sizeof buffer, 0);
+    if (got == 0)
+      fail("the peer closed the connection after " + std::to_string(text.size()) + " of " +
+           std::to_string(length) + " bytes");
+    text.append(buffer, static_cast<size_t>(check_errno(static_cast<int>(got), "recv")));
+    const size_t end = text.find_first_of(std::string_view("\0\n", 2));
+    if (end == text.npos ? text.size() > length : end + 1 != text.size() || end > length)
+      fail("the peer sent more than the " + std::to_string(length) + " bytes expected");
+    if (end != text.npos) {
+      text.resize(end);
+      return text;
+    }
+  }
+}
+
+} // namespace rdmacommon

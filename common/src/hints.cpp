@@ -1,0 +1,104 @@
+#include "hints.hpp"
+
+#include <cerrno>
+
+namespace rdmacommon {
+namespace {
+
+struct ErrnoHint {
+  std::string_view call; // matches calls that start with this
+  int error;
+  std::string_view what_to_do;
+  std::string_view anchor;
+};
+
+// The first row that matches is taken, so the special ones stand before the general ones.
+constexpr ErrnoHint errno_hints[] = {
+    {"ibv_modify_qp(RTR)", EINVAL,
+     "on RoCE the address must hold a GRH with the peer's GID, and port_num and sgid_index must be "
+     "those whose GID the peer was told",
+     "rtr-einval"},
+    {"ibv_modify_qp(RTR)", ETIMEDOUT,
+     "the peer's GID cannot be reached: link-local, RoCEv1 or from an empty GID table entry",
+     "rtr-timeout"},
+    {"ibv_modify_qp", EINVAL,
+     "an attribute that this transition requires is missing from the mask, or out of range",
+     "modify-qp-einval"},
+    {"ibv_reg_mr", ENOMEM, "more memory than this user may lock: see ulimit -l", "memlock"},
+    {"ibv_reg_mr", EPERM, "this user may lock no memory at all: see ulimit -l", "memlock"},
+    {"ibv_create_cq", ENOMEM, "more memory than this user may lock: see ulimit -l", "memlock"},
+    {"ibv_create_qp", ENOMEM, "more memory than this user may lock: see ulimit -l", "memlock"},
+    {"ibv_create_qp", EINVAL,
+     "a capacity is over the device's limits; ask for less inline data, fewer SGEs or requests",
+     "create-qp-einval"},
+    {"ibv_post_send", ENOMEM,
+     "the send queue is full, or the request has more SGEs than the QP was created for",
+     "post-enomem"},
+    {"ibv_post_recv", ENOMEM,
+     "the receive queue is full, or the request has more SGEs than the QP was created for",
+     "post-enomem"},
+    {"ibv_post_send", EINVAL, "the QP is not in state RTS, or the request is malformed",
+     "post-einval"},
+    {"ibv_get_device_list", ENOSYS, "this kernel has no RDMA support: run ./lab doctor",
+     "no-device"},
+    {"ibv_open_device", EACCES, "this user may not open /dev/infiniband/uverbs*",
+     "no-dev-infiniband"},
+    {"connect", ECONNREFUSED, "start the server first; it says on which TCP port it listens",
+     "connection-refused"},
+    {"connect", ETIMEDOUT, "the host is down, or a firewall drops the packets",
+     "connection-timeout"},
+};
+
+struct StatusHint {
+  ibv_wc_status status;
+  std::string_view what_to_do;
+  std::string_view anchor;
+};
+
+constexpr StatusHint status_hints[] = {
+    {IBV_WC_RNR_RETRY_EXC_ERR,
+     "the peer had no receive posted; post receives before the peer learns the QP number",
+     "rnr-retry"},
+    {IBV_WC_RETRY_EXC_ERR,
+     "no acknowledgement came: the peer's QP is gone or not yet in RTR, or its address is wrong",
+     "retry-exceeded"},
+    {IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer", "local-length"},
+    {IBV_WC_LOC_PROT_ERR,
+     "an SGE's lkey, address and length do not lie inside one registered region, or it lacks "
+     "IBV_ACCESS_LOCAL_WRITE",
+     "local-protection"},
+    {IBV_WC_REM_INV_REQ_ERR,
+     "the peer's NIC refused the request: its receive buffer is too small, or its QP does not "
+     "allow "
+     "the operation",
+     "remote-invalid-request"},
+    {IBV_WC_REM_ACCESS_ERR,
+     "rkey, address and length must lie inside one region of the peer's, in the PD of its QP, with "
+     "the access flags set on both region and QP",
+     "remote-access"},
+    {IBV_WC_REM_OP_ERR, "the peer's NIC could not complete the request", "remote-operation"},
+    {IBV_WC_WR_FLUSH_ERR,
+     "the QP went to the error state; the first completion that failed tells why", "flush"},
+};
+
+} // namespace
+
+std::string hint(std::string_view what_to_do, std::string_view anchor) {
+  return std::string(what_to_do) + "; see lessons/troubleshooting.md#" + std::string(anchor);
+}
+
+std::string hint_for_errno(std::string_view call, int error) {
+  for (const ErrnoHint &row : errno_hints)
+    if (row.error == error && call.substr(0, row.call.size()) == row.call)
+      return hint(row.what_to_do, row.anchor);
+  return "";
+}
+
+std::string hint_for_status(ibv_wc_status status) {
+  for (const StatusHint &row : status_hints)
+    if (row.status == status)
+      return hint(row.what_to_do, row.anchor);
+  return "";
+}
+
+} // namespace rdmacommon

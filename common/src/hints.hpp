@@ -1,0 +1,22 @@
+/// @file
+/// What to do about an error: the one table of hints, private to rdmacommon.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <string>
+#include <string_view>
+
+namespace rdmacommon {
+
+/// The hint for a call that failed with an error number, or "" where none is known.
+/// @param call the call's name, perhaps with a detail in parentheses: "ibv_modify_qp(RTR)"
+std::string hint_for_errno(std::string_view call, int error);
+
+/// The hint for a completion with this status, or "".
+std::string hint_for_status(ibv_wc_status status);
+
+/// A hint ends in where to read more: an anchor of the troubleshooting page.
+std::string hint(std::string_view what_to_do, std::string_view anchor);
+
+} // namespace rdmacommon

@@ -1,0 +1,68 @@
+#include "rdmacommon/queue_pair.hpp"
+
+#include "rdmacommon/check.hpp"
+
+namespace rdmacommon {
+
+unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap) {
+  ibv_qp_init_attr attr{
+      .send_cq = cq,
+      .recv_cq = cq,
+      .cap = cap,
+      .qp_type = IBV_QPT_RC,
+      .sq_sig_all = 0,
+  };
+  return unique_qp(check_ptr(ibv_create_qp(pd, &attr), "ibv_create_qp"));
+}
+
+ibv_ah_attr route_to(const Port &port, const Endpoint &peer) {
+  ibv_ah_attr attr{.dlid = peer.lid, .port_num = port.number};
+  if (port.is_roce()) {
+    attr.is_global = 1;
+    attr.grh = {
+        .dgid = peer.gid, .sgid_index = static_cast<uint8_t>(port.gid.gid_index), .hop_limit = 64};
+  }
+  return attr;
+}
+
+void to_init(ibv_qp *qp, const Port &port, unsigned access) {
+  ibv_qp_attr attr{
+      .qp_state = IBV_QPS_INIT,
+      .qp_access_flags = access,
+      .pkey_index = 0,
+      .port_num = port.number,
+  };
+  const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp(INIT)");
+}
+
+void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer) {
+  ibv_qp_attr attr{
+      .qp_state = IBV_QPS_RTR,
+      .path_mtu = port.attr.active_mtu,
+      .rq_psn = peer.psn,
+      .dest_qp_num = peer.qpn,
+      .ah_attr = route_to(port, peer),
+      .max_dest_rd_atomic = 1,
+      .min_rnr_timer = 12,
+  };
+  const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp(RTR)");
+}
+
+void to_rts(ibv_qp *qp, uint32_t psn) {
+  ibv_qp_attr attr{
+      .qp_state = IBV_QPS_RTS,
+      .sq_psn = psn,
+      .max_rd_atomic = 1,
+      .timeout = 14,
+      .retry_cnt = 7,
+      .rnr_retry = 6,
+  };
+  const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT |
+                   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+  check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp(RTS)");
+}
+
+} // namespace rdmacommon

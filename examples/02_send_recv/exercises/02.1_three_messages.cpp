@@ -1,0 +1,102 @@
+// Exercise 02.1: three messages instead of one.
+// Wanted:   the client SENDs "one", "two" and "three"; the server prints them in this order.
+// Hint: every SEND uses up one posted receive, and a buffer that a receive was posted for belongs to
+// the NIC until that receive completes. The QP and the CQ must have room for all that is posted.
+// Check: ./lab check 02.1
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/exchange.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+
+using namespace rdmacommon;
+
+constexpr int messages = 3;
+constexpr size_t size = 16;
+using Slots = std::array<std::array<char, size>, messages>;
+
+static ibv_sge slot(Slots &slots, int number, ibv_mr *mr) {
+  return {.addr = reinterpret_cast<uint64_t>(slots[static_cast<size_t>(number)].data()),
+          .length = size,
+          .lkey = mr->lkey};
+}
+
+// Polls until one request has completed, and returns its wr_id.
+static uint64_t wait_for_one(ibv_cq *cq, const char *what, std::chrono::seconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  ibv_wc completion{};
+  while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq") == 0)
+    if (std::chrono::steady_clock::now() > deadline)
+      throw Error(what, "no completion in time", Where::here());
+  check_wc(completion, what);
+  return completion.wr_id;
+}
+
+static void three_messages(int argc, char **argv) {
+  CLI::App app{"Sends three messages."};
+  PairOptions options{app};
+  parse(app, argc, argv);
+
+  const Port port = open_port(options);
+  Slots slots{{{"one"}, {"two"}, {"three"}}};
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &slots, sizeof slots, access), "ibv_reg_mr"));
+  const unique_cq cq(
+      check_ptr(ibv_create_cq(port.context.get(), messages, nullptr, nullptr, 0), "ibv_create_cq"));
+  // TODO: is there room for three?
+  const ibv_qp_cap room{.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
+  const unique_qp qp = create_rc_qp(pd.get(), cq.get(), room);
+  to_init(qp.get(), port);
+
+  if (options.is_server()) {
+    slots = {};
+    // TODO: one receive is not enough.
+    ibv_sge where = slot(slots, 0, mr.get());
+    ibv_recv_wr request{.wr_id = 0, .sg_list = &where, .num_sge = 1};
+    ibv_recv_wr *refused = nullptr;
+    check_rc(ibv_post_recv(qp.get(), &request, &refused), "ibv_post_recv");
+  }
+
+  const Endpoint self{
+      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+  Exchange exchange(options);
+  if (!options.is_server())
+    exchange.send(self);
+  const Endpoint peer = exchange.receive();
+  to_rtr(qp.get(), port, peer);
+  to_rts(qp.get(), self.psn);
+  if (options.is_server()) {
+    exchange.send(self);
+    exchange.receive_done();
+    for (int i = 0; i < messages; ++i) {
+      const uint64_t number = wait_for_one(cq.get(), "a receive", options.timeout);
+      std::printf("received %s\n", slots[number].data());
+    }
+  } else {
+    exchange.send_done();
+    for (int i = 0; i < messages; ++i) {
+      ibv_sge what = slot(slots, i, mr.get());
+      ibv_send_wr request{.wr_id = static_cast<uint64_t>(i),
+                          .sg_list = &what,
+                          .num_sge = 1,
+                          .opcode = IBV_WR_SEND,
+                          .send_flags = IBV_SEND_SIGNALED};
+      ibv_send_wr *refused = nullptr;
+      check_rc(ibv_post_send(qp.get(), &request, &refused), "ibv_post_send");
+      wait_for_one(cq.get(), "a SEND", options.timeout);
+      std::printf("sent %s\n", slots[static_cast<size_t>(i)].data());
+    }
+  }
+  exchange.finish();
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, three_messages);
+}

@@ -1,0 +1,62 @@
+// Exercise 02.2: a queue pair that is its own peer.
+// Wanted:   the states RESET, INIT, RTR and RTS as ibv_query_qp(3) reports them, then
+//           a message that the QP has sent to itself.
+// Hint: nothing says that the Endpoint in to_rtr() must come from somebody else.
+// Check: ./lab check 02.2
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/exchange.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <chrono>
+#include <cstdio>
+
+using namespace rdmacommon;
+
+static void print_state(ibv_qp *qp) {
+  // TODO: ask the QP for its state; a value of ibv_qp_state is an index into this list.
+  static const char *const names[] = {"RESET", "INIT", "RTR", "RTS"};
+  (void)qp;
+  std::printf("state %s\n", names[0]);
+}
+
+static void own_peer(int argc, char **argv) {
+  CLI::App app{"A queue pair sends itself a message."};
+  DeviceOptions options{app};
+  parse(app, argc, argv);
+
+  const Port port = open_port(options);
+  struct {
+    char outgoing[32] = "a message to myself";
+    char incoming[32] = "nothing";
+  } buffer;
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &buffer, sizeof buffer, access), "ibv_reg_mr"));
+  const unique_cq cq(
+      check_ptr(ibv_create_cq(port.context.get(), 2, nullptr, nullptr, 0), "ibv_create_cq"));
+  const ibv_qp_cap room{.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
+  const unique_qp qp = create_rc_qp(pd.get(), cq.get(), room);
+  print_state(qp.get());
+  to_init(qp.get(), port);
+  print_state(qp.get());
+
+  ibv_sge where{.addr = reinterpret_cast<uint64_t>(buffer.incoming),
+                .length = sizeof buffer.incoming,
+                .lkey = mr->lkey};
+  ibv_recv_wr receive{.sg_list = &where, .num_sge = 1};
+  ibv_recv_wr *refused_receive = nullptr;
+  check_rc(ibv_post_recv(qp.get(), &receive, &refused_receive), "ibv_post_recv");
+
+  // TODO: go on to RTR and RTS, printing each state, SEND buffer.outgoing, and wait for both
+  // completions.
+
+  std::printf("received %s\n", buffer.incoming);
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, own_peer);
+}

@@ -1,0 +1,23 @@
+// A preloaded library that looks, when a program closes its device, at what is still open on it.
+//
+// At exit the kernel cleans up after everybody, so looking afterwards would show nothing. `rdma
+// resource` shows each object with the process that made it; here is the last moment to ask.
+#include <infiniband/verbs.h>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+extern "C" int ibv_close_device(ibv_context *context) {
+  for (const char *kind : {"qp", "cq", "mr", "pd"}) {
+    const std::string command = std::string("rdma resource show ") + kind + " pid " +
+                                std::to_string(getpid()) + " | sed 's/^/left open: " + kind + " /' >&2";
+    if (std::system(command.c_str()) != 0)
+      std::fprintf(stderr, "left open: cannot ask rdma resource\n");
+  }
+  std::fprintf(stderr, "closed the device\n");
+  const auto real = reinterpret_cast<int (*)(ibv_context *)>(dlsym(RTLD_NEXT, "ibv_close_device"));
+  return real(context);
+}

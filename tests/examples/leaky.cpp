@@ -1,0 +1,17 @@
+// Closes its device with a PD and a CQ still on it, so that test_leaks can see that it would be seen.
+#include <rdmacommon/device.hpp>
+
+using namespace rdmacommon;
+
+static void leaky(int argc, char **argv) {
+  CLI::App app{"Leaks a PD and a CQ."};
+  DeviceOptions options{app};
+  parse(app, argc, argv);
+  const Port port = open_port(options);
+  ibv_alloc_pd(port.context.get());
+  ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0);
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, leaky);
+}

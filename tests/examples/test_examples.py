@@ -1,0 +1,43 @@
+"""Every example, and every "Break it" change, prints what the lessons show, and ends as they say."""
+import unittest
+
+import needs_device
+from lab import examples, ladder, normalise
+
+
+def run(program: str, kind: str):
+    return examples.run(needs_device.PLACE, needs_device.BUILD, program, kind)
+
+
+class Examples(unittest.TestCase):
+    def compare(self, outcome, expected):
+        self.assertFalse(outcome.timed_out, outcome.text())
+        roles = {role: outcome.of(role) for role in outcome.status}
+        found = normalise.differences(expected.read_text(), roles, needs_device.PLACE.device)
+        self.assertEqual(found, [], "\n".join(found))
+
+    def test_prints_what_the_lesson_shows(self):
+        for lesson in ladder.read():
+            if lesson.kind != "lesson":
+                with self.subTest(lesson.stem):
+                    outcome = run(lesson.name, lesson.kind)
+                    self.compare(outcome, examples.expected_file(lesson.stem))
+                    self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
+
+    def test_breaks_as_the_lesson_promises(self):
+        for lesson in ladder.read():
+            for name in examples.breaks(lesson):
+                with self.subTest(f"{lesson.stem} {name}"):
+                    outcome = run(f"{lesson.name}.{name}", lesson.kind)
+                    self.compare(outcome, examples.expected_file(lesson.stem, name))
+                    self.assertEqual(max(outcome.status.values()), 1, outcome.text())
+
+    def test_pair_is_a_pair_twice_in_a_row(self):
+        """What one run leaves behind must not disturb the next."""
+        for _ in range(3):
+            outcome = run("send_recv", "pair")
+            self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
+
+
+if __name__ == "__main__":
+    needs_device.main()

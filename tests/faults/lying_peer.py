@@ -1,0 +1,41 @@
+"""A peer for test_exchange_peers.py: takes one side of the exchange and does it wrong in the way it is told.
+
+    lying_peer.py client|server TCP-PORT WHAT
+"""
+import socket
+import sys
+
+LINE = b"0000:000011:123456:00000000000000000000ffff0a4d0001"
+SAYS = {
+    "nothing": b"", "close": b"", "half": LINE[:20], "half-and-wait": LINE[:20],
+    "too-much": LINE + b"f\0", "flood": b"x" * 1_000_000, "nonsense": b"GET / HTTP/1.0\n",
+    "short-field": LINE.replace(b"000011", b"11") + b"\0", "not-hex": LINE.replace(b"123456", b"12x456") + b"\0",
+    "binary": bytes(range(128, 132)) + LINE[4:] + b"\0",
+    "no-gid": LINE[:19] + b"0" * 32 + b"\0", "silent": LINE + b"\0", "wrong-done": LINE + b"\0",
+}
+
+
+def main():
+    role, port, what = sys.argv[1:]
+    if role == "server":
+        server = socket.create_server(("", int(port)))
+        print("listening on TCP port", server.getsockname()[1], flush=True)
+        connection, _ = server.accept()
+        connection.recv(100)
+    else:
+        connection = socket.create_connection(("127.0.0.1", int(port)))
+    try:
+        connection.sendall(SAYS[what])
+        if what in ("close", "half"):
+            connection.close()
+            return
+        if what in ("wrong-done", "silent"):
+            connection.recv(100)
+            connection.sendall(b"nope\0" if what == "wrong-done" else b"done\0")
+        while connection.recv(100):  # until the other side has had enough
+            pass
+    except ConnectionError:
+        pass
+
+
+main()

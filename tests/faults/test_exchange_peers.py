@@ -1,0 +1,97 @@
+"""Peers that send too much, too little, nonsense or nothing: an error that says what, and soon."""
+import concurrent.futures
+import subprocess
+import sys
+import time
+import unittest
+
+import needs_device
+
+LINE = "0000:000011:123456:00000000000000000000ffff0a4d0001"
+PEER = str(needs_device.ROOT / "tests/faults/lying_peer.py")
+LIMIT = 5 + 3  # the programs' own time limit, and what an emulated machine takes to start one
+
+
+def start(*argv):
+    return subprocess.Popen(needs_device.PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+def port_of(process):
+    for line in process.stdout:
+        if "listening on TCP port" in line:
+            return line.split()[-1]
+    raise AssertionError("it never listened")
+
+
+class LyingPeer(unittest.TestCase):
+    """lying_peer.py does the lying, since it has to be where the device is."""
+
+    def against_server(self, what):
+        server = start(needs_device.program("send_recv"), "--tcp-port", "0", "--timeout", "2")
+        client = start(sys.executable, PEER, "client", port_of(server), what)
+        output, _ = server.communicate(timeout=60)
+        client.communicate(timeout=60)
+        return server.returncode, output
+
+    def against_client(self, what):
+        server = start(sys.executable, PEER, "server", "0", what)
+        client = start(needs_device.program("send_recv"), "--host", "127.0.0.1", "--tcp-port", port_of(server),
+                       "--timeout", "2")
+        output, _ = client.communicate(timeout=60)
+        server.communicate(timeout=60)
+        return client.returncode, output
+
+    CASES = {
+        "nothing": "0 of 51 bytes came within 2 s",
+        "close": "closed the connection after 0 of 51 bytes",
+        "half": "closed the connection after 20 of 51 bytes",
+        "half-and-wait": "only 20 of 51 bytes came within 2 s",
+        "too-much": "more than the 51 bytes expected",
+        "flood": "more than the 51 bytes expected",
+        "nonsense": "is not the rest of LID:QPN:PSN:GID",
+        "short-field": "QPN is '11', not 6 hexadecimal digits",
+        "not-hex": "PSN is '12x456', not 6 hexadecimal digits",
+        "binary": "LID is '\\x80\\x81\\x82\\x83', not 4 hexadecimal digits",
+    }
+
+    def all_cases(self, against):
+        """Side by side, since most of them wait for a time limit."""
+        def run(what):
+            began = time.monotonic()
+            return *against(what), time.monotonic() - began
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            results = dict(zip(self.CASES, pool.map(run, self.CASES)))
+        for what, (status, output, seconds) in results.items():
+            with self.subTest(what):
+                self.assertEqual(status, 1, output)
+                self.assertIn(self.CASES[what], output)
+                self.assertIn("#bad-exchange", output)
+                self.assertLess(seconds, LIMIT)
+
+    def test_server(self):
+        self.all_cases(self.against_server)
+
+    def test_client(self):
+        self.all_cases(self.against_client)
+
+    def test_wrong_done(self):
+        status, output = self.against_server("wrong-done")
+        self.assertEqual(status, 1, output)
+        self.assertIn("it sent 'nope'", output)
+
+    def test_peer_without_gid(self):
+        status, output = self.against_server("no-gid")
+        self.assertEqual(status, 1, output)
+        self.assertIn("ibv_modify_qp(RTR)", output)
+
+    def test_peer_that_never_sends(self):
+        """A right address and then silence: the receive is given up."""
+        status, output = self.against_server("silent")
+        self.assertEqual(status, 1, output)
+        self.assertIn("the receive: no completion within 2 s", output)
+
+
+if __name__ == "__main__":
+    needs_device.main()

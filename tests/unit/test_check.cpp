@@ -1,0 +1,93 @@
+// The five error conventions, and what an Error says.
+#include <rdmacommon/check.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <functional>
+#include <string>
+
+using namespace rdmacommon;
+
+namespace {
+
+std::string message_of(const std::function<void()> &call) {
+  try {
+    call();
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+bool contains(const std::string &text, const std::string &part) {
+  return text.find(part) != text.npos;
+}
+
+TEST(Check, NullPointerTellsErrno) {
+  const std::string text = message_of([] {
+    errno = ENOMEM;
+    check_ptr(static_cast<ibv_mr *>(nullptr), "ibv_reg_mr");
+  });
+  EXPECT_TRUE(contains(text, "ibv_reg_mr: Cannot allocate memory, ENOMEM")) << text;
+  EXPECT_TRUE(contains(text, "hint: ")) << text;
+  EXPECT_TRUE(contains(text, "#memlock")) << text;
+}
+
+TEST(Check, ValidPointerIsHandedOn) {
+  int object = 0;
+  EXPECT_EQ(check_ptr(&object, "call"), &object);
+}
+
+TEST(Check, ReturnedErrnoInEachOfItsForms) {
+  EXPECT_EQ(message_of([] { check_rc(0, "call"); }), "no error");
+  EXPECT_TRUE(contains(message_of([] { check_rc(EBUSY, "call"); }), "EBUSY"));
+  EXPECT_TRUE(contains(message_of([] { check_rc(-EBUSY, "call"); }), "EBUSY"));
+  EXPECT_TRUE(contains(message_of([] {
+                         errno = EACCES;
+                         check_rc(-1, "call");
+                       }),
+                       "EACCES"));
+}
+
+TEST(Check, MinusOneAndErrno) {
+  EXPECT_EQ(check_errno(7, "call"), 7);
+  EXPECT_TRUE(contains(message_of([] {
+                         errno = ECONNREFUSED;
+                         check_errno(-1, "connect to server");
+                       }),
+                       "#connection-refused"));
+}
+
+TEST(Check, NegativeCountOnly) {
+  EXPECT_EQ(check_count(0, "ibv_poll_cq"), 0);
+  EXPECT_EQ(check_count(3, "ibv_poll_cq"), 3);
+  EXPECT_TRUE(contains(message_of([] { check_count(-1, "ibv_poll_cq"); }), "ibv_poll_cq"));
+}
+
+TEST(Check, CompletionStatus) {
+  ibv_wc completion{};
+  completion.status = IBV_WC_SUCCESS;
+  EXPECT_EQ(message_of([&] { check_wc(completion, "the SEND"); }), "no error");
+  completion.status = IBV_WC_RNR_RETRY_EXC_ERR;
+  const std::string text = message_of([&] { check_wc(completion, "the SEND"); });
+  EXPECT_TRUE(contains(text, "the SEND: completed with status 13, RNR retry counter exceeded"))
+      << text;
+  EXPECT_TRUE(contains(text, "#rnr-retry")) << text;
+}
+
+TEST(Check, NamesTheCallersLine) {
+  const int line = __LINE__ + 1;
+  const std::string text = message_of([] { check_rc(EBUSY, "call"); });
+  EXPECT_TRUE(contains(text, "(test_check.cpp:" + std::to_string(line) + ")")) << text;
+}
+
+TEST(Check, HintBelongsToTheTransition) {
+  const auto hint_of = [](const char *call) {
+    return message_of([call] { check_rc(EINVAL, call); });
+  };
+  EXPECT_TRUE(contains(hint_of("ibv_modify_qp(RTR)"), "#rtr-einval"));
+  EXPECT_TRUE(contains(hint_of("ibv_modify_qp(INIT)"), "#modify-qp-einval"));
+}
+
+} // namespace

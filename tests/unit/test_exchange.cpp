@@ -1,0 +1,72 @@
+// The line that the two sides exchange: what is written, and what is refused.
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/exchange.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+using namespace rdmacommon;
+
+namespace {
+
+const char *const valid = "0012:00abcd:123456:00000000000000000000ffff0a4d0001";
+
+TEST(Exchange, WritesTheLineOfRcPingpong) {
+  Endpoint endpoint{.lid = 0x12, .qpn = 0xabcd, .psn = 0x123456, .gid = {}};
+  const uint8_t gid[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 1};
+  std::memcpy(endpoint.gid.raw, gid, sizeof gid);
+  EXPECT_EQ(to_line(endpoint), valid);
+}
+
+TEST(Exchange, ReadsBackWhatItWrote) {
+  const Endpoint endpoint = parse_endpoint(valid);
+  EXPECT_EQ(endpoint.lid, 0x12);
+  EXPECT_EQ(endpoint.qpn, 0xabcdU);
+  EXPECT_EQ(endpoint.psn, 0x123456U);
+  EXPECT_EQ(to_line(endpoint), valid);
+}
+
+struct Refused {
+  const char *line;
+  const char *field; // what the message must name
+};
+
+class ExchangeRefuses : public testing::TestWithParam<Refused> {};
+
+TEST_P(ExchangeRefuses, AndSaysWhatIsWrong) {
+  try {
+    parse_endpoint(GetParam().line);
+    FAIL() << "accepted " << GetParam().line;
+  } catch (const Error &error) {
+    EXPECT_NE(std::string(error.what()).find(GetParam().field), std::string::npos) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Lines, ExchangeRefuses,
+    testing::Values(Refused{"", "LID:QPN:PSN:GID"}, Refused{"hello", "LID:QPN:PSN:GID"},
+                    Refused{"0012:00abcd:123456", "LID:QPN:PSN:GID"},
+                    Refused{"0012:00abcd:123456:00000000000000000000ffff0a4d0001:", "LID:QPN"},
+                    Refused{"012:00abcd:123456:00000000000000000000ffff0a4d0001", "LID"},
+                    Refused{"0x12:00abcd:123456:00000000000000000000ffff0a4d0001", "LID"},
+                    Refused{"-012:00abcd:123456:00000000000000000000ffff0a4d0001", "LID"},
+                    Refused{"0012:00abcg:123456:00000000000000000000ffff0a4d0001", "QPN"},
+                    Refused{"0012:100abcd:123456:00000000000000000000ffff0a4d0001", "QPN"},
+                    Refused{"0012:00abcd:12345 :00000000000000000000ffff0a4d0001", "PSN"},
+                    Refused{"0012:00abcd:123456:00000000000000000000ffff0a4d00", "GID"},
+                    Refused{"0012:00abcd:123456:00000000000000000000ffff0a4d000100", "GID"},
+                    Refused{"0012:00abcd:123456:00000000000000000000ffff0a4d000g", "GID"}));
+
+TEST(Exchange, PsnHas24BitsAndVaries) {
+  std::set<uint32_t> seen;
+  for (int i = 0; i < 64; ++i) {
+    const uint32_t psn = random_psn();
+    EXPECT_LT(psn, 1U << 24);
+    seen.insert(psn);
+  }
+  EXPECT_GT(seen.size(), 60U);
+}
+
+} // namespace

@@ -1,0 +1,93 @@
+// Command lines: what is taken, what is refused, and the exit statuses.
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+using namespace rdmacommon;
+
+namespace {
+
+void body(int argc, char **argv) {
+  CLI::App app{"a test"};
+  PairOptions options{app};
+
+  parse(app, argc, argv);
+  if (options.host == "refuse")
+    throw Error("test", "refused", Where::here());
+  std::printf("device=%s port=%d gid=%d server=%d tcp=%d timeout=%d\n", options.device.c_str(),
+              options.port, options.gid_index, options.is_server(), options.tcp_port,
+              static_cast<int>(options.timeout.count()));
+}
+
+struct Result {
+  int status;
+  std::string out, err;
+};
+
+Result run(std::vector<std::string> words) {
+  words.insert(words.begin(), "program");
+  std::vector<char *> argv;
+  for (std::string &word : words)
+    argv.push_back(word.data());
+  argv.push_back(nullptr);
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int status = run_main(static_cast<int>(words.size()), argv.data(), body);
+  std::fflush(stdout);
+  const std::string err = testing::internal::GetCapturedStderr();
+  return {status, testing::internal::GetCapturedStdout(), err};
+}
+
+TEST(Options, DefaultsAreAServerThatChooses) {
+  const Result result = run({});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.out, "device= port=0 gid=-1 server=1 tcp=18515 timeout=5\n");
+}
+
+TEST(Options, EachIsTaken) {
+  const Result result = run({"--device", "rxe0", "--port", "1", "--gid-index", "3", "--host", "h",
+                             "--tcp-port", "0", "--timeout", "2", "--wait", "1"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.out, "device=rxe0 port=1 gid=3 server=0 tcp=0 timeout=2\n");
+}
+
+TEST(Options, WrongOnesNameTheNearest) {
+  const Result result = run({"--devcie", "rxe0"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("did you mean --device?"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << "more than one line";
+}
+
+TEST(Options, BadValuesAreWrongUsage) {
+  for (const auto &[name, value] : {std::pair{"--port", "0"},
+                                    {"--port", "x"},
+                                    {"--port", "256"},
+                                    {"--gid-index", "-1"},
+                                    {"--timeout", "0"},
+                                    {"--tcp-port", "65536"},
+                                    {"--tcp-port", "-1"}}) {
+    const Result result = run({name, value});
+    EXPECT_EQ(result.status, 2) << name << " " << value;
+    EXPECT_NE(result.err.find(name), std::string::npos) << result.err;
+  }
+}
+
+TEST(Options, HelpSucceedsAndNamesEach) {
+  const Result result = run({"--help"});
+  EXPECT_EQ(result.status, 0);
+  for (const char *name :
+       {"--device", "--port", "--gid-index", "--host", "--tcp-port", "--timeout"})
+    EXPECT_NE(result.out.find(name), std::string::npos) << name;
+}
+
+TEST(Options, AnExceptionIsStatusOne) {
+  const Result result = run({"--host", "refuse"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err.rfind("error: test: refused (test_options.cpp:", 0), 0U) << result.err;
+}
+
+} // namespace

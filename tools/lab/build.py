@@ -1,0 +1,54 @@
+"""Configures and builds with Meson and Ninja; says so when there is something to do."""
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab.errors import LabError
+from lab.paths import ROOT
+
+
+def directory() -> Path:
+    return Path(os.environ.get("LAB_BUILD", ROOT / "build"))
+
+
+@contextmanager
+def lock(path: Path):
+    """Two `lab` commands at once must not run two ninjas in one folder: the second waits."""
+    path.mkdir(parents=True, exist_ok=True)
+    with open(path / ".lab-lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("lab: waiting for another ./lab that is building", file=sys.stderr)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def build() -> Path:
+    """Brings the build folder up to date and returns it. @raises LabError if the build fails."""
+    path = directory()
+    with lock(path):
+        if not (path / "build.ninja").exists():
+            print(f"lab: configuring {path}", file=sys.stderr)
+            _run(["meson", "setup", str(path), str(ROOT)], quiet=True)
+        if "no work to do" not in _output(["ninja", "-C", str(path), "-n"]):
+            print("lab: building", file=sys.stderr)
+            _run(["ninja", "-C", str(path)], quiet=False)
+    return path
+
+
+def _output(argv: list[str]) -> str:
+    return subprocess.run(argv, capture_output=True, text=True).stdout
+
+
+def _run(argv: list[str], quiet: bool) -> None:
+    result = subprocess.run(argv, stdout=subprocess.PIPE if quiet else sys.stderr,
+                            stderr=subprocess.STDOUT if quiet else None, text=True)
+    if result.returncode:
+        print(result.stdout or "", file=sys.stderr, end="")
+        raise LabError(f"{' '.join(argv)} failed")

@@ -1,0 +1,39 @@
+"""./lab check 02.1: builds an exercise and says what is still missing."""
+from __future__ import annotations
+
+from lab import build, examples, normalise, packages, place, run
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser("check", help="check an exercise: ./lab check 02.1")
+    parser.add_argument("exercise", help="its number")
+    parser.set_defaults(main=main)
+
+
+def main(args) -> int:
+    name = examples.find_exercise(args.exercise)
+    packages.ensure("build", "device")
+    folder = build.build()
+    lesson = examples.exercises()[name]
+    source = f"examples/{lesson.stem}/exercises/{name}.cpp"
+    print(f"checking {source}")
+    missing = verdict(place.find_place(), folder, name, run.printer())
+    if missing:
+        print("not yet:", *missing, sep="\n  ")
+        return 1
+    print(f"exercise {args.exercise} is solved")
+    return 0
+
+
+def verdict(where, folder, name: str, show=lambda role, text: None, suffix: str = "") -> list[str]:
+    """What is missing, as lines; nothing if the exercise's program prints what it should.
+
+    @param suffix ".solution" for the solution that comes with it"""
+    kind = examples.kind_of_exercise(name)
+    outcome = examples.run(where, folder, name + suffix, kind, show=show)
+    missing = [f"the {role or 'program'} ends with status {status}, not 0"
+               for role, status in sorted(outcome.status.items()) if status]
+    if outcome.timed_out:
+        missing.append("it does not end by itself")
+    roles = {role: outcome.of(role) for role in outcome.status}
+    return missing + normalise.differences(examples.expected_file(name).read_text(), roles, where.device)

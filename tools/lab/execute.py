@@ -1,0 +1,47 @@
+"""./lab exec: runs any command where the device is. place.wrap() runs this file by itself, too."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+if __name__ == "__main__":  # as a program: python3 tools/lab/execute.py COMMAND…, in the emulated machine
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from lab import machine
+from lab.errors import LabError, UsageError
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser("exec", help="run a command where the device is: ./lab exec -- ibv_devinfo")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end it after so long, exit status 124")
+    parser.add_argument("command", nargs="...", metavar="-- COMMAND")
+    parser.set_defaults(main=main)
+
+
+def main(args) -> int:
+    from lab import packages, place
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise UsageError("exec needs a command: ./lab exec -- ibv_devinfo")
+    packages.ensure("device")
+    where = place.find_place()
+    if where.kind == "machine":
+        return machine.end_like(machine.execute(command, args.timeout))
+    try:
+        return machine.end_like(subprocess.run(command, timeout=args.timeout).returncode)
+    except FileNotFoundError as error:
+        raise LabError(f"{command[0]}: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        print(f"lab: stopped after the time limit of {args.timeout:g} s", file=sys.stderr)
+        return machine.TIMED_OUT
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(machine.end_like(machine.execute(sys.argv[1:])))
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        sys.exit(machine.CRASHED)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,306 @@
+"""The emulated machine's kernel: the distribution's own package, unpacked into the cache.
+
+Nothing is installed on the host and nobody needs to be root: apt works with package lists of its own
+in the cache, and checks what it downloads against the signed lists. A kernel folder appears under its
+final name only when it is complete, so neither Ctrl-C nor a broken download leaves half of one.
+"""
+from __future__ import annotations
+
+import fcntl
+import gzip
+import hashlib
+import lzma
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator
+
+from lab.errors import LabError
+from lab.paths import cache_dir
+
+# What the machine needs beyond what is built in. rdma_rxe wants crc32_generic on 6.1 without saying so.
+MODULES = ["virtio_pci", "virtio_console", "virtio_net", "9p", "9pnet_virtio", "overlay", "dummy",
+           "crc32_generic", "ib_uverbs", "rdma_ucm", "ib_umad", "rdma_rxe"]
+# Worth having, not there in every kernel.
+OPTIONAL = {"crc32_generic", "virtio_pci", "virtio_net", "ib_umad"}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    version: str   # as uname -r has it
+    image: Path
+    modules: Path  # the folder that holds modules.dep
+
+
+@dataclass(frozen=True)
+class Arch:
+    """What differs between the machines that Debian's kernels run on."""
+    package: str    # the Debian package that depends on the newest kernel
+    image: str      # the image's file name begins with this
+    qemu: str
+    machine: list[str]
+    console: str
+
+
+ARCHS = {
+    "x86_64": Arch("linux-image-amd64", "vmlinuz-", "qemu-system-x86_64", ["-machine", "q35"], "ttyS0"),
+    "aarch64": Arch("linux-image-arm64", "vmlinuz-", "qemu-system-aarch64", ["-machine", "virt"], "ttyAMA0"),
+}
+
+
+def arch() -> Arch:
+    name = platform.machine()
+    if name not in ARCHS:
+        raise LabError(f"the emulated machine is prepared for {' and '.join(ARCHS)}, not for {name}")
+    return ARCHS[name]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def get() -> Kernel:
+    """The kernel to boot, downloaded if it has to be. LAB_KERNEL chooses another release's ("bookworm-
+    backports") or a version by its beginning ("6.12").
+
+    @raises LabError if there is none to be had"""
+    wanted = os.environ.get("LAB_KERNEL", "")
+    folder = cache_dir() / "kernel" / (wanted or "stable").replace("/", "_")
+    with _locked(folder.with_suffix(".lock")):
+        found = _complete(folder)
+        if found:
+            return found
+        if shutil.which("apt-get"):
+            _download(folder, wanted)
+        elif wanted:
+            raise LabError(f"LAB_KERNEL={wanted} needs apt, which this distribution does not have")
+        else:
+            _host_kernel(folder)
+        found = _complete(folder)
+        if not found:
+            raise LabError(f"the kernel in {folder} is not complete; remove that folder and try again")
+        return found
+
+
+def cached() -> "Kernel | None":
+    """The kernel if it is in the cache already."""
+    wanted = os.environ.get("LAB_KERNEL", "")
+    return _complete(cache_dir() / "kernel" / (wanted or "stable").replace("/", "_"))
+
+
+def _complete(folder: Path) -> "Kernel | None":
+    """What a finished download looks like; anything else is removed, to be fetched again."""
+    stamp = folder / "complete"
+    if stamp.exists():
+        version, image, size = stamp.read_text().split("\n")[:3]
+        kernel = Kernel(version, Path(image), folder / "lib/modules" / version)
+        if (kernel.image.exists() and kernel.image.stat().st_size == int(size)
+                and (kernel.modules / "modules.dep").exists()):
+            return kernel
+    shutil.rmtree(folder, ignore_errors=True)
+    return None
+
+
+def _finish(work: Path, folder: Path, version: str, image: str) -> None:
+    """`image` is a path below `work`, or an absolute one."""
+    subprocess.run(["depmod", "-b", str(work), version], check=True,
+                   env={**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"})
+    size = (work / image).stat().st_size
+    (work / "complete").write_text(f"{version}\n{folder / image}\n{size}\n")
+    work.rename(folder)
+
+
+def _download(folder: Path, wanted: str) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".partial-") as temp:
+        work = Path(temp)
+        apt = _private_apt(work / "apt", wanted)
+        print("lab: fetching package lists for the emulated machine's kernel", file=sys.stderr)
+        _run([*apt, "update"])
+        packages = _packages(apt, wanted)
+        print(f"lab: downloading {', '.join(packages)} (about 70 MB)", file=sys.stderr)
+        _run([*apt, "download", *packages], cwd=work / "apt")
+        tree = work / "tree"
+        for package in sorted((work / "apt").glob("*.deb")):
+            print(f"lab: unpacking {package.name}", file=sys.stderr)
+            _run(["dpkg-deb", "-x", str(package), str(tree)])
+        images = sorted((tree / "boot").glob(arch().image + "*"))
+        if not images:
+            raise LabError(f"{', '.join(packages)} holds no kernel image")
+        if (tree / "usr/lib/modules").exists() and not (tree / "lib").exists():
+            (tree / "lib").symlink_to("usr/lib")
+        version = images[0].name[len(arch().image):]
+        _finish(tree, folder, version, f"boot/{images[0].name}")
+
+
+def _private_apt(folder: Path, wanted: str) -> list[str]:
+    """An apt-get that reads this machine's sources and writes only below `folder`."""
+    for name in ("lists/partial", "cache/archives/partial", "parts"):
+        (folder / name).mkdir(parents=True)
+    options = {"Dir::State::Lists": folder / "lists", "Dir::Cache": folder / "cache",
+               "Debug::NoLocking": "true", "APT::Sandbox::User": "", "Acquire::Languages": "none"}
+    if re.match(r"[a-z]+-", wanted):  # another suite: the host's sources, with that suite's name
+        sources = _sources_of(wanted)
+        (folder / "parts/lab.sources.list").write_text(sources)
+        options |= {"Dir::Etc::SourceList": folder / "parts/lab.sources.list",
+                    "Dir::Etc::SourceParts": "/dev/null"}
+    return ["apt-get", "-q", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
+
+
+def _sources_of(suite: str) -> str:
+    """One-line sources for `suite`, from where the host gets its own release."""
+    lines = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(REPO_URI) $(SIGNED_BY)",
+                            "Created-By: Packages"], capture_output=True, text=True).stdout.split("\n")
+    release = suite.split("-")[0]
+    uris = sorted({line.split()[2] for line in lines
+                   if len(line.split()) >= 3 and line.split()[1] == release})
+    if not uris:
+        raise LabError(f"LAB_KERNEL={suite}: this machine's apt sources have no release {release}")
+    return "".join(f"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {uri} {suite} main\n"
+                   for uri in uris)
+
+
+def _packages(apt: list[str], wanted: str) -> list[str]:
+    """The package that holds the image, and on Ubuntu those that hold the modules."""
+    cache = ["apt-cache", *apt[2:]]
+    if wanted and not re.match(r"[a-z]+-", wanted):
+        names = _run([*cache, "search", "--names-only", f"^linux-image-{re.escape(wanted)}"]).split("\n")
+        names = [line.split()[0] for line in names if line and "cloud" not in line and "-rt-" not in line
+                 and "-dbg" not in line and "unsigned" not in line]
+        if not names:
+            raise LabError(f"LAB_KERNEL={wanted}: apt knows no linux-image-{wanted}…")
+        return [names[-1]]
+    meta = arch().package
+    if not _run([*cache, "pkgnames", meta]):
+        meta = "linux-image-generic"
+    depends = _run([*cache, "depends", "--no-recommends", "--no-suggests", meta])
+    image = re.search(r"Depends: (linux-image-\S*\d\S*)", depends)
+    if not image:
+        raise LabError(f"{meta} names no kernel; has `apt-get update` ever run on this machine?")
+    packages = [image[1]]
+    version = image[1].removeprefix("linux-image-").removeprefix("unsigned-")
+    for name in (f"linux-modules-{version}", f"linux-modules-extra-{version}"):
+        if name in _run([*cache, "pkgnames", name]).split():
+            packages.append(name)
+    return packages
+
+
+def _host_kernel(folder: Path) -> None:
+    """Without apt: the kernel that this machine runs, if its distribution put it where they all do."""
+    version = os.uname().release
+    modules = Path("/lib/modules") / version
+    images = [path for path in (Path(f"/boot/vmlinuz-{version}"), modules / "vmlinuz", Path("/boot/vmlinuz-linux"))
+              if os.access(path, os.R_OK)]
+    if not images or not (modules / "modules.dep").exists():
+        raise LabError(f"no kernel for the emulated machine: no readable /boot/vmlinuz-{version} with {modules}")
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".partial-") as temp:
+        work = Path(temp) / "tree"
+        (work / "lib/modules").mkdir(parents=True)
+        (work / "lib/modules" / version).symlink_to(modules)
+        (work / "complete").write_text(f"{version}\n{images[0]}\n{images[0].stat().st_size}\n")
+        work.rename(folder)
+
+
+def _run(argv: list[str], **options) -> str:
+    result = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+    if result.returncode:
+        reason = (result.stderr or result.stdout).strip().split("\n")[-1]
+        raise LabError(f"{' '.join(argv[:1] + argv[-2:])} failed: {reason}")
+    return result.stdout
+
+
+# ---- initramfs ------------------------------------------------------------------------------------
+
+def initramfs(kernel: Kernel) -> Path:
+    """A small initramfs: busybox, the modules in the order in which they are loaded, and init.sh."""
+    init = Path(__file__).with_name("init.sh").read_bytes()
+    agent, frames = (Path(__file__).with_name(name).read_bytes() for name in ("agent.py", "frames.py"))
+    busybox = _busybox().read_bytes()
+    key = hashlib.sha256(b"\0".join([init, agent, frames, busybox, kernel.version.encode(), repr(MODULES).encode(),
+                                     Path(__file__).read_bytes()])).hexdigest()[:16]
+    path = cache_dir() / "kernel" / f"initramfs-{kernel.version}-{key}.gz"
+    if path.exists():
+        return path
+    files = [("init", 0o100755, init), ("agent.py", 0o100644, agent), ("frames.py", 0o100644, frames),
+             ("bin", 0o40755, b""), ("bin/busybox", 0o100755, busybox),
+             ("modules", 0o40755, b"")]
+    for number, module in enumerate(_load_order(kernel)):
+        name = module.name.split(".")[0]
+        files.append((f"modules/{number:03d}-{name}.ko", 0o100644, _decompressed(module)))
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".partial-", delete=False) as file:
+        try:
+            file.write(gzip.compress(_cpio(files), 1))
+            file.flush()
+            os.rename(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+    return path
+
+
+def _busybox() -> Path:
+    for name in ("/bin/busybox", "/usr/lib/initcpio/busybox", "/sbin/busybox"):
+        if os.access(name, os.R_OK):
+            return Path(name)
+    raise LabError("no static busybox: install busybox-static")
+
+
+def _load_order(kernel: Kernel) -> list[Path]:
+    """The modules and what they depend on, dependencies first; built-in ones need no loading."""
+    depends: dict[str, tuple[str, list[str]]] = {}
+    for line in (kernel.modules / "modules.dep").read_text().splitlines():
+        path, _, needs = line.partition(":")
+        depends[_module_name(path)] = (path, needs.split())
+    builtin = {_module_name(line) for line in (kernel.modules / "modules.builtin").read_text().split()}
+    order: list[str] = []
+    for name in MODULES:
+        if name in depends:
+            path, needs = depends[name]
+            # modules.dep lists what a module needs with the most basic one last.
+            order += [item for item in [*reversed(needs), path] if item not in order]
+        elif name not in builtin and name not in OPTIONAL:
+            raise LabError(f"kernel {kernel.version} has no module {name}; choose another by LAB_KERNEL")
+    return [kernel.modules / path for path in order]
+
+
+def _module_name(path: str) -> str:
+    return path.rsplit("/", 1)[-1].split(".")[0].replace("-", "_")
+
+
+def _decompressed(module: Path) -> bytes:
+    data = module.read_bytes()
+    if module.suffix == ".xz":
+        return lzma.decompress(data)
+    if module.suffix == ".gz":
+        return gzip.decompress(data)
+    if module.suffix == ".zst":
+        return subprocess.run(["zstd", "-dc", str(module)], check=True, capture_output=True).stdout
+    return data
+
+
+def _cpio(files: list[tuple[str, int, bytes]]) -> bytes:
+    """The "newc" archive that the kernel unpacks (Documentation/driver-api/early-userspace)."""
+    archive = bytearray()
+
+    def pad() -> None:
+        archive.extend(b"\0" * (-len(archive) % 4))
+
+    for inode, (name, mode, data) in enumerate([*files, ("TRAILER!!!", 0, b"")], start=1):
+        encoded = name.encode() + b"\0"
+        fields = [inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(encoded), 0]
+        archive.extend(b"070701" + b"".join(b"%08X" % field for field in fields) + encoded)
+        pad()
+        archive.extend(data)
+        pad()
+    return bytes(archive)

@@ -1,0 +1,45 @@
+"""What changes from run to run, and from machine to machine, taken out of an example's output.
+
+What is left is compared with tests/expected to the letter.
+"""
+from __future__ import annotations
+
+import re
+
+RULES = [
+    (re.compile(r"\b[0-9a-f]{4}:[0-9a-f]{6}:[0-9a-f]{6}:[0-9a-f]{32}\b"), "LID:QPN:PSN:GID"),
+    (re.compile(r"\bfe80::[0-9a-f:]+ *"), "LINK-LOCAL "),
+    (re.compile(r"\bTCP port \d+"), "TCP port N"),
+    (re.compile(r"\(([\w.]+\.cpp):\d+\)"), r"(\1:LINE)"),
+    (re.compile(r"\b0x[0-9a-f]+\b"), "0xN"),
+]
+# A device other than rxe has its own name, limits and addresses; the words still have to be right.
+OTHER_DEVICE = [(re.compile(r"\b(?:mlx|bnxt|irdma|efa|erdma|hns|qedr|siw|rxe)\w*\d\b"), "DEVICE"),
+                (re.compile(r"\d+"), "N"), (re.compile(r" +"), " ")]
+
+
+def normalise(line: str, device: str) -> str:
+    """`line` with the variable parts replaced; `device` is the one that it ran on."""
+    for pattern, replacement in RULES + ([] if device == "rxe0" else OTHER_DEVICE):
+        line = pattern.sub(replacement, line)
+    return line.rstrip()
+
+
+def split_roles(text: str) -> dict[str, list[str]]:
+    """An expected output as lines by role: "[server] ..." and "[client] ...", or all under ""."""
+    roles: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        match = re.match(r"\[(server|client)\] ?(.*)", line)
+        roles.setdefault(match[1] if match else "", []).append(match[2] if match else line)
+    return roles
+
+
+def differences(expected: str, roles: dict[str, list[str]], device: str) -> list[str]:
+    """Empty if the output is the expected one; else a unified diff by role, as lines."""
+    import difflib
+    wanted = split_roles(expected)
+    found = []
+    for role in sorted(set(wanted) | set(roles)):
+        sides = [[normalise(line, device) for line in side.get(role, [])] for side in (wanted, roles)]
+        found += difflib.unified_diff(*sides, f"expected {role}", f"real {role}", lineterm="")
+    return found

@@ -1,0 +1,160 @@
+"""Where the RDMA device comes from: one that is there, SoftRoCE in this kernel, or the emulated machine.
+
+Everybody who runs a program takes a Place and runs place.wrap(argv) as an ordinary process: input, both
+output streams, signals and exit status are the program's own wherever it runs.
+"""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional, Sequence
+
+from lab import machine, packages
+from lab.errors import LabError
+from lab.paths import ROOT, cache_dir
+
+NETDEV, RDMA, ADDRESS, PREFIX = "lab0", "rxe0", "10.77.0.1", "10.77.0.1/24"
+SYSFS = Path("/sys/class/infiniband")
+INSIDE = Path("/run/lab/machine")  # exists in the emulated machine only
+
+
+class NoDevice(LabError):
+    """No place has a device; the message says for each why not."""
+
+
+@dataclass(frozen=True)
+class Place:
+    kind: str     # "device", "softroce" or "machine"
+    why: str      # one line that says why this one
+    device: str   # name of the RDMA device
+    address: str  # an IP address of its netdev: what a client on the same host gives as --host
+    prefix: Sequence[str] = field(default=())
+
+    def wrap(self, argv: Sequence[str]) -> list[str]:
+        """The command line that runs `argv` where the device is."""
+        return [*self.prefix, *argv]
+
+
+def find_place(want: Optional[str] = None) -> Place:
+    """@param want the device's name (--device); LAB_DEVICE does the same, LAB_PLACE chooses the kind
+
+    @raises NoDevice"""
+    want = want or os.environ.get("LAB_DEVICE") or None
+    only = os.environ.get("LAB_PLACE", "")
+    kinds = {"device": _existing, "softroce": _softroce, "machine": _machine}
+    if only and only not in kinds:
+        raise LabError(f"LAB_PLACE={only}: {', '.join(kinds)} are possible")
+    reasons = []
+    for kind, find in kinds.items():
+        if only in ("", kind):
+            found = find(want)
+            if isinstance(found, Place):
+                return found
+            reasons.append(f"{kind}: {found}")
+    raise NoDevice("no RDMA device to be had. " + "; ".join(reasons))
+
+
+# ---- a device that is there
+
+def devices() -> dict[str, bool]:
+    """Name of each RDMA device of this kernel -> whether a port of it is active."""
+    found = {}
+    for path in sorted(SYSFS.glob("*")):
+        states = [state.read_text() for state in path.glob("ports/*/state")]
+        found[path.name] = any("ACTIVE" in state for state in states)
+    return found
+
+
+def _existing(want: Optional[str]) -> "Place | str":
+    found = devices()
+    if want and found and want not in found:
+        raise NoDevice(f"no device {want}; there are {', '.join(found)}")
+    usable = [name for name, active in found.items() if active and want in (None, name)]
+    if not usable:
+        return f"{', '.join(found)} has no active port" if found else "this kernel has none"
+    if not os.access("/dev/infiniband", os.X_OK) or not list(Path("/dev/infiniband").glob("uverbs*")):
+        return "there is one, but no /dev/infiniband/uverbs* (in a container: pass it in)"
+    name = usable[0]
+    others = f", the first of {len(usable)}; choose another by --device or LAB_DEVICE" if len(usable) > 1 else ""
+    return Place("device", f"using {name}, an RDMA device of this machine{others}", name, _address(name))
+
+
+def _address(device: str) -> str:
+    """An IPv4 address of the device's netdev; without one, loopback, which suits TCP if not rdma_cm."""
+    for netdev in sorted(path.name for path in (SYSFS / device / "device/net").glob("*")) or [_parent(device)]:
+        result = subprocess.run(["ip", "-json", "-4", "address", "show", "dev", netdev], capture_output=True)
+        for link in json.loads(result.stdout or "[]"):
+            for address in link.get("addr_info", []):
+                return address["local"]
+    return "127.0.0.1"
+
+
+def _parent(device: str) -> str:
+    """The netdev below an rxe device."""
+    path = SYSFS / device / "parent"
+    return path.read_text().strip() if path.exists() else "lo"
+
+
+# ---- SoftRoCE in this kernel
+
+def _state_file() -> Path:
+    return cache_dir() / f"softroce-{socket.gethostname()}"
+
+
+def _softroce(want: Optional[str]) -> "Place | str":
+    if not shutil.which("modprobe") or subprocess.run(["modprobe", "-nq", "rdma_rxe"]).returncode:
+        return f"kernel {os.uname().release} has no module rdma_rxe"
+    prefix = packages._privilege()
+    if prefix is None:
+        return "rdma_rxe is there, but loading it needs root or sudo"
+    if not shutil.which("rdma"):
+        return "the program rdma is missing: install iproute2"
+    steps = [["modprobe", "-a", "rdma_rxe", "ib_uverbs", "rdma_ucm"],
+             ["ip", "link", "add", NETDEV, "type", "dummy"],
+             ["ip", "address", "add", PREFIX, "dev", NETDEV],
+             ["ip", "link", "set", NETDEV, "up"],
+             ["rdma", "link", "add", RDMA, "type", "rxe", "netdev", NETDEV]]
+    subprocess.run([*prefix, "modprobe", "-q", "crc32_generic"], capture_output=True)  # 6.1 needs it unasked
+    _state_file().write_text("SoftRoCE device made by ./lab; ./lab down removes it\n")
+    for step in steps:
+        result = subprocess.run([*prefix, *step], capture_output=True, text=True)
+        if result.returncode and "File exists" not in result.stderr:
+            softroce_down()
+            return f"{' '.join(step)} failed: {result.stderr.strip()}"
+    # udev needs a moment to make the device files.
+    if shutil.which("udevadm"):
+        subprocess.run([*prefix, "udevadm", "settle"], capture_output=True)
+    return Place("softroce", f"using {RDMA}, SoftRoCE in this kernel on {NETDEV} (./lab down removes it)", RDMA,
+                 ADDRESS)
+
+
+def softroce_down() -> bool:
+    """Removes what _softroce() made, and only that. @return whether there was anything"""
+    if not _state_file().exists():
+        return False
+    prefix = packages._privilege()
+    if prefix is None:
+        raise LabError("removing the SoftRoCE device needs root or sudo")
+    for step in (["rdma", "link", "delete", RDMA], ["ip", "link", "delete", NETDEV]):
+        subprocess.run([*prefix, *step], capture_output=True)
+    _state_file().unlink()
+    return True
+
+
+# ---- the emulated machine
+
+def _machine(want: Optional[str]) -> "Place | str":
+    if INSIDE.exists():
+        return "this is the emulated machine already"
+    if want not in (None, RDMA):
+        raise NoDevice(f"no device {want}; there is {RDMA}, in the emulated machine")
+    packages.ensure("machine")
+    machine.start()
+    return Place("machine", f"using {RDMA}, SoftRoCE in the emulated machine", RDMA, ADDRESS,
+                 (sys.executable, str(ROOT / "tools/lab/execute.py")))

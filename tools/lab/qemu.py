@@ -1,0 +1,51 @@
+"""The emulated machine's command line."""
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from lab import kernel as kernels
+from lab.errors import LabError
+from lab.paths import ROOT
+
+MEMORY = "1G"
+PROCESSORS = 2
+
+
+def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, port: int, console: Path) -> list[str]:
+    """@param port a connected socket that becomes the agent's virtio port"""
+    arch = kernels.arch()
+    if not shutil.which(arch.qemu):
+        raise LabError(f"{arch.qemu} is not installed: ./lab doctor names the package")
+    return [
+        arch.qemu, *arch.machine,
+        *(["-accel", "kvm", "-cpu", "host"] if accelerator == "kvm"
+          else ["-accel", "tcg,thread=multi", "-cpu", "max"]),
+        "-m", MEMORY, "-smp", str(PROCESSORS),
+        "-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
+        "-kernel", str(kernel.image), "-initrd", str(initramfs),
+        "-append", f"console={arch.console} quiet panic=-1 mitigations=off lab.python={_python()}",
+        "-serial", "file:" + _quote(console),
+        "-device", "virtio-serial-pci",
+        "-chardev", f"socket,id=agent,fd={port}", "-device", "virtserialport,chardev=agent,name=lab.agent",
+        *_share("host", Path("/"), "readonly=on"), *_share("project", ROOT, "readonly=off"),
+    ]
+
+
+def _share(tag: str, path: Path, access: str) -> list[str]:
+    # multidevs=remap keeps files of different file systems apart that have the same inode number.
+    return ["-fsdev", f"local,id={tag},path={_quote(path)},security_model=none,multidevs=remap,{access}",
+            "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+
+
+def _quote(path: Path) -> str:
+    """QEMU separates options by commas, and takes two for one."""
+    return str(path).replace(",", ",,")
+
+
+def _python() -> str:
+    """The interpreter that the machine runs its agent with: the host's files are the machine's."""
+    usual = "/usr/bin/python3"
+    return usual if os.access(usual, os.X_OK) else os.path.realpath(sys.executable)

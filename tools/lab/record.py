@@ -1,0 +1,47 @@
+"""./lab record: runs examples and commits what they print to tests/expected, for lessons and tests.
+
+For whoever changes an example: look at the difference before you commit it.
+"""
+from __future__ import annotations
+
+import sys
+
+from lab import build, examples, ladder, packages, place
+from lab.errors import LabError
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser("record", help="for contributors: write an example's expected output anew")
+    parser.add_argument("example", nargs="+", help="name or number")
+    parser.set_defaults(main=main)
+
+
+def main(args) -> int:
+    lessons = [examples.find(name) for name in args.example]
+    packages.ensure("build", "device")
+    folder = build.build()
+    where = place.find_place()
+    for lesson in lessons:
+        record(where, folder, lesson.name, lesson.kind, examples.expected_file(lesson.stem), works=True)
+        for name in examples.breaks(lesson):
+            record(where, folder, f"{lesson.name}.{name}", lesson.kind, examples.expected_file(lesson.stem, name),
+                   works=False)
+        for name, its in examples.exercises().items():
+            if its == lesson:
+                file = examples.expected_file(name)
+                kind = examples.kind_of_exercise(name) if file.exists() else kind_from_source(name, lesson)
+                record(where, folder, name + ".solution", kind, file, works=True)
+    return 0
+
+
+def kind_from_source(name: str, lesson: ladder.Lesson) -> str:
+    source = examples.ROOT / "examples" / lesson.stem / "exercises" / f"{name}.cpp"
+    return "pair" if "PairOptions" in source.read_text() else "device"
+
+
+def record(where, folder, program: str, kind: str, file, works: bool) -> None:
+    outcome = examples.run(where, folder, program, kind)
+    if outcome.timed_out or works == any(outcome.status.values()):
+        raise LabError(f"{program}: {outcome.status}, not recorded:\n{outcome.text()}")
+    file.write_text(outcome.text())
+    print(f"{file.relative_to(examples.ROOT)}", file=sys.stderr)

@@ -1,0 +1,26 @@
+"""./lab shell: a prompt where the device is."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from lab import machine, packages, place
+from lab.errors import UsageError
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser("shell", help="a prompt where the device is")
+    parser.set_defaults(main=main)
+
+
+def main(args) -> int:
+    if not sys.stdin.isatty():
+        raise UsageError("shell needs a terminal; ./lab exec -- sh reads its commands from a pipe")
+    packages.ensure("device")
+    where = place.find_place()
+    print(f"lab: {where.why}; leave with exit or Ctrl-D", file=sys.stderr)
+    shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
+    if where.kind == "machine":
+        return machine.end_like(machine.execute([shell], terminal=True))
+    return machine.end_like(subprocess.run([shell]).returncode)

@@ -1,0 +1,132 @@
+"""./lab sync: writes the generated blocks of the Markdown files anew, from the sources that they quote.
+
+A block begins with a marker and ends with `<!-- end -->`; what stands between is this program's:
+
+    <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->   the lines between two // [post-recv]
+    <!-- output tests/expected/02_send_recv.txt -->                  what a run printed
+    <!-- diff examples/02_send_recv/break/no_grh.patch -->           a change
+    <!-- nav -->                                                     previous, index, next
+    <!-- ladder -->                                                  the table of lessons
+
+`--check`, which the tests run, changes nothing and fails where something would change.
+"""
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+from lab import ladder
+from lab.errors import LabError
+from lab.paths import ROOT
+
+MARKER = re.compile(r"<!-- (\w+)((?: [^ >]+)*) -->$")
+TAG = re.compile(r"\s*// \[[\w-]+\]$")
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser("sync", help="for contributors: renew the snippets and outputs in the lessons")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail where something would change")
+    parser.set_defaults(main=main)
+
+
+def main(args) -> int:
+    stale = 0
+    for path in files():
+        old = path.read_text()
+        new = renewed(old, path)
+        if new == old:
+            continue
+        name = path.relative_to(ROOT)
+        stale += 1
+        if args.check:
+            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"{name}",
+                                                       f"{name} after ./lab sync"))
+        else:
+            path.write_text(new)
+            print(f"renewed {name}")
+    return 1 if args.check and stale else 0
+
+
+def files() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "lessons").glob("*.md"))]
+
+
+def renewed(text: str, path: Path) -> str:
+    """`text` with every block as it should be. @raises LabError, naming file and line"""
+    lines, result = iter(enumerate(text.splitlines(), start=1)), []
+    for number, line in lines:
+        result.append(line)
+        match = MARKER.match(line)
+        if not match or match[1] in ("end", "not"):
+            if match and match[1] == "end":
+                raise LabError(f"{path}:{number}: an end without a beginning")
+            continue
+        make, words = BLOCKS.get(match[1]), match[2].split()
+        if make is None:
+            raise LabError(f"{path}:{number}: no marker is called {match[1]}; there are {', '.join(BLOCKS)}")
+        try:
+            result += make(path, *words)
+        except (OSError, TypeError, ValueError) as error:
+            raise LabError(f"{path}:{number}: {error}") from error
+        for _, inner in lines:
+            if inner == "<!-- end -->":
+                result.append(inner)
+                break
+            if MARKER.match(inner):
+                raise LabError(f"{path}:{number}: the block has no <!-- end -->")
+        else:
+            raise LabError(f"{path}:{number}: the block has no <!-- end -->")
+    return "\n".join(result) + "\n"
+
+
+def fence(language: str, lines: list[str]) -> list[str]:
+    return [f"```{language}", *lines, "```"]
+
+
+def snippet(path: Path, source: str, tag: str) -> list[str]:
+    lines = (ROOT / source).read_text().splitlines()
+    places = [index for index, line in enumerate(lines) if line.strip() == f"// [{tag}]"]
+    if len(places) != 2:
+        raise ValueError(f"{source} has the tag [{tag}] {len(places)} times, not twice")
+    inner = [line for line in lines[places[0] + 1:places[1]] if not TAG.match(line)]
+    return fence("cpp", textwrap.dedent("\n".join(inner)).splitlines())
+
+
+def output(path: Path, source: str) -> list[str]:
+    return fence("text", (ROOT / source).read_text().splitlines())
+
+
+def diff(path: Path, source: str) -> list[str]:
+    hunks = [line for line in (ROOT / source).read_text().splitlines() if not line.startswith(("---", "+++"))]
+    # A line number says nothing to a reader; between hunks a gap does.
+    return fence("diff", ["..." if line.startswith("@@") else line for line in hunks][1:])
+
+
+def nav(path: Path) -> list[str]:
+    stems = [lesson.stem for lesson in ladder.read()]
+    here = stems.index(path.stem)
+    parts = ["[index](README.md)"]
+    if here > 0:
+        parts.insert(0, f"[← {stems[here - 1]}]({stems[here - 1]}.md)")
+    if here + 1 < len(stems):
+        parts.append(f"[{stems[here + 1]} →]({stems[here + 1]}.md)")
+    return [" · ".join(parts)]
+
+
+def ladder_table(path: Path) -> list[str]:
+    result, part = [], None
+    for lesson in ladder.read():
+        if lesson.part != part:
+            part = lesson.part
+            result += ["", f"**{part}**", "", "| lesson | the new idea | run it |", "|---|---|---|"]
+        link = os.path.relpath(lesson.file, path.parent)
+        run = "`./lab doctor`" if lesson.kind == "lesson" else f"`./lab run {lesson.stem}`"
+        result.append(f"| [{lesson.stem}]({link}) | {lesson.idea} | {run} |")
+    return [*result, ""]
+
+
+BLOCKS = {"snippet": snippet, "output": output, "diff": diff, "nav": nav, "ladder": ladder_table}
