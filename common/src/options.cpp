@@ -78,6 +78,7 @@ void parse(CLI::App &app, int argc, char **argv) {
   }
 }
 
+// [run-main]
 int run_main(int argc, char **argv, void (*body)(int argc, char **argv)) {
   // A line at a time even into a pipe: whoever runs both sides sees them as they happen.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
@@ -94,5 +95,6 @@ int run_main(int argc, char **argv, void (*body)(int argc, char **argv)) {
     return 1;
   }
 }
+// [run-main]
 
 } // namespace rdmacommon

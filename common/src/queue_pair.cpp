@@ -57,7 +57,7 @@ void to_rts(ibv_qp *qp, uint32_t psn) {
       .sq_psn = psn,
       .max_rd_atomic = 1,
       .timeout = 14,
-      .retry_cnt = 7,
+      .retry_cnt = 6, // rxe takes 7, the largest, for "for ever"
       .rnr_retry = 6,
   };
   const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT |

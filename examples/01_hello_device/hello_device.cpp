@@ -141,7 +141,7 @@ void hello_device(int argc, char **argv) {
   std::string names;
   for (int i = 0; i < count; ++i) {
     const std::string name = ibv_get_device_name(devices[i]);
-    names += " " + name;
+    names += (i ? ", " : "") + name;
     if (!wanted.empty() && wanted != name)
       continue;
     show_device(devices[i]);
@@ -151,7 +151,7 @@ void hello_device(int argc, char **argv) {
     throw Error("ibv_get_device_list", "this machine has no RDMA device", Where::here(),
                 "./lab doctor tells how to get one; see lessons/troubleshooting.md#no-device");
   if (shown == 0)
-    throw Error("--device " + wanted, "the devices are:" + names, Where::here());
+    throw Error("--device " + wanted, "the devices are " + names, Where::here());
 }
 // [list]
 

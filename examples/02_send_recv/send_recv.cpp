@@ -102,7 +102,7 @@ void to_rts(ibv_qp *qp, uint32_t psn) {
       .sq_psn = psn, // the same that the peer was told in the exchange
       .max_rd_atomic = 1,
       .timeout = 14,  // code for 4.096 us * 2^14 = 67 ms without an acknowledgement: send again
-      .retry_cnt = 7, // that often, then IBV_WC_RETRY_EXC_ERR
+      .retry_cnt = 6, // that often, then IBV_WC_RETRY_EXC_ERR; rxe takes 7 for "for ever"
       .rnr_retry = 6, // likewise for "no receive posted"; 7 would mean for ever
   };
   const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT |

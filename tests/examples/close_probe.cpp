@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 extern "C" int ibv_close_device(ibv_context *context) {
   for (const char *kind : {"qp", "cq", "mr", "pd"}) {
     const std::string command = std::string("rdma resource show ") + kind + " pid " +
-                                std::to_string(getpid()) + " | sed 's/^/left open: " + kind + " /' >&2";
+                                std::to_string(getpid()) + " | sed 's/^/left open: " + kind +
+                                " /' >&2";
     if (std::system(command.c_str()) != 0)
       std::fprintf(stderr, "left open: cannot ask rdma resource\n");
   }

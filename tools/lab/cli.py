@@ -8,10 +8,11 @@ import argparse
 import importlib
 import sys
 
+from lab import process
 from lab.errors import LabError, UsageError, nearest
 
 # In the order in which --help lists them.
-COMMANDS = ["run", "test", "check", "exec", "shell", "down", "new", "sync", "record"]
+COMMANDS = ["run", "test", "check", "doctor", "exec", "shell", "down", "new", "docs", "sync", "record"]
 MODULES = {"exec": "execute"}  # a name that Python keeps for itself
 
 
@@ -51,6 +52,7 @@ def run(argv: list[str]) -> int:
 
 
 def main() -> None:
+    process.prepare()
     try:
         status = run(sys.argv[1:])
     except UsageError as error:

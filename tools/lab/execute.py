@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
 if __name__ == "__main__":  # as a program: python3 tools/lab/execute.py COMMAND…, in the emulated machine
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from lab import machine
+from lab import machine, process
 from lab.errors import LabError, UsageError
 
 
@@ -28,16 +29,35 @@ def main(args) -> int:
     where = place.find_place()
     if where.kind == "machine":
         return machine.end_like(machine.execute(command, args.timeout))
+    return machine.end_like(here(command, args.timeout))
+
+
+def here(command: "list[str]", timeout: "float | None") -> int:
+    """Runs `command` in this very machine, with the results that it has in the emulated one."""
     try:
-        return machine.end_like(subprocess.run(command, timeout=args.timeout).returncode)
-    except FileNotFoundError as error:
-        raise LabError(f"{command[0]}: {error.strerror}") from error
+        if timeout is None:
+            os.execvp(command[0], command)
+        running = subprocess.Popen(command)
+    except OSError as error:
+        print(f"lab: {command[0]}: {error.strerror}", file=sys.stderr)
+        return 126 if isinstance(error, PermissionError) else 127
+    for number in machine.FORWARDED:
+        signal.signal(number, lambda number, _: running.send_signal(number))
+    try:
+        return running.wait(timeout)
     except subprocess.TimeoutExpired:
-        print(f"lab: stopped after the time limit of {args.timeout:g} s", file=sys.stderr)
-        return machine.TIMED_OUT
+        running.terminate()
+    try:
+        running.wait(machine.GRACE)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        running.wait()
+    print(f"lab: stopped after the time limit of {timeout:g} s", file=sys.stderr)
+    return machine.TIMED_OUT
 
 
 if __name__ == "__main__":
+    process.prepare()
     try:
         sys.exit(machine.end_like(machine.execute(sys.argv[1:])))
     except LabError as error:

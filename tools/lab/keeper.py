@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from lab import kernel as kernels
-from lab import qemu
+from lab import process, qemu
 from lab.errors import LabError
 from lab.frames import (CHUNK, CRASH, EXIT, HELLO, KILL, PING, READY, REFUSED, START, STATUS, STOP, Splitter,
                         pack)
@@ -88,13 +88,15 @@ class Machine:
 
     def last_words(self) -> str:
         lines = [line.strip() for line in self.console.read_text(errors="replace").splitlines() if line.strip()]
-        return "".join(f"\n  console: {line}" for line in lines[-6:])
+        panic = [line for line in lines[:-6] if "Kernel panic" in line]  # the call trace after it is long
+        return "".join(f"\n  console: {line}" for line in panic[:1] + lines[-6:])
 
 
 class Keeper:
     def __init__(self, machine: Machine, lock: Path):
         self.machine, self.lock = machine, lock
         self.clients: dict[int, asyncio.StreamWriter] = {}
+        self.leaving: set[int] = set()  # those of the clients that asked for the end
         self.next_job = 1
         self.last_used = self.last_heard = time.monotonic()
         self.ended = asyncio.Event()
@@ -103,6 +105,8 @@ class Keeper:
     # ---- a client
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.ended.is_set():  # no promise to who comes too late: it starts the next machine
+            return writer.close()
         job, self.next_job = self.next_job, self.next_job + 1
         self.clients[job] = writer
         splitter = Splitter()
@@ -112,7 +116,10 @@ class Keeper:
             while data := await reader.read(CHUNK):
                 for _, kind, frame in splitter.feed(data):
                     if kind == STOP:
-                        if not frame or len(self.clients) == 1:
+                        self.leaving.add(job)
+                        agreed = not frame or self.clients.keys() <= self.leaving
+                        writer.write(pack(0, STOP, b"yes" if agreed else b""))
+                        if agreed:
                             self.end("asked to")
                     elif kind == STATUS:
                         writer.write(pack(0, STATUS, marshal.dumps(self.status())))
@@ -123,6 +130,7 @@ class Keeper:
         except ConnectionError:
             pass
         finally:
+            self.leaving.discard(job)
             if self.clients.pop(job, None) and started:
                 self.machine.send(job, KILL)
             self.last_used = time.monotonic()
@@ -238,7 +246,7 @@ async def main(report: int) -> None:
 
     loop = asyncio.get_running_loop()
     starting = asyncio.current_task()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in process.ENDING:
         loop.add_signal_handler(number, starting.cancel)
     try:
         machine = await boot()
@@ -246,12 +254,13 @@ async def main(report: int) -> None:
         return ready(str(error))
     folder = runtime_dir()
     keeper = Keeper(machine, folder / "lock")
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in process.ENDING:
         loop.add_signal_handler(number, keeper.end, "a signal")
     await keeper.run(folder / "socket", ready)
 
 
 if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, process.ENDING)
     try:
         asyncio.run(main(int(sys.argv[1])))
     except asyncio.CancelledError:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import fcntl
 import marshal
 import os
+import resource
+import select
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import termios
@@ -19,9 +22,10 @@ import time
 import tty
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
+from typing import Callable, Iterator, Optional, Sequence
 
 from lab import kernel as kernels
+from lab import process
 from lab.errors import LabError
 from lab.frames import (CHUNK, CRASH, CREDIT, EXIT, HELLO, NUMBER, REFUSED, RESIZE, SIGNAL, START, STATUS, STDERR,
                         STDIN, STDOUT, STOP, WINDOW, Splitter, pack)
@@ -29,7 +33,8 @@ from lab.paths import ROOT, runtime_dir
 
 CRASHED = 125
 TIMED_OUT = 124
-GRACE = 5  # seconds between SIGTERM and SIGKILL
+GRACE = 5     # seconds between SIGTERM and SIGKILL
+PATIENCE = 1  # seconds that an interrupted command's last output waits for its reader
 FORWARDED = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
 HOST_ONLY = {"DISPLAY", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "LD_PRELOAD"}
 
@@ -61,12 +66,15 @@ def _start_keeper() -> None:
     print("lab: starting the emulated machine", file=sys.stderr, flush=True)
     report, report_write = os.pipe()
     with open(runtime_dir() / "keeper.log", "ab") as log, os.fdopen(report, "rb") as answer:
+        # An interrupt after the fork and before `try` would leave the keeper behind. (It unblocks them for itself.)
+        signal.pthread_sigmask(signal.SIG_BLOCK, process.ENDING)
         keeper = subprocess.Popen([sys.executable, "-m", "lab.keeper", str(report_write)], cwd="/",
                                   env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[report_write],
                                   start_new_session=True)
         os.close(report_write)
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, process.ENDING)
             said = answer.read().decode()
         except BaseException:
             keeper.terminate()
@@ -115,14 +123,19 @@ def stop(only_if_alone: bool = False) -> bool:
     if connection is None:
         return False
     with connection:
-        connection.sendall(pack(0, STOP, b"alone" if only_if_alone else b""))
-        connection.shutdown(socket.SHUT_WR)
+        peer = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         try:
-            while connection.recv(CHUNK):
-                pass
-        except ConnectionError:
-            pass
-    return True
+            keeper = os.pidfd_open(peer)
+            connection.sendall(pack(0, STOP, b"alone" if only_if_alone else b""))
+            refused = connection.recv(CHUNK) == pack(0, STOP)
+        except (ConnectionError, ProcessLookupError):  # it is going already
+            return True
+        if not refused:
+            waiting = select.poll()
+            waiting.register(keeper, select.POLLIN)
+            waiting.poll()
+        os.close(keeper)
+    return not refused
 
 
 # ---- running a command in it
@@ -133,7 +146,11 @@ class _Client:
         self.interrupted = False
         self.timed_out = False
         self.input_credit = WINDOW
+        self.input_ended = False
+        self.output = {1: bytearray(), 2: bytearray()}  # what is still to be written
+        self.splitter = Splitter()
         self.result: Optional[int] = None
+        self.last_words = ""  # of lab itself, after all that the command printed
 
     def run(self) -> int:
         """@return the exit status, or -N for a command that signal N ended"""
@@ -146,25 +163,26 @@ class _Client:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, lambda *_: None)
         self.send(START, marshal.dumps(self.request()))
-        self.selector = selectors.DefaultSelector()
+        self.selector = selectors.PollSelector()  # unlike epoll it takes plain files
         self.selector.register(self.connection, selectors.EVENT_READ, self.read_machine)
         self.selector.register(wakeup, selectors.EVENT_READ, lambda: self.forward(os.read(wakeup, 64)))
-        self.watch_input(True)
-        splitter = self.splitter = Splitter()
-        deadline = time.monotonic() + self.timeout if self.timeout else None
-        while self.result is None:
-            wait = max(0.0, deadline - time.monotonic()) if deadline else None
+        self.watch(0, True, selectors.EVENT_READ, self.read_input)
+        deadline = time.monotonic() + self.timeout if self.timeout is not None else None
+        while self.result is None or any(self.output.values()):
+            wait = None if deadline is None else max(0.0, deadline - time.monotonic())
             for key, _ in self.selector.select(wait):
                 key.data()
-            if deadline and time.monotonic() >= deadline and self.result is None:
+            if self.result is not None and self.interrupted and deadline is None:
+                deadline = time.monotonic() + PATIENCE
+            if deadline is not None and time.monotonic() >= deadline and not self.end_early():
                 self.send(SIGNAL, NUMBER.pack(signal.SIGKILL if self.timed_out else signal.SIGTERM))
                 self.timed_out = True
                 deadline = time.monotonic() + GRACE
-        del splitter
         self.connection.close()
         if self.timed_out:
             print(f"lab: stopped after the time limit of {self.timeout:g} s", file=sys.stderr)
             return TIMED_OUT
+        print(self.last_words, end="", file=sys.stderr)
         return self.result
 
     def request(self) -> dict:
@@ -181,31 +199,21 @@ class _Client:
         except ConnectionError:
             pass  # read_machine() finds out why
 
-    def watch_input(self, wanted: bool) -> None:
-        try:
-            if wanted:
-                self.selector.register(0, selectors.EVENT_READ, self.read_input)
-            else:
-                self.selector.unregister(0)
-        except (KeyError, ValueError):
-            pass
-        except PermissionError:  # a plain file is always ready, and epoll does not take it
-            while wanted and self.input_credit > 0 and self.read_input():
-                pass
+    def watch(self, fd: int, wanted: bool, event: int, handler: Callable[[], None]) -> None:
+        if not wanted and fd in self.selector.get_map():
+            self.selector.unregister(fd)
+        elif wanted and fd not in self.selector.get_map():
+            self.selector.register(fd, event, handler)
 
-    def read_input(self) -> bool:
+    def read_input(self) -> None:
         try:
             data = os.read(0, CHUNK)
         except OSError:
             data = b""
         self.send(STDIN, data)
         self.input_credit -= len(data)
-        if not data or self.input_credit <= 0:
-            self.watch_input(False)
         self.input_ended = not data
-        return bool(data)
-
-    input_ended = False
+        self.watch(0, not self.input_ended and self.input_credit > 0, selectors.EVENT_READ, self.read_input)
 
     def forward(self, numbers: bytes) -> None:
         for number in numbers:
@@ -214,7 +222,22 @@ class _Client:
                     self.send(RESIZE, window_size())
             else:
                 self.interrupted |= number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-                self.send(SIGNAL, NUMBER.pack(number))
+                if not self.end_early(-number):
+                    self.send(SIGNAL, NUMBER.pack(number))
+
+    def end_early(self, result: Optional[int] = None) -> bool:
+        """Drops what nobody reads of the output of a command that has ended. Had it run here, it would still be
+        there, waiting for its reader, and a signal or the time limit would end it now.
+
+        @return whether the command has ended"""
+        if self.result is None:
+            return False
+        if any(self.output.values()):
+            self.timed_out |= not self.interrupted and result is None
+            self.result = self.result if result is None else result
+            for data in self.output.values():
+                data.clear()
+        return True
 
     def read_machine(self) -> None:
         try:
@@ -223,32 +246,42 @@ class _Client:
             data = b""
         for _, kind, frame in self.splitter.feed(data):
             if kind in (STDOUT, STDERR):
-                self.write(1 if kind == STDOUT else 2, frame)
-                self.send(CREDIT, NUMBER.pack(len(frame)))
+                self.output[1 if kind == STDOUT else 2] += frame
             elif kind == CREDIT:
-                blocked = self.input_credit <= 0
                 self.input_credit += NUMBER.unpack(frame)[0]
-                if blocked and self.input_credit > 0 and not self.input_ended:
-                    self.watch_input(True)
+                self.watch(0, not self.input_ended and self.input_credit > 0, selectors.EVENT_READ, self.read_input)
             elif kind == EXIT:
                 self.result = NUMBER.unpack(frame)[0]
             elif kind == REFUSED:
-                print(f"lab: {frame[4:].decode()}", file=sys.stderr)
+                self.last_words = f"lab: {frame[4:].decode()}\n"
                 self.result = NUMBER.unpack(frame[:4])[0]
             elif kind == CRASH:
-                print(f"lab: the emulated machine died: {frame.decode()}", file=sys.stderr)
+                self.last_words = f"lab: the emulated machine died: {frame.decode()}\n"
                 self.result = CRASHED
-        if not data and self.result is None:
-            print("lab: the emulated machine was stopped while the command ran", file=sys.stderr)
-            self.result = CRASHED
+        if not data:
+            self.selector.unregister(self.connection)
+            if self.result is None:
+                self.last_words = "lab: the emulated machine was stopped while the command ran\n"
+                self.result = CRASHED
+        for fd in self.output:
+            self.watch_output(fd)
 
-    def write(self, fd: int, data: bytes) -> None:
-        view = memoryview(data)
+    def watch_output(self, fd: int) -> None:
+        self.watch(fd, bool(self.output[fd]), selectors.EVENT_WRITE, lambda: self.write(fd))
+
+    def write(self, fd: int) -> None:
+        """A pipe that poll() calls writable takes PIPE_BUF bytes without making this process wait, which has to
+        stay awake for signals and the time limit."""
+        pending = self.output[fd]
         try:
-            while view:
-                view = view[os.write(fd, view):]
-        except BrokenPipeError:  # what a command that writes into such a pipe would get
-            self.send(SIGNAL, NUMBER.pack(signal.SIGPIPE))
+            written = os.write(fd, pending[:select.PIPE_BUF])
+        except OSError as error:  # nobody wants it; what a command that writes into such a pipe would get:
+            if isinstance(error, BrokenPipeError):
+                self.send(SIGNAL, NUMBER.pack(signal.SIGPIPE))
+            written = len(pending)
+        del pending[:written]
+        self.send(CREDIT, NUMBER.pack(written))
+        self.watch_output(fd)
 
 
 def window_size() -> bytes:
@@ -269,7 +302,7 @@ def execute(argv: Sequence[str], timeout: Optional[float] = None, terminal: bool
     saved = termios.tcgetattr(0) if terminal else None
     try:
         if terminal:
-            tty.setraw(0)
+            tty.setraw(0, termios.TCSADRAIN)  # what has been typed already is for the command
         result = client.run()
     finally:
         if saved:
@@ -282,6 +315,8 @@ def execute(argv: Sequence[str], timeout: Optional[float] = None, terminal: bool
 def end_like(result: int) -> int:
     """For main(): `result` as an exit status; a signal that ended the command ends this process too."""
     if result < 0:
-        signal.signal(-result, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # this process has no bug to look for
+        if -result != signal.SIGKILL:  # which takes no handler
+            signal.signal(-result, signal.SIG_DFL)
         os.kill(os.getpid(), -result)
     return result if result >= 0 else 128 - result

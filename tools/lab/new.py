@@ -26,7 +26,8 @@ Made from `{stem}` of RDMA by Example; its lesson, `lessons/{stem}.md` there, ex
 
 ## Build
 
-Against an installed rdmacommon (in the RDMA by Example folder: `meson setup build && meson install -C build`):
+Against an installed rdmacommon (in the RDMA by Example folder: `meson setup -Dexamples=false installed && meson install -C installed`; into
+a `--prefix` of your own, PKG_CONFIG_PATH and LD_LIBRARY_PATH have to name its folders):
 
 ```sh
 meson setup build

@@ -48,8 +48,9 @@ class _Run:
         threading.Thread(target=self._read, args=(role, process), daemon=True).start()
 
     def _read(self, role: str, process: subprocess.Popen) -> None:
-        for line in process.stdout:
-            self.events.put((role, line.rstrip("\n")))
+        with process.stdout:
+            for line in process.stdout:
+                self.events.put((role, line.rstrip("\n")))
         self.events.put((role, process.wait()))
 
     def loop(self, deadline: float, on_line: Callable[[str, str], None]) -> None:

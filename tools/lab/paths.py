@@ -28,7 +28,8 @@ def runtime_dir() -> Path:
     In /tmp because a Unix socket's path has at most 107 bytes; /tmp is everybody's, so the folder has
     to be this user's own and closed to others."""
     top = Path(f"/tmp/rdma-by-example-{os.getuid()}")
-    name = hashlib.sha256(f"{ROOT}\0{os.environ.get('LAB_MACHINE', '')}".encode()).hexdigest()[:12]
+    which = [str(ROOT), *(os.environ.get(name, "") for name in ("LAB_MACHINE", "LAB_KERNEL"))]
+    name = hashlib.sha256("\0".join(which).encode()).hexdigest()[:12]
     top.mkdir(mode=0o700, exist_ok=True)
     info = top.lstat()
     if info.st_uid != os.getuid() or not stat.S_ISDIR(info.st_mode) or info.st_mode & 0o077:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -78,8 +77,8 @@ def _existing(want: Optional[str]) -> "Place | str":
     usable = [name for name, active in found.items() if active and want in (None, name)]
     if not usable:
         return f"{', '.join(found)} has no active port" if found else "this kernel has none"
-    if not os.access("/dev/infiniband", os.X_OK) or not list(Path("/dev/infiniband").glob("uverbs*")):
-        return "there is one, but no /dev/infiniband/uverbs* (in a container: pass it in)"
+    if not any(os.access(path, os.R_OK | os.W_OK) for path in Path("/dev/infiniband").glob("uverbs*")):
+        return "there is one, but no /dev/infiniband/uverbs* that this user may open (in a container: pass it in)"
     name = usable[0]
     others = f", the first of {len(usable)}; choose another by --device or LAB_DEVICE" if len(usable) > 1 else ""
     return Place("device", f"using {name}, an RDMA device of this machine{others}", name, _address(name))
@@ -104,29 +103,35 @@ def _parent(device: str) -> str:
 # ---- SoftRoCE in this kernel
 
 def _state_file() -> Path:
-    return cache_dir() / f"softroce-{socket.gethostname()}"
+    """A restart undoes everything by itself, so what was done belongs to this boot."""
+    return cache_dir() / f"softroce-{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
 
 
 def _softroce(want: Optional[str]) -> "Place | str":
     if not shutil.which("modprobe") or subprocess.run(["modprobe", "-nq", "rdma_rxe"]).returncode:
         return f"kernel {os.uname().release} has no module rdma_rxe"
+    if want not in (None, RDMA):
+        return f"there is no {want}, and {RDMA} is what ./lab makes"
     prefix = packages._privilege()
     if prefix is None:
         return "rdma_rxe is there, but loading it needs root or sudo"
     if not shutil.which("rdma"):
         return "the program rdma is missing: install iproute2"
-    steps = [["modprobe", "-a", "rdma_rxe", "ib_uverbs", "rdma_ucm"],
-             ["ip", "link", "add", NETDEV, "type", "dummy"],
-             ["ip", "address", "add", PREFIX, "dev", NETDEV],
-             ["ip", "link", "set", NETDEV, "up"],
-             ["rdma", "link", "add", RDMA, "type", "rxe", "netdev", NETDEV]]
+    # Each step with what undoes it; ./lab down undoes what was done here and nothing else.
+    steps = [(["modprobe", "-a", "rdma_rxe", "ib_uverbs", "rdma_ucm"], []),
+             (["ip", "link", "add", NETDEV, "type", "dummy"], ["ip", "link", "delete", NETDEV]),
+             (["ip", "address", "add", PREFIX, "dev", NETDEV], []),
+             (["ip", "link", "set", NETDEV, "up"], []),
+             (["rdma", "link", "add", RDMA, "type", "rxe", "netdev", NETDEV], ["rdma", "link", "delete", RDMA])]
     subprocess.run([*prefix, "modprobe", "-q", "crc32_generic"], capture_output=True)  # 6.1 needs it unasked
-    _state_file().write_text("SoftRoCE device made by ./lab; ./lab down removes it\n")
-    for step in steps:
+    for step, undo in steps:
         result = subprocess.run([*prefix, *step], capture_output=True, text=True)
         if result.returncode and "File exists" not in result.stderr:
             softroce_down()
             return f"{' '.join(step)} failed: {result.stderr.strip()}"
+        if undo and not result.returncode:
+            with open(_state_file(), "a") as state:
+                state.write(" ".join(undo) + "\n")
     # udev needs a moment to make the device files.
     if shutil.which("udevadm"):
         subprocess.run([*prefix, "udevadm", "settle"], capture_output=True)
@@ -141,8 +146,8 @@ def softroce_down() -> bool:
     prefix = packages._privilege()
     if prefix is None:
         raise LabError("removing the SoftRoCE device needs root or sudo")
-    for step in (["rdma", "link", "delete", RDMA], ["ip", "link", "delete", NETDEV]):
-        subprocess.run([*prefix, *step], capture_output=True)
+    for undo in reversed(_state_file().read_text().splitlines()):
+        subprocess.run([*prefix, *undo.split()], capture_output=True)
     _state_file().unlink()
     return True
 
@@ -154,7 +159,10 @@ def _machine(want: Optional[str]) -> "Place | str":
         return "this is the emulated machine already"
     if want not in (None, RDMA):
         raise NoDevice(f"no device {want}; there is {RDMA}, in the emulated machine")
-    packages.ensure("machine")
-    machine.start()
+    try:
+        packages.ensure("machine")
+    except LabError as error:
+        return str(error)
+    machine.start()  # if that fails, it is an error and not a reason to skip tests
     return Place("machine", f"using {RDMA}, SoftRoCE in the emulated machine", RDMA, ADDRESS,
                  (sys.executable, str(ROOT / "tools/lab/execute.py")))

@@ -27,6 +27,7 @@ struct Where {
   const char *file; ///< Path as the compiler was given it; lives as long as the program.
   int line;         ///< Counted from 1.
 
+  /// The caller's place, as a default argument. Not to be called with arguments.
   // std::source_location would do, but clang 14, which is Debian 12's, does not have it.
   static constexpr Where here(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     return {file, line};
@@ -48,6 +49,7 @@ public:
 /// Throws the Error for `call` having failed with the error number `error`, hint included.
 [[noreturn]] void throw_errno(int error, const char *call, Where where = Where::here());
 
+// [check-ptr]
 /// For calls that return NULL and set errno.
 /// @return the pointer, never null; ownership stays as the call defines it
 /// @throws Error if `pointer` is null
@@ -56,6 +58,7 @@ template <typename T> T *check_ptr(T *pointer, const char *call, Where where = W
     throw_errno(errno, call, where);
   return pointer;
 }
+// [check-ptr]
 
 /// For calls that return 0 or the error number itself. Some of them return it negated, or -1 with
 /// errno set, in some provider or other; those are understood as well.

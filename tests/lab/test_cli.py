@@ -1,0 +1,71 @@
+"""The command line of ./lab: one line and exit status 2 for what is wrong, help for the rest."""
+import os
+import subprocess
+import unittest
+
+from lab import cli
+from lab.paths import ROOT
+
+
+def lab(*words, **environment):
+    result = subprocess.run([ROOT / "lab", *words], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                            capture_output=True, text=True, timeout=60)
+    return result.returncode, result.stdout, result.stderr
+
+
+class CommandLine(unittest.TestCase):
+    def wrong(self, *words, says):
+        status, out, err = lab(*words)
+        self.assertEqual((status, out), (2, ""), err)
+        self.assertEqual(err.count("\n"), 1, err)
+        self.assertIn(says, err)
+
+    def test_wrong_words_name_the_nearest(self):
+        self.wrong("rnu", says="no command rnu (did you mean run?)")
+        self.wrong("run", "02_sendrecv", says="no example 02_sendrecv (did you mean 02_send_recv?)")
+        self.wrong("run", "--devcie", "x", "02", says="(did you mean --device?)")
+        self.wrong("run", "02", "--break", "no_recieve", says="(did you mean no_receive?)")
+        self.wrong("check", "02.7", says="no exercise 02.7")
+        self.wrong("run", says="example")
+        self.wrong("exec", says="needs a command")
+        self.wrong("shell", says="needs a terminal")
+        self.wrong("new", "/tmp/x", says="--from")
+
+    def test_help(self):
+        for words in ([], ["--help"]):
+            status, out, _ = lab(*words)
+            self.assertEqual(status, 0)
+            for command in cli.COMMANDS:
+                self.assertIn(f"\n    {command} ", out)
+        for command in cli.COMMANDS:
+            self.assertEqual(lab(command, "--help")[0], 0, command)
+
+    def test_works_from_any_folder(self):
+        result = subprocess.run([ROOT / "lab", "run", "nosuch"], cwd="/", capture_output=True, text=True)
+        self.assertIn("no example nosuch", result.stderr)
+
+    def test_package_lists(self):
+        from lab import packages
+        for group in packages.DEBIAN:
+            for _, (_, names) in packages.OTHERS.items():
+                self.assertIn(group, names)
+
+    def test_says_what_to_install_where_it_may_not(self):
+        """No package tool and no root: the line to type."""
+        import shutil
+        import unittest.mock
+        from lab import packages
+        from lab.errors import LabError
+        with unittest.mock.patch.object(packages, "missing", lambda *groups: ["meson"]), \
+                unittest.mock.patch.object(packages, "_privilege", lambda: None), \
+                self.assertRaises(LabError) as caught:
+            packages.ensure("build")
+        self.assertIn("As root: apt-get install -y --no-install-recommends meson", str(caught.exception))
+        for tool, says in (("dnf", "dnf install meson"), ("pacman", "pacman -S --needed meson"),
+                           ("zypper", "zypper install meson")):
+            with unittest.mock.patch.object(shutil, "which", lambda name: name if name == tool else None):
+                self.assertIn(says, packages.command("build"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

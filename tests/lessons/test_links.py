@@ -1,0 +1,82 @@
+"""Links, anchors, pictures and the parts that a lesson must have."""
+import os
+import re
+import sys
+import unittest
+from pathlib import Path
+
+from lab import ladder
+from lab.paths import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+from filter import LINK, slug  # noqa: E402
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "lessons").glob("*.md"))]
+SECTIONS = ["You will learn", "Before you start", "Run it", "On the wire", "Break it", "Exercises",
+            "On real hardware", "Where to read more"]
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+
+
+def anchors(path: Path) -> set:
+    return {slug(heading) for heading in re.findall(r"^#+ (.*)", without_code(path.read_text()), re.M)}
+
+
+def problems(path: Path, text: str) -> list:
+    """What is wrong with the links of a page, as lines."""
+    found = []
+    for picture, label, target in LINK.findall(without_code(text)):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        linked = Path(os.path.normpath(path.parent / file)) if file else path
+        if not linked.exists():
+            found.append(f"{path.name}: {target} does not exist")
+        elif anchor and anchor not in anchors(linked):
+            found.append(f"{path.name}: {linked.name} has no heading for #{anchor}")
+        if picture and len(label) < 15:
+            found.append(f"{path.name}: the picture {target} needs words for those who cannot see it")
+    return found
+
+
+class Links(unittest.TestCase):
+    def test_every_link_leads_somewhere(self):
+        self.assertEqual([problem for page in PAGES for problem in problems(page, page.read_text())], [])
+
+    def test_a_wrong_link_is_found(self):
+        page = ROOT / "lessons/02_send_recv.md"
+        for text in ("[x](no_such.md)", "[x](troubleshooting.md#no-such)", "[x](#no-such)", "![x](../picture/x.svg)",
+                     "![short](../picture/02_send_recv_flow.svg)"):
+            self.assertNotEqual(problems(page, text), [], text)
+
+    def test_every_hint_has_its_heading(self):
+        known = anchors(ROOT / "lessons/troubleshooting.md")
+        sources = [*(ROOT / "common/src").glob("*.cpp"), *(ROOT / "examples").rglob("*.cpp")]
+        named = set()
+        for source in sources:
+            text = source.read_text()
+            named |= set(re.findall(r"troubleshooting\.md#([\w-]+)", text))
+            named |= set(re.findall(r'hint\("[^"]*"\s*,\s*"([\w-]+)"\)', text))
+            if source.name == "hints.cpp":
+                named |= set(re.findall(r'"\s*,\s*"([a-z-]+)"\}', text))
+        self.assertGreater(len(named), 20)
+        self.assertEqual(named - known, set())
+
+    def test_lessons_are_whole(self):
+        for lesson in ladder.read():
+            text = lesson.file.read_text()
+            self.assertEqual(text.count("<!-- nav -->"), 2, lesson.stem)
+            wanted = [name for name in SECTIONS if lesson.kind != "lesson" or name != "On the wire"]
+            headings = re.findall(r"^## (.*)", text, re.M)
+            self.assertEqual([heading for heading in headings if heading in SECTIONS], wanted, lesson.stem)
+            self.assertIn("../picture/", text, lesson.stem)
+
+    def test_every_picture_is_shown(self):
+        shown = {Path(target).name for page in PAGES for picture, _, target in LINK.findall(page.read_text()) if picture}
+        self.assertEqual({path.name for path in (ROOT / "picture").glob("*.svg")}, shown)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

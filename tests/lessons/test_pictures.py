@@ -1,0 +1,25 @@
+"""The pictures are what their sources draw, and say in words what they show."""
+import re
+import subprocess
+import sys
+import unittest
+
+from lab.paths import ROOT
+
+
+class Pictures(unittest.TestCase):
+    def test_committed_pictures_are_current(self):
+        result = subprocess.run([sys.executable, str(ROOT / "picture/draw.py"), "--check"], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, "run python3 picture/draw.py: " + result.stdout + result.stderr)
+
+    def test_each_has_title_description_and_both_themes(self):
+        for path in (ROOT / "picture").glob("*.svg"):
+            text = path.read_text()
+            for part in ("<title", "<desc", "prefers-color-scheme:dark"):
+                self.assertIn(part, text, path.name)
+            for x in re.findall(r'<text x="([\d.]+)"', text):
+                self.assertLess(float(x), 800, path.name)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

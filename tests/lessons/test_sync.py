@@ -1,0 +1,51 @@
+"""The generated blocks of the lessons are what their sources say; and the tool notices each way to be wrong."""
+import contextlib
+import io
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+
+from lab import sync
+from lab.errors import LabError
+from lab.paths import ROOT
+
+LESSON = ROOT / "lessons/02_send_recv.md"
+
+
+class Sync(unittest.TestCase):
+    def test_lessons_are_up_to_date(self):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            status = sync.main(SimpleNamespace(check=True))
+        self.assertEqual(status, 0, "run ./lab sync:\n" + output.getvalue())
+
+    def test_renewing_twice_changes_nothing(self):
+        for path in sync.files():
+            once = sync.renewed(path.read_text(), path)
+            self.assertEqual(sync.renewed(once, path), once, path)
+
+    def test_old_block_is_replaced(self):
+        marker = "<!-- snippet examples/02_send_recv/send_recv.cpp to-rts -->"
+        new = sync.renewed(f"a\n{marker}\nold text\n<!-- end -->\nb\n", LESSON)
+        self.assertTrue(new.startswith(f"a\n{marker}\n```cpp\n// RTR -> RTS"), new)
+        self.assertTrue(new.endswith("}\n```\n<!-- end -->\nb\n"), new)
+        self.assertNotIn("old text", new)
+
+    def test_errors_name_file_and_line(self):
+        for text, says in {
+            "x\n<!-- snippet examples/02_send_recv/send_recv.cpp no-such -->\n<!-- end -->\n": ":2: ",
+            "<!-- snippet no/such/file.cpp tag -->\n<!-- end -->\n": "No such file",
+            "<!-- snippet onlyonething -->\n<!-- end -->\n": "missing",
+            "<!-- snipet a b -->\n<!-- end -->\n": "no marker is called snipet",
+            "<!-- nav -->\n": "no <!-- end -->",
+            "<!-- nav -->\n<!-- nav -->\n<!-- end -->\n": "no <!-- end -->",
+            "<!-- end -->\n": "an end without a beginning",
+        }.items():
+            with self.subTest(text):
+                with self.assertRaises(LabError) as caught:
+                    sync.renewed(text, LESSON)
+                self.assertIn(says, str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

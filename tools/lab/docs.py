@@ -1,0 +1,43 @@
+"""./lab docs: the site of lessons, API and examples, by Doxygen; any of its warnings is an error."""
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from lab import build, ladder, packages
+from lab.errors import LabError
+from lab.paths import ROOT
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser("docs", help="build the site: lessons, API, pictures")
+    parser.set_defaults(main=main)
+
+
+def main(args) -> int:
+    packages.ensure("docs")
+    print(f"open {make(build.directory() / 'docs')}")
+    return 0
+
+
+def make(out: Path) -> Path:
+    """Builds the site below `out`. @return its first page. @raises LabError with what Doxygen has said"""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    (out / "examples.dox").write_text("".join(example_pages()))
+    settings = (ROOT / "docs/Doxyfile").read_text()
+    for name, value in {"ROOT": ROOT, "OUT": out, "PYTHON": sys.executable}.items():
+        settings = settings.replace(f"@{name}@", str(value))
+    result = subprocess.run(["doxygen", "-"], input=settings, capture_output=True, text=True, cwd=ROOT)
+    if result.returncode or result.stderr.strip():
+        raise LabError("doxygen is not content:\n" + (result.stderr.strip() or result.stdout.strip()))
+    return out / "html/index.html"
+
+
+def example_pages():
+    for lesson in ladder.read():
+        for source in sorted((ROOT / "examples" / lesson.stem).rglob("*.cpp")):
+            name = source.relative_to(ROOT / "examples").as_posix()
+            yield f"/** @example {name}\n * Explained in @ref page_lessons_{lesson.stem}. */\n"
