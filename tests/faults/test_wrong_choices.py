@@ -21,7 +21,7 @@ class WrongChoices(unittest.TestCase):
         self.assertEqual(status, 1, output)
         for text in says:
             self.assertIn(text, output)
-        self.assertLess(time.monotonic() - began, 5 + 2, "an error has to come within 5 s")
+        self.assertLess(time.monotonic() - began, 5 + 10, "5 s, and what a busy emulated machine takes to start a program")
 
     def test_device(self):
         self.fails("--device", "mlx5_9", says=["--device mlx5_9: the devices are", PLACE.device])

@@ -44,7 +44,7 @@ def run(*argv: str, input: bytes = b"", **options) -> subprocess.CompletedProces
 
 def finish(process: subprocess.Popen, input: "bytes | None" = None) -> subprocess.CompletedProcess:
     try:
-        out, err = process.communicate(input, timeout=60)
+        out, err = process.communicate(input, timeout=150)
     finally:
         process.kill()
         process.wait()

@@ -29,16 +29,20 @@ def lock(path: Path):
         yield
 
 
-def build() -> Path:
-    """Brings the build folder up to date and returns it. @raises LabError if the build fails."""
+def build(*targets: str) -> Path:
+    """Brings the build folder up to date and returns it. LAB_MESON_OPTIONS is for `meson setup`.
+
+    @param targets programs of examples; none means everything
+    @raises LabError if the build fails"""
     path = directory()
     with lock(path):
         if not (path / "build.ninja").exists():
             print(f"lab: configuring {path}", file=sys.stderr)
-            _run(["meson", "setup", str(path), str(ROOT)], quiet=True)
-        if "no work to do" not in _output(["ninja", "-C", str(path), "-n"]):
+            _run(["meson", "setup", str(path), str(ROOT), *os.environ.get("LAB_MESON_OPTIONS", "").split()], quiet=True)
+        ninja = ["ninja", "-C", str(path), *(f"examples/{target}" for target in targets)]
+        if "no work to do" not in _output([*ninja, "-n"]):
             print("lab: building", file=sys.stderr)
-            _run(["ninja", "-C", str(path)], quiet=False)
+            _run(ninja, quiet=False)
     return path
 
 

@@ -21,7 +21,6 @@ import termios
 import time
 import tty
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Callable, Iterator, Optional, Sequence
 
 from lab import kernel as kernels
@@ -36,6 +35,8 @@ TIMED_OUT = 124
 GRACE = 5     # seconds between SIGTERM and SIGKILL
 PATIENCE = 1  # seconds that an interrupted command's last output waits for its reader
 FORWARDED = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
+# Where the machine need not look for what has just changed: the project is shared in uncached, the rest is installed.
+SETTLED = tuple(f"{path}/" for path in (ROOT, "/usr", "/bin", "/sbin", "/lib", sys.prefix))
 HOST_ONLY = {"DISPLAY", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "LD_PRELOAD"}
 
 
@@ -190,7 +191,7 @@ class _Client:
         folders = [cwd] + [os.path.dirname(word) for word in self.argv if word.startswith("/") and os.path.exists(word)]
         environment = {key: value for key, value in os.environ.items() if key not in HOST_ONLY}
         return {"argv": self.argv, "cwd": cwd, "env": environment,
-                "visible": [path for path in folders if not Path(path).is_relative_to(ROOT)],
+                "visible": [path for path in folders if not f"{path}/".startswith(SETTLED)],
                 "terminal": window_size() if self.terminal else b""}
 
     def send(self, kind: int, data: bytes = b"") -> None:

@@ -40,7 +40,7 @@ def main(args) -> int:
                              + nearest(args.broken, known))
         program += "." + args.broken
     packages.ensure("build", "device")
-    build_dir = build.build()
+    build_dir = build.build(program)
     where = place.find_place(args.device)
     print(f"lab: {where.why}", file=sys.stderr)
     outcome = examples.run(where, build_dir, program, lesson.kind, args.arguments, show=printer())
