@@ -1,12 +1,15 @@
 """When an example closes its device, it has destroyed every QP, CQ, MR and PD; and none is left after."""
 import json
+import os
 import subprocess
 import unittest
 
 import needs_device
 from lab import examples, ladder
 
-PROBE = str(needs_device.BUILD / "tests/examples/libclose_probe.so")
+# By a relative path, since LD_PRELOAD takes a space for the end of one.
+os.chdir(needs_device.BUILD / "tests/examples")
+PROBE = "./libclose_probe.so"
 
 
 def on_device(argv):

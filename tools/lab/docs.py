@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from lab import build, ladder, packages
@@ -28,7 +27,7 @@ def make(out: Path) -> Path:
     out.mkdir(parents=True)
     (out / "examples.dox").write_text("".join(example_pages()))
     settings = (ROOT / "docs/Doxyfile").read_text()
-    for name, value in {"ROOT": ROOT, "OUT": out, "PYTHON": sys.executable}.items():
+    for name, value in {"ROOT": ROOT, "OUT": out}.items():
         settings = settings.replace(f"@{name}@", str(value))
     result = subprocess.run(["doxygen", "-"], input=settings, capture_output=True, text=True, cwd=ROOT)
     if result.returncode or result.stderr.strip():
