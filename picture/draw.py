@@ -2,7 +2,8 @@
 
 Colours have a fixed meaning: a server, a client, a NIC, memory, and everything else. Full arrows are RDMA
 packets or what follows from them, dashed ones go over TCP. A picture follows the reader's light or dark
-theme by itself. Each NN_name.py beside this file defines draw() -> str.
+theme by itself. Each NN_name.py beside this file defines draw() -> str; each NN_name_trace.json is a run of an example
+(./lab trace), which tools/lab/timeline_svg.py draws.
 
     python3 picture/draw.py            draws all of them
     python3 picture/draw.py --check    fails if a committed picture is not what its source draws
@@ -34,7 +35,7 @@ def _style() -> str:
                     f".l-{role}{{stroke:{values[line]}}}.t-{role}{{fill:{values[line]}}}")
         return css
     return ("<style>text{font:14px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}"
-            ".code{font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:13px}.bold{font-weight:600}"
+            ".code{font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:13px}.bold{font-weight:600}.small{font-size:12px}"
             ".halo{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}"
             ".box{stroke-width:1.5}.line{fill:none;stroke-width:1.6}.dash{stroke-dasharray:5 4}"
             + rules(0, 1, "#1f2328", "#57606a", "#fff")
@@ -42,10 +43,10 @@ def _style() -> str:
 
 
 class Picture:
-    """Coordinates are pixels at a width of 800; y grows downwards."""
+    """Coordinates are pixels at a width of 800, unless another is given; y grows downwards."""
 
-    def __init__(self, height: int, title: str, description: str):
-        self.height, self.title, self.description = height, title, description
+    def __init__(self, height: int, title: str, description: str, width: int = 800):
+        self.width, self.height, self.title, self.description = width, height, title, description
         self.parts: list[str] = []
 
     def box(self, x, y, width, height, role="plain", title="", lines=(), code=False) -> None:
@@ -64,6 +65,10 @@ class Picture:
     def line(self, x1, y1, x2, y2, role="plain", dashed=False) -> None:
         self.parts.append(f'<path class="line l-{role}{" dash" if dashed else ""}" d="M{x1} {y1}L{x2} {y2}"/>')
 
+    def under(self, svg: str) -> None:
+        """Puts an element below everything that has been drawn."""
+        self.parts.insert(0, svg)
+
     def arrow(self, x1, y1, x2, y2, role="plain", dashed=False, label="", above=6) -> None:
         """A straight arrow; its label stands over its middle."""
         self.line(x1, y1, x2, y2, role, dashed)
@@ -77,17 +82,22 @@ class Picture:
             self.text((x1 + x2) / 2, (y1 + y2) / 2 - above, label, style="halo", anchor="middle")
 
     def svg(self) -> str:
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {self.height}" width="800" '
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" width="{self.width}" '
                 f'height="{self.height}" role="img" aria-labelledby="title desc">'
                 f'<title id="title">{escape(self.title)}</title><desc id="desc">{escape(self.description)}</desc>'
                 + _style() + "\n" + "\n".join(self.parts) + "\n</svg>\n")
 
 
 def sources() -> list[Path]:
-    return sorted(path for path in HERE.glob("*.py") if path.name != "draw.py")
+    """Of each picture: a program that draws it, or a run of an example that ./lab record has kept."""
+    return sorted(path for path in [*HERE.glob("*.py"), *HERE.glob("*_trace.json")] if path.name != "draw.py")
 
 
 def drawn(source: Path) -> str:
+    if source.suffix == ".json":
+        sys.path.insert(0, str(HERE.parent / "tools"))
+        from lab import recording, timeline_svg
+        return timeline_svg.draw(recording.Recording.load(source))
     spec = importlib.util.spec_from_file_location("picture_" + source.stem, source)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 import needs_device
-from lab import pair
+from lab import examples
 from lab.paths import ROOT
 
 
@@ -32,7 +32,7 @@ class New(unittest.TestCase):
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.project)
         argv = [*prefix, str(build / "send_recv")]
-        outcome = pair.run(needs_device.PLACE, argv, argv)
+        outcome = examples.run_pair(needs_device.PLACE, argv)
         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         self.assertIn('received "hello from the server"', outcome.of("client"))
 

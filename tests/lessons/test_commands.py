@@ -60,7 +60,8 @@ class Commands(unittest.TestCase):
                 result = subprocess.run(["sh", "-c", command.removeprefix("$ ")], cwd=ROOT, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
                 if needs_device.PLACE.kind == "machine":
-                    roles = {"": result.stdout.splitlines()}
+                    # ./lab's own remarks depend on what is running and built already.
+                    roles = {"": [line for line in result.stdout.splitlines() if not line.startswith("lab: ")]}
                     self.assertEqual(normalise.differences(expected, roles, needs_device.PLACE.device), [])
 
 

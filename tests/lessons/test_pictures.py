@@ -17,8 +17,9 @@ class Pictures(unittest.TestCase):
             text = path.read_text()
             for part in ("<title", "<desc", "prefers-color-scheme:dark"):
                 self.assertIn(part, text, path.name)
+            width = int(re.search(r'width="(\d+)"', text)[1])
             for x in re.findall(r'<text x="([\d.]+)"', text):
-                self.assertLess(float(x), 800, path.name)
+                self.assertLess(float(x), width, path.name)
 
 
 if __name__ == "__main__":

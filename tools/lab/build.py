@@ -32,14 +32,14 @@ def lock(path: Path):
 def build(*targets: str) -> Path:
     """Brings the build folder up to date and returns it. LAB_MESON_OPTIONS is for `meson setup`.
 
-    @param targets programs of examples; none means everything
+    @param targets files of the build folder; none means everything
     @raises LabError if the build fails"""
     path = directory()
     with lock(path):
         if not (path / "build.ninja").exists():
             print(f"lab: configuring {path}", file=sys.stderr)
             _run(["meson", "setup", str(path), str(ROOT), *os.environ.get("LAB_MESON_OPTIONS", "").split()], quiet=True)
-        ninja = ["ninja", "-C", str(path), *(f"examples/{target}" for target in targets)]
+        ninja = ["ninja", "-C", str(path), *targets]
         if "no work to do" not in _output([*ninja, "-n"]):
             print("lab: building", file=sys.stderr)
             _run(ninja, quiet=False)

@@ -13,7 +13,7 @@ def add_parser(subparsers) -> None:
 def main(args) -> int:
     name = examples.find_exercise(args.exercise)
     packages.ensure("build", "device")
-    folder = build.build(name)
+    folder = build.build(f"examples/{name}")
     lesson = examples.exercises()[name]
     source = f"examples/{lesson.stem}/exercises/{name}.cpp"
     print(f"checking {source}")

@@ -12,7 +12,8 @@ from lab import process
 from lab.errors import LabError, UsageError, nearest
 
 # In the order in which --help lists them.
-COMMANDS = ["run", "test", "check", "doctor", "exec", "shell", "down", "new", "docs", "sync", "record"]
+COMMANDS = ["run", "test", "check", "hosts", "capture", "trace", "doctor", "exec", "shell", "down", "new", "docs",
+            "sync", "record"]
 MODULES = {"exec": "execute"}  # a name that Python keeps for itself
 
 

@@ -29,7 +29,7 @@ def report(state: str, what: str, mend: str = "") -> None:
 
 
 def main(args) -> int:
-    for group in ("build", "device", "machine", "docs", "check"):
+    for group in ("build", "device", "machine", "docs", "check", "wire"):
         names = packages.missing(group)
         report("missing" if names else "ok", f"packages: {group}" + (f": {' '.join(names)}" if names else ""),
                f"as root: {packages.command(group)}" if names else "")

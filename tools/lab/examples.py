@@ -1,8 +1,9 @@
 """What there is to run: the examples, their "Break it" changes and exercises, as built programs."""
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Callable, Optional, Sequence
+from typing import Optional, Sequence
 
 from lab import ladder, pair
 from lab.errors import LabError, UsageError, nearest
@@ -42,15 +43,29 @@ def kind_of_exercise(name: str) -> str:
     return "pair" if expected_file(name).read_text().startswith("[") else "device"
 
 
-def run(place: Place, build: Path, program: str, kind: str, extra: Sequence[str] = (), *,
-        time_limit: float = 60,
-        show: Callable[[str, str], None] = lambda role, text: None) -> pair.Outcome:
-    """Runs a program of build/examples by its kind ("device" or "pair", as in ladder.txt)."""
+LISTENING = re.compile(r"listening on TCP port (\d+)")  # what every server of ours prints
+
+
+def run(place: Place, build: Path, program: str, kind: str, extra: Sequence[str] = (), *, under: Sequence[str] = (),
+        client_place: Optional[Place] = None, **options) -> pair.Outcome:
+    """Runs a program of build/examples by its kind ("device" or "pair", as in ladder.txt).
+
+    @param under what starts the program, if it is not to start by itself: env(1), strace(1), …
+    @param client_place where the client runs, if not where the server does
+    @param options as pair.run() takes them"""
     path = build / "examples" / program
     if not path.exists():
         raise LabError(f"{path} is not built: ninja -C {build}")
-    argv = [str(path), *(["--device", place.device] if place.device else []), *extra]
-    return pair.run(place, argv, argv if kind == "pair" else None, time_limit=time_limit, show=show)
+    argv = [*under, str(path), *(["--device", place.device] if place.device else []), *extra]
+    if kind == "pair":
+        return run_pair(place, argv, client_place, **options)
+    return pair.run(place, argv, **options)
+
+
+def run_pair(place: Place, argv: Sequence[str], client_place: Optional[Place] = None, **options) -> pair.Outcome:
+    """Runs a program that is its own client, as the examples are: no --host makes it the server."""
+    client = pair.Client(LISTENING, lambda line: [*argv, "--host", place.address, "--tcp-port", line[1]], client_place)
+    return pair.run(place, [*argv, "--tcp-port", "0"], client, **options)
 
 
 def expected_file(stem: str, broken: Optional[str] = None) -> Path:

@@ -1,4 +1,4 @@
-"""./lab exec: runs any command where the device is. place.wrap() runs this file by itself, too."""
+"""./lab exec: runs any command where the device is, or on one of two hosts. place.wrap() runs this file, too."""
 from __future__ import annotations
 
 import os
@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-if __name__ == "__main__":  # as a program: python3 tools/lab/execute.py COMMAND…, in the emulated machine
+if __name__ == "__main__":  # as a program: python3 tools/lab/execute.py HOST COMMAND…, in an emulated machine
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from lab import machine, process
@@ -15,6 +15,7 @@ from lab.errors import LabError, UsageError
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser("exec", help="run a command where the device is: ./lab exec -- ibv_devinfo")
+    parser.add_argument("--on", choices=machine.HOSTS, default="", help="on one of the two hosts of ./lab hosts")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end it after so long, exit status 124")
     parser.add_argument("command", nargs="...", metavar="-- COMMAND")
     parser.set_defaults(main=main)
@@ -26,9 +27,9 @@ def main(args) -> int:
     if not command:
         raise UsageError("exec needs a command: ./lab exec -- ibv_devinfo")
     packages.ensure("device")
-    where = place.find_place()
+    where = place.find_host(args.on) if args.on else place.find_place()
     if where.kind == "machine":
-        return machine.end_like(machine.execute(command, args.timeout))
+        return machine.end_like(machine.execute(command, where.host, args.timeout))
     return machine.end_like(here(command, args.timeout))
 
 
@@ -59,7 +60,7 @@ def here(command: "list[str]", timeout: "float | None") -> int:
 if __name__ == "__main__":
     process.prepare()
     try:
-        sys.exit(machine.end_like(machine.execute(sys.argv[1:])))
+        sys.exit(machine.end_like(machine.execute(sys.argv[2:], sys.argv[1])))
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         sys.exit(machine.CRASHED)

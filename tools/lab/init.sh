@@ -8,6 +8,8 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs dev /dev
 
+# Its usual queue, fq_codel, drops what waits for too long, and under emulation everything does.
+echo pfifo_fast >/proc/sys/net/core/default_qdisc
 for module in /modules/*.ko; do
     case $module in
     *-dummy.ko) insmod "$module" numdummies=0 ;; # or it makes a dummy0 that nobody asked for
@@ -35,22 +37,48 @@ mount --move /host /root/run/lab/host
 cp /agent.py /frames.py /root/run/lab/
 mkdir -p /root/lib/modules
 
-cat > /root/run/lab/network.sh <<'SETUP'
+for word in $(cat /root/proc/cmdline); do
+    case $word in
+    lab.python=*) python=${word#lab.python=} ;;
+    lab.host=*) host=${word#lab.host=} ;;
+    esac
+done
+case $host in b) number=2 ;; *) number=1 ;; esac
+
+# In one go, since each program started takes its time. lab0 is a netdev of its own, since rdma_cm refuses lo; the
+# fixed MAC gives a fixed link-local GID.
+{
+    echo link set lo up
+    if [ -z "$host" ]; then
+        echo link add lab0 address 02:00:00:00:00:01 type dummy
+    else
+        # One of two hosts. lab0 is plugged into a bridge, as into a switch, and the wire to the other host comes out
+        # of that: so tcpdump on lab0 sees what this host sends, also when the wire loses it (lab/hosts.py).
+        echo link set eth0 name wire
+        echo link set wire addrgenmode none
+        echo link set wire txqueuelen 10000
+        echo link add lab0 address 02:00:00:00:00:0$number type veth peer name port
+        echo link set port addrgenmode none
+        echo link add switch type bridge forward_delay 0 mcast_snooping 0
+        echo link set switch addrgenmode none
+        echo link set wire master switch up
+        echo link set port master switch up
+        # Without ARP: else the switch, too, answers for lab0's address, with a MAC of its own, and what then comes in
+        # by it never gets to the RDMA device.
+        echo link set switch arp off up
+    fi
+    echo addr add 10.77.0.$number/24 dev lab0
+    echo addr add fd77::$number/64 dev lab0 nodad
+    echo link set lab0 up
+} >/root/run/lab/network
+cat >/root/run/lab/network.sh <<'SETUP'
 set -e
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-ip link set lo up
-# A netdev of its own, since rdma_cm refuses lo. The fixed MAC gives a fixed link-local GID.
-ip link add lab0 address 02:00:00:00:00:01 type dummy
-ip addr add 10.77.0.1/24 dev lab0
-ip addr add fd77::1/64 dev lab0 nodad
-ip link set lab0 up
+ip -batch /run/lab/network
 rdma link add rxe0 type rxe netdev lab0
 SETUP
 # Beside Python's start, which takes as long; the agent waits for it.
 mknod /dev/null c 1 3 # the shell gives it to what runs in the background
 chroot /root /bin/sh /run/lab/network.sh &
-for word in $(cat /root/proc/cmdline); do
-    case $word in lab.python=*) python=${word#lab.python=} ;; esac
-done
-hostname lab
+hostname "${host:-lab}"
 exec chroot /root "$python" -I -S /run/lab/agent.py

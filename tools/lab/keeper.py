@@ -1,16 +1,18 @@
-"""Owns the emulated machine: starts QEMU, passes frames between clients and the agent inside, and ends
-it when nobody has used it for a while. Runs as a process of its own, started by machine.py.
+"""Owns the emulated machine, or the two hosts: starts QEMU, passes frames between clients and the agents
+inside, and ends it all when nobody has used it for a while. A process of its own, started by machine.py.
 
     client --unix socket--> keeper --virtio port--> agent --> command
 
-A client's connection is one command. The keeper listens only once the machine is ready, so whoever can
-connect has a machine. QEMU cannot outlive the keeper, and the machine does not outlive its port.
+Each machine has its socket, and a client's connection is one command. The keeper listens only once all
+is ready, so whoever can connect has a machine. Two hosts begin and end together: where one dies, the
+other goes too. QEMU cannot outlive the keeper, and the machine does not outlive its port.
 """
 from __future__ import annotations
 
 import asyncio
 import ctypes
 import fcntl
+import functools
 import marshal
 import os
 import signal
@@ -18,12 +20,14 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Optional
 
 from lab import kernel as kernels
 from lab import process, qemu
 from lab.errors import LabError
 from lab.frames import (CHUNK, CRASH, EXIT, HELLO, KILL, PING, READY, REFUSED, START, STATUS, STOP, Splitter,
                         pack)
+from lab.machine import GROUPS, machine_name
 from lab.paths import ROOT, cache_dir, runtime_dir
 
 KVM_LIMIT = 8      # seconds to the first word; KVM that only seems to work never gets there
@@ -39,22 +43,28 @@ def die_with_parent() -> None:
 class Machine:
     """One run of QEMU and the stream to the agent in it."""
 
-    def __init__(self, kernel: kernels.Kernel, accelerator: str):
-        self.kernel, self.accelerator = kernel, accelerator
-        self.console = runtime_dir() / "console.log"
+    def __init__(self, kernel: kernels.Kernel, accelerator: str, folder: Path, host: str,
+                 wire: Optional[socket.socket]):
+        self.kernel, self.accelerator, self.host, self.wire = kernel, accelerator, host, wire
+        self.process: Optional[asyncio.subprocess.Process] = None
+        self.console = folder / f"console{host}.log"
         self.splitter = Splitter()
+
+    def __str__(self) -> str:
+        return machine_name(self.host)
 
     async def start(self, limit: float) -> None:
         """@raises LabError if the agent does not speak within `limit` seconds"""
         began = time.monotonic()
         ours, theirs = socket.socketpair()
-        argv = qemu.command(self.kernel, kernels.initramfs(self.kernel), self.accelerator, theirs.fileno(),
-                            self.console)
+        wire = None if self.wire is None else self.wire.fileno()
+        argv = qemu.command(self.kernel, kernels.initramfs(self.kernel), self.accelerator, self.host,
+                            theirs.fileno(), wire, self.console)
         self.console.write_bytes(b"")
         with open(self.console, "ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()],
-                preexec_fn=die_with_parent)
+                *argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+                pass_fds=[theirs.fileno()] + ([] if wire is None else [wire]), preexec_fn=die_with_parent)
         theirs.close()
         self.reader, self.writer = await asyncio.open_connection(sock=ours)
         self.send(0, START, marshal.dumps({"root": str(ROOT), "modules": str(self.kernel.modules)}))
@@ -63,10 +73,13 @@ class Machine:
                 pass
         except asyncio.TimeoutError:
             await self.stop()
-            raise LabError(f"the emulated machine said nothing for {limit:g} s{self.last_words()}") from None
+            raise LabError(f"{self} said nothing for {limit:g} s{self.last_words()}") from None
         except EOFError:
             await self.stop()
-            raise LabError(f"the emulated machine did not start{self.last_words()}") from None
+            raise LabError(f"{self} did not start{self.last_words()}") from None
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
         self.boot_seconds = time.monotonic() - began
 
     def send(self, job: int, kind: int, data: bytes = b"") -> None:
@@ -82,9 +95,10 @@ class Machine:
         return list(self.splitter.feed(data))
 
     async def stop(self) -> None:
-        if self.process.returncode is None:
-            self.process.kill()
-        await self.process.wait()
+        if self.process is not None:
+            if self.process.returncode is None:
+                self.process.kill()
+            await self.process.wait()
 
     def last_words(self) -> str:
         lines = [line.strip() for line in self.console.read_text(errors="replace").splitlines() if line.strip()]
@@ -93,18 +107,19 @@ class Machine:
 
 
 class Keeper:
-    def __init__(self, machine: Machine, lock: Path):
-        self.machine, self.lock = machine, lock
+    def __init__(self, machines: list[Machine], folder: Path):
+        self.machines, self.folder = machines, folder
         self.clients: dict[int, asyncio.StreamWriter] = {}
         self.leaving: set[int] = set()  # those of the clients that asked for the end
         self.next_job = 1
-        self.last_used = self.last_heard = time.monotonic()
+        self.last_used = time.monotonic()
+        self.last_heard = {machine: self.last_used for machine in machines}
         self.ended = asyncio.Event()
         self.why = ""
 
     # ---- a client
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, machine: Machine, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.ended.is_set():  # no promise to who comes too late: it starts the next machine
             return writer.close()
         job, self.next_job = self.next_job, self.next_job + 1
@@ -122,32 +137,32 @@ class Keeper:
                         if agreed:
                             self.end("asked to")
                     elif kind == STATUS:
-                        writer.write(pack(0, STATUS, marshal.dumps(self.status())))
+                        writer.write(pack(0, STATUS, marshal.dumps(self.status(machine))))
                     else:
                         started |= kind == START
-                        self.machine.send(job, kind, frame)
-                await self.machine.writer.drain()
+                        machine.send(job, kind, frame)
+                await machine.writer.drain()
         except ConnectionError:
             pass
         finally:
             self.leaving.discard(job)
             if self.clients.pop(job, None) and started:
-                self.machine.send(job, KILL)
+                machine.send(job, KILL)
             self.last_used = time.monotonic()
             writer.close()
 
-    def status(self) -> dict:
-        return {"qemu": self.machine.process.pid, "keeper": os.getpid(), "clients": len(self.clients) - 1,
-                "accelerator": self.machine.accelerator, "boot_seconds": self.machine.boot_seconds,
-                "kernel": self.machine.kernel.version}
+    def status(self, machine: Machine) -> dict:
+        return {"qemu": machine.process.pid, "keeper": os.getpid(), "clients": len(self.clients) - 1,
+                "accelerator": machine.accelerator, "boot_seconds": machine.boot_seconds,
+                "kernel": machine.kernel.version}
 
     # ---- the agent
 
-    async def listen_to_agent(self) -> None:
+    async def listen_to_agent(self, machine: Machine) -> None:
         try:
             while True:
-                for job, kind, frame in await self.machine.receive():
-                    self.last_heard = time.monotonic()
+                for job, kind, frame in await machine.receive():
+                    self.last_heard[machine] = time.monotonic()
                     writer = self.clients.get(job)
                     if writer:
                         writer.write(pack(0, kind, frame))
@@ -155,25 +170,26 @@ class Keeper:
                             self.clients.pop(job)
                             writer.close()
         except EOFError:
-            self.crash("it ended by itself")
+            self.crash(machine, "it ended by itself")
 
     async def watch_the_clock(self) -> None:
         while True:
             await asyncio.sleep(min(5, IDLE_LIMIT / 4))
             now = time.monotonic()
             if self.clients:
-                self.machine.send(0, PING)
                 self.last_used = now
-                if now - self.last_heard > SILENCE_LIMIT:
-                    self.crash(f"it has not answered for {SILENCE_LIMIT} s")
+                for machine, heard in self.last_heard.items():
+                    machine.send(0, PING)
+                    if now - heard > SILENCE_LIMIT:
+                        self.crash(machine, f"it has not answered for {SILENCE_LIMIT} s")
             else:
-                self.last_heard = now
+                self.last_heard = dict.fromkeys(self.machines, now)
                 if now - self.last_used > IDLE_LIMIT:
                     self.go_when_idle()
 
     def go_when_idle(self) -> None:
         """Clients connect under the lock, so whoever holds it knows that none is on the way."""
-        self.lock_file = open(self.lock, "w")
+        self.lock_file = open(self.folder / "lock", "w")
         try:
             fcntl.flock(self.lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -181,9 +197,9 @@ class Keeper:
         else:
             self.end("idle")
 
-    def crash(self, why: str) -> None:
+    def crash(self, machine: Machine, why: str) -> None:
         if not self.ended.is_set():
-            message = (why + self.machine.last_words()).encode()
+            message = f"{machine} died: {why}{machine.last_words()}".encode()
             for writer in self.clients.values():
                 writer.write(pack(0, CRASH, message))
             self.end(why)
@@ -192,19 +208,25 @@ class Keeper:
         self.why = self.why or why
         self.ended.set()
 
-    async def run(self, path: Path, ready) -> None:
-        path.unlink(missing_ok=True)
-        server = await asyncio.start_unix_server(self.serve, path)
-        tasks = [asyncio.create_task(self.listen_to_agent()), asyncio.create_task(self.watch_the_clock())]
+    async def run(self, ready) -> None:
+        servers = {}
+        for machine in self.machines:
+            path = self.folder / f"socket{machine.host}"
+            path.unlink(missing_ok=True)
+            servers[path] = await asyncio.start_unix_server(functools.partial(self.serve, machine), path)
+        tasks = [asyncio.create_task(self.listen_to_agent(machine)) for machine in self.machines]
+        tasks.append(asyncio.create_task(self.watch_the_clock()))
         ready("")
         await self.ended.wait()
         print(f"keeper: going, {self.why}", flush=True)
         for task in tasks:
             task.cancel()
-        path.unlink(missing_ok=True)
-        server.close()
+        for path, server in servers.items():
+            path.unlink(missing_ok=True)
+            server.close()
         # Gone means gone: whoever waits for this connection's end may count on it that QEMU has ended.
-        await self.machine.stop()
+        for machine in self.machines:
+            await machine.stop()
         for writer in list(self.clients.values()):
             writer.close()
             try:
@@ -218,28 +240,44 @@ def kvm_verdict_file() -> Path:
     return cache_dir() / f"kvm-does-not-work-{boot}"
 
 
-async def boot() -> Machine:
-    """A running machine, by KVM where that works. @raises LabError"""
-    kernel = kernels.get()
+async def start_all(accelerator: str, group: str, limit: float) -> list[Machine]:
+    """The machines of `group`, booting at the same time. @raises LabError if one of them does not start"""
+    kernel, folder = kernels.get(), runtime_dir(group)
+    wires = socket.socketpair() if group else (None,)  # between two hosts: an Ethernet that goes nowhere else
+    machines = [Machine(kernel, accelerator, folder, host, wire) for host, wire in zip(GROUPS[group], wires)]
+    starts = [asyncio.create_task(machine.start(limit)) for machine in machines]
+    try:
+        await asyncio.gather(*starts)
+    except BaseException:
+        for start in starts:
+            start.cancel()
+        await asyncio.gather(*starts, return_exceptions=True)
+        for machine in machines:
+            await machine.stop()
+        raise
+    finally:
+        for wire in filter(None, wires):
+            wire.close()
+    return machines
+
+
+async def boot(group: str) -> list[Machine]:
+    """Running machines, by KVM where that works. @raises LabError"""
     forced = os.environ.get("LAB_ACCEL", "")
     if forced not in ("", "kvm", "tcg"):
         raise LabError(f"LAB_ACCEL={forced}: kvm or tcg")
     verdict = kvm_verdict_file()
     if forced == "kvm" or (not forced and os.access("/dev/kvm", os.R_OK | os.W_OK) and not verdict.exists()):
-        machine = Machine(kernel, "kvm")
         try:
-            await machine.start(KVM_LIMIT)
-            return machine
+            return await start_all("kvm", group, KVM_LIMIT)
         except LabError as error:
             if forced:
                 raise
             verdict.write_text(f"{error}\n")
-    machine = Machine(kernel, "tcg")
-    await machine.start(BOOT_LIMIT)
-    return machine
+    return await start_all("tcg", group, BOOT_LIMIT)
 
 
-async def main(report: int) -> None:
+async def main(group: str, report: int) -> None:
     def ready(message: str) -> None:
         os.write(report, (message or "ready").encode())
         os.close(report)
@@ -249,19 +287,18 @@ async def main(report: int) -> None:
     for number in process.ENDING:
         loop.add_signal_handler(number, starting.cancel)
     try:
-        machine = await boot()
+        machines = await boot(group)
     except LabError as error:
         return ready(str(error))
-    folder = runtime_dir()
-    keeper = Keeper(machine, folder / "lock")
+    keeper = Keeper(machines, runtime_dir(group))
     for number in process.ENDING:
         loop.add_signal_handler(number, keeper.end, "a signal")
-    await keeper.run(folder / "socket", ready)
+    await keeper.run(ready)
 
 
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_UNBLOCK, process.ENDING)
     try:
-        asyncio.run(main(int(sys.argv[1])))
+        asyncio.run(main(sys.argv[1], int(sys.argv[2])))
     except asyncio.CancelledError:
         sys.exit(1)

@@ -27,7 +27,7 @@ from lab.paths import cache_dir
 
 # What the machine needs beyond what is built in. rdma_rxe wants crc32_generic on 6.1 without saying so.
 MODULES = ["virtio_pci", "virtio_console", "virtio_net", "9p", "9pnet_virtio", "overlay", "dummy",
-           "crc32_generic", "ib_uverbs", "rdma_ucm", "ib_umad", "rdma_rxe"]
+           "veth", "bridge", "sch_netem", "crc32_generic", "ib_uverbs", "rdma_ucm", "ib_umad", "rdma_rxe"]
 # Worth having, not there in every kernel.
 OPTIONAL = {"crc32_generic", "virtio_pci", "virtio_net", "ib_umad"}
 

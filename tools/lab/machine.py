@@ -1,4 +1,7 @@
-"""The client's side of the emulated machine: starts it where it is not running, runs commands in it.
+"""The client's side of the emulated machines: starts them where they are not running, runs commands in them.
+
+There is the machine that is alone, whose name is "", and there are two hosts, "a" and "b", joined by an
+Ethernet. Hosts begin and end together.
 
 ./lab exec is such a client. It passes on its own input, both output streams, signals and window size, and
 ends as the command ended: with its exit status, or by the same signal. A machine that dies is not
@@ -30,6 +33,8 @@ from lab.frames import (CHUNK, CRASH, CREDIT, EXIT, HELLO, NUMBER, REFUSED, RESI
                         STDIN, STDOUT, STOP, WINDOW, Splitter, pack)
 from lab.paths import ROOT, runtime_dir
 
+GROUPS = {"": ("",), "hosts": ("a", "b")}  # what one keeper keeps
+HOSTS = GROUPS["hosts"]
 CRASHED = 125
 TIMED_OUT = 124
 GRACE = 5     # seconds between SIGTERM and SIGKILL
@@ -42,17 +47,26 @@ HOST_ONLY = {"DISPLAY", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_AD
 
 # ---- getting at the machine
 
+def machine_name(host: str) -> str:
+    """The name as messages have it."""
+    return f"host {host}" if host else "the emulated machine"
+
+
+def group_of(host: str) -> str:
+    return "hosts" if host else ""
+
+
 @contextmanager
-def _lock() -> Iterator[None]:
-    with open(runtime_dir() / "lock", "w") as file:
+def _lock(group: str) -> Iterator[None]:
+    with open(runtime_dir(group) / "lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _connect() -> Optional[socket.socket]:
+def _connect(host: str) -> Optional[socket.socket]:
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.connect(str(runtime_dir() / "socket"))
+        connection.connect(str(runtime_dir(group_of(host)) / f"socket{host}"))
         if connection.recv(len(pack(0, HELLO)), socket.MSG_WAITALL):
             return connection
     except (FileNotFoundError, ConnectionError):
@@ -61,15 +75,17 @@ def _connect() -> Optional[socket.socket]:
     return None
 
 
-def _start_keeper() -> None:
-    """Returns when the machine is ready. @raises LabError; interrupted, it takes the keeper along"""
+def _start_keeper(group: str) -> None:
+    """Returns when the machines are ready. @raises LabError; interrupted, it takes the keeper along"""
     kernels.initramfs(kernels.get())  # here and not in the keeper, so that a download is seen and can be stopped
-    print("lab: starting the emulated machine", file=sys.stderr, flush=True)
+    what = "two hosts, a and b" if group else "the emulated machine"
+    print(f"lab: starting {what}", file=sys.stderr, flush=True)
     report, report_write = os.pipe()
-    with open(runtime_dir() / "keeper.log", "ab") as log, os.fdopen(report, "rb") as answer:
+    log_file = runtime_dir(group) / "keeper.log"
+    with open(log_file, "ab") as log, os.fdopen(report, "rb") as answer:
         # An interrupt after the fork and before `try` would leave the keeper behind. (It unblocks them for itself.)
         signal.pthread_sigmask(signal.SIG_BLOCK, process.ENDING)
-        keeper = subprocess.Popen([sys.executable, "-m", "lab.keeper", str(report_write)], cwd="/",
+        keeper = subprocess.Popen([sys.executable, "-m", "lab.keeper", group, str(report_write)], cwd="/",
                                   env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[report_write],
                                   start_new_session=True)
@@ -83,30 +99,31 @@ def _start_keeper() -> None:
             raise
     if said != "ready":
         keeper.wait()
-        raise LabError(said or f"the emulated machine's keeper died; see {runtime_dir() / 'keeper.log'}")
+        raise LabError(said or f"the keeper of {what} died; see {log_file}")
     keeper.returncode = 0  # it lives on; this process has no more to do with it
 
 
-def connect() -> socket.socket:
+def connect(host: str = "") -> socket.socket:
     """A connection to the machine, which is started if it is not running."""
-    with _lock():
-        connection = _connect()
+    group = group_of(host)
+    with _lock(group):
+        connection = _connect(host)
         if connection is None:
-            _start_keeper()
-            connection = _connect()
+            _start_keeper(group)
+            connection = _connect(host)
     if connection is None:
-        raise LabError(f"the emulated machine went away; see {runtime_dir() / 'console.log'}")
+        raise LabError(f"{machine_name(host)} went away; see {runtime_dir(group)}/console{host}.log")
     return connection
 
 
-def start() -> None:
+def start(host: str = "") -> None:
     """Sees to it that the machine runs. @raises LabError"""
-    connect().close()
+    connect(host).close()
 
 
-def status() -> Optional[dict]:
+def status(host: str = "") -> Optional[dict]:
     """Of the running machine: process ids, accelerator, boot time. None if it is not running."""
-    connection = _connect()
+    connection = _connect(host)
     if connection is None:
         return None
     with connection:
@@ -118,9 +135,11 @@ def status() -> Optional[dict]:
     return None
 
 
-def stop(only_if_alone: bool = False) -> bool:
-    """Ends the machine and waits until it is gone. @return whether it was running"""
-    connection = _connect()
+def stop(host: str = "", only_if_alone: bool = False) -> bool:
+    """Ends the machine, with the other host if it is one of two, and waits until it is gone.
+
+    @return whether it was running"""
+    connection = _connect(host)
     if connection is None:
         return False
     with connection:
@@ -142,8 +161,8 @@ def stop(only_if_alone: bool = False) -> bool:
 # ---- running a command in it
 
 class _Client:
-    def __init__(self, argv: Sequence[str], timeout: Optional[float], terminal: bool):
-        self.argv, self.timeout, self.terminal = list(argv), timeout, terminal
+    def __init__(self, argv: Sequence[str], host: str, timeout: Optional[float], terminal: bool):
+        self.argv, self.host, self.timeout, self.terminal = list(argv), host, timeout, terminal
         self.interrupted = False
         self.timed_out = False
         self.input_credit = WINDOW
@@ -158,7 +177,7 @@ class _Client:
         # From here on a signal is news for the command, not for this process.
         wakeup, wakeup_write = os.pipe()
         os.set_blocking(wakeup_write, False)
-        self.connection = connect()
+        self.connection = connect(self.host)
         signal.set_wakeup_fd(wakeup_write)
         for number in [*FORWARDED, signal.SIGWINCH]:
             if signal.getsignal(number) != signal.SIG_IGN:
@@ -257,12 +276,12 @@ class _Client:
                 self.last_words = f"lab: {frame[4:].decode()}\n"
                 self.result = NUMBER.unpack(frame[:4])[0]
             elif kind == CRASH:
-                self.last_words = f"lab: the emulated machine died: {frame.decode()}\n"
+                self.last_words = f"lab: {frame.decode()}\n"
                 self.result = CRASHED
         if not data:
             self.selector.unregister(self.connection)
             if self.result is None:
-                self.last_words = "lab: the emulated machine was stopped while the command ran\n"
+                self.last_words = f"lab: {machine_name(self.host)} was stopped while the command ran\n"
                 self.result = CRASHED
         for fd in self.output:
             self.watch_output(fd)
@@ -294,12 +313,13 @@ def window_size() -> bytes:
     return bytes([24, 0, 80, 0, 0, 0, 0, 0])
 
 
-def execute(argv: Sequence[str], timeout: Optional[float] = None, terminal: bool = False) -> int:
-    """Runs a command in the machine with this process's input and output.
+def execute(argv: Sequence[str], host: str = "", timeout: Optional[float] = None, terminal: bool = False) -> int:
+    """Runs a command in a machine with this process's input and output.
 
+    @param host "a" or "b"; "" is the machine that is alone
     @return its exit status, -N for signal N, 124 over time, 125 if the machine died, 126 or 127 if the
             command could not be started"""
-    client = _Client(argv, timeout, terminal)
+    client = _Client(argv, host, timeout, terminal)
     saved = termios.tcgetattr(0) if terminal else None
     try:
         if terminal:
@@ -309,7 +329,7 @@ def execute(argv: Sequence[str], timeout: Optional[float] = None, terminal: bool
         if saved:
             termios.tcsetattr(0, termios.TCSADRAIN, saved)
     if client.interrupted:
-        stop(only_if_alone=True)  # Ctrl-C leaves no process behind
+        stop(host, only_if_alone=True)  # Ctrl-C leaves no process behind
     return result
 
 

@@ -9,9 +9,10 @@ import re
 RULES = [
     (re.compile(r"\b[0-9a-f]{4}:[0-9a-f]{6}:[0-9a-f]{6}:[0-9a-f]{32}\b"), "LID:QPN:PSN:GID"),
     (re.compile(r"\bfe80::[0-9a-f:]+ *"), "LINK-LOCAL "),
-    (re.compile(r"\bTCP port \d+"), "TCP port N"),
+    (re.compile(r"\bTCP port \d+|\[::\]:\d+"), "TCP port N"),
     (re.compile(r"\(([\w.]+\.cpp):\d+\)"), r"(\1:LINE)"),
-    (re.compile(r"\b0x[0-9a-f]+\b"), "0xN"),
+    (re.compile(r" *\b0x[0-9a-f]+\b"), " 0xN"),
+    (re.compile(r"^ *\d+\.\d{3}(?=  [ab] -> )"), "TIME"),
 ]
 # A device other than rxe has its own name, limits and addresses; the words still have to be right.
 OTHER_DEVICE = [(re.compile(r"\b(?:mlx|bnxt|irdma|efa|erdma|hns|qedr|siw|rxe)\w*\d\b"), "DEVICE"),
@@ -36,8 +37,12 @@ def split_roles(text: str) -> dict[str, list[str]]:
 
 def differences(expected: str, roles: dict[str, list[str]], device: str) -> list[str]:
     """Empty if the output is the expected one; else a unified diff by role, as lines."""
+    return compare(split_roles(expected), roles, device)
+
+
+def compare(wanted: dict[str, list[str]], roles: dict[str, list[str]], device: str) -> list[str]:
+    """The same, of an expected output that is split already."""
     import difflib
-    wanted = split_roles(expected)
     found = []
     for role in sorted(set(wanted) | set(roles)):
         sides = [[normalise(line, device) for line in side.get(role, [])] for side in (wanted, roles)]

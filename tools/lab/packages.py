@@ -19,6 +19,7 @@ DEBIAN = {
     "machine": f"{QEMU} busybox-static zstd",
     "docs": "doxygen graphviz",
     "check": "clang clang-format",
+    "wire": "tcpdump tshark",
 }
 # For the distributions on which ./lab installs nothing itself: the names to type.
 OTHERS = {
@@ -27,24 +28,27 @@ OTHERS = {
         "device": "libibverbs libibverbs-utils librdmacm-utils iproute kmod",
         "machine": "qemu-system-x86 busybox zstd",
         "docs": "doxygen graphviz",
-        "check": "clang clang-tools-extra"}),
+        "check": "clang clang-tools-extra",
+        "wire": "tcpdump wireshark-cli"}),
     "pacman": ("pacman -S --needed", {
         "build": "meson ninja gcc pkgconf rdma-core cli11 gtest patch",
         "device": "iproute2 kmod",
         "machine": "qemu-system-x86 busybox zstd",
         "docs": "doxygen graphviz",
-        "check": "clang"}),
+        "check": "clang",
+        "wire": "tcpdump wireshark-cli"}),
     "zypper": ("zypper install", {
         "build": "meson ninja gcc-c++ pkg-config rdma-core-devel cli11-devel gtest patch",
         "device": "libibverbs-utils librdmacm-utils iproute2 kmod",
         "machine": "qemu-x86 busybox-static zstd",
         "docs": "doxygen graphviz",
-        "check": "clang"}),
+        "check": "clang",
+        "wire": "tcpdump wireshark"}),
 }
 # Where dpkg cannot be asked: a program or file that tells whether a group is there.
 SIGNS = {"build": ["meson", "ninja", "g++", "pkg-config", "patch"], "device": ["ibv_devices", "ip"],
          "machine": [QEMU.replace("-x86", "-x86_64").replace("-arm", "-aarch64"), "busybox"],
-         "docs": ["doxygen", "dot"], "check": ["clang++", "clang-format"]}
+         "docs": ["doxygen", "dot"], "check": ["clang++", "clang-format"], "wire": ["tcpdump", "tshark"]}
 
 
 def missing(*groups: str) -> list[str]:
@@ -83,7 +87,8 @@ def ensure(*groups: str) -> None:
         _apt(prefix, ["update", "-q"])
     _apt(prefix, ["install", "-y", "--no-install-recommends", *names])
     from lab import machine
-    machine.stop()  # what it has cached of the host's files is old now
+    for group in machine.GROUPS.values():
+        machine.stop(group[0])  # what it has cached of the host's files is old now
 
 
 def _privilege() -> "list[str] | None":

@@ -1,7 +1,7 @@
-"""Runs an example where the device is: one program, or a server and its client.
+"""Runs programs where the device is: one alone, or a server and its client, on one host or on two.
 
-Nothing here waits by the clock: the server says on which TCP port it listens, and that line starts
-the client. Every run has a time limit, after which whatever still runs is ended and the run failed.
+Nothing here waits by the clock: the server says that it listens, and that line starts the client.
+Every run has a time limit, after which whatever still runs is ended and the run failed.
 """
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Callable, Optional, Sequence
 
+from lab import machine
 from lab.place import Place
-
-LISTENING = re.compile(r"listening on TCP port (\d+)")
-
 
 @dataclass
 class Outcome:
@@ -24,6 +22,10 @@ class Outcome:
     lines: list[tuple[str, str]] = field(default_factory=list)  # (role, text); stdout and stderr
     status: dict[str, int] = field(default_factory=dict)        # role -> exit status, -N: by signal N
     timed_out: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.timed_out or any(self.status.values())
 
     def of(self, role: str) -> list[str]:
         return [text for who, text in self.lines if who == role]
@@ -34,14 +36,14 @@ class Outcome:
 
 
 class _Run:
-    def __init__(self, place: Place, show: Callable[[str, str], None]):
-        self.place, self.show = place, show
+    def __init__(self, show: Callable[[str, str], None]):
+        self.show = show
         self.outcome = Outcome()
         self.processes: dict[str, subprocess.Popen] = {}
         self.events: queue.Queue = queue.Queue()
 
-    def start(self, role: str, argv: Sequence[str]) -> None:
-        process = subprocess.Popen(self.place.wrap(list(argv)), stdin=subprocess.DEVNULL,
+    def start(self, role: str, place: Place, argv: Sequence[str]) -> None:
+        process = subprocess.Popen(place.wrap(list(argv)), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    errors="replace")
         self.processes[role] = process
@@ -62,6 +64,8 @@ class _Run:
                 return
             if isinstance(what, int):
                 self.outcome.status[role] = what
+                if what == machine.CRASHED:  # with its host: there is nothing left to wait for
+                    return
                 continue
             self.outcome.lines.append((role, what))
             self.show(role, what)
@@ -81,22 +85,27 @@ class _Run:
             self.outcome.status.setdefault(role, process.returncode)
 
 
-def run(place: Place, server: Sequence[str], client: Optional[Sequence[str]] = None, *,
-        time_limit: float = 60, show: Callable[[str, str], None] = lambda role, text: None) -> Outcome:
-    """Runs `server` alone, or, with a `client`, both. The client gets `--host` and `--tcp-port` added
-    once the server listens; a server that ends before that leaves the client unstarted."""
-    run = _Run(place, show)
+@dataclass(frozen=True)
+class Client:
+    """Who is started once the server has printed a line that `ready` matches. A server that ends before that
+    leaves the client unstarted."""
+    ready: re.Pattern
+    argv: Callable[[re.Match], Sequence[str]]
+    place: Optional[Place] = None  # if not where the server is
+
+
+def run(place: Place, program: Sequence[str], client: Optional[Client] = None, *, time_limit: float = 60,
+        show: Callable[[str, str], None] = lambda role, text: None) -> Outcome:
+    """Runs `program` alone, or as the server of `client`."""
+    run = _Run(show)
 
     def on_line(role: str, text: str) -> None:
-        listening = LISTENING.match(text)
-        if client and role == "server" and listening and "client" not in run.processes:
-            run.start("client", [*client, "--host", place.address, "--tcp-port", listening[1]])
+        ready = client and role == "server" and "client" not in run.processes and client.ready.match(text)
+        if ready:
+            run.start("client", client.place or place, client.argv(ready))
 
     try:
-        if client:
-            run.start("server", [*server, "--tcp-port", "0"])
-        else:
-            run.start("", server)
+        run.start("server" if client else "", place, program)
         run.loop(time.monotonic() + time_limit, on_line)
     finally:
         run.end()

@@ -22,13 +22,13 @@ def cache_dir() -> Path:
     return path
 
 
-def runtime_dir() -> Path:
-    """Sockets, locks and logs of this clone's emulated machine.
+def runtime_dir(group: str = "") -> Path:
+    """Sockets, locks and logs of this clone's emulated machine, or of its `group` of them.
 
     In /tmp because a Unix socket's path has at most 107 bytes; /tmp is everybody's, so the folder has
     to be this user's own and closed to others."""
     top = Path(f"/tmp/rdma-by-example-{os.getuid()}")
-    which = [str(ROOT), *(os.environ.get(name, "") for name in ("LAB_MACHINE", "LAB_KERNEL"))]
+    which = [str(ROOT), group, *(os.environ.get(name, "") for name in ("LAB_MACHINE", "LAB_KERNEL"))]
     name = hashlib.sha256("\0".join(which).encode()).hexdigest()[:12]
     top.mkdir(mode=0o700, exist_ok=True)
     info = top.lstat()

@@ -19,6 +19,7 @@ from lab.errors import LabError
 from lab.paths import ROOT, cache_dir
 
 NETDEV, RDMA, ADDRESS, PREFIX = "lab0", "rxe0", "10.77.0.1", "10.77.0.1/24"
+HOST_ADDRESSES = {"a": "10.77.0.1", "b": "10.77.0.2"}
 SYSFS = Path("/sys/class/infiniband")
 INSIDE = Path("/run/lab/machine")  # exists in the emulated machine only
 
@@ -34,6 +35,7 @@ class Place:
     device: str   # name of the RDMA device
     address: str  # an IP address of its netdev: what a client on the same host gives as --host
     prefix: Sequence[str] = field(default=())
+    host: str = ""  # "a" or "b" for one of two hosts
 
     def wrap(self, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` where the device is."""
@@ -164,5 +166,24 @@ def _machine(want: Optional[str]) -> "Place | str":
     except LabError as error:
         return str(error)
     machine.start()  # if that fails, it is an error and not a reason to skip tests
-    return Place("machine", f"using {RDMA}, SoftRoCE in the emulated machine", RDMA, ADDRESS,
-                 (sys.executable, str(ROOT / "tools/lab/execute.py")))
+    return Place("machine", f"using {RDMA}, SoftRoCE in the emulated machine", RDMA, ADDRESS, _prefix(""))
+
+
+def _prefix(host: str) -> tuple[str, ...]:
+    return (sys.executable, str(ROOT / "tools/lab/execute.py"), host)
+
+
+# ---- two hosts
+
+def find_host(host: str) -> Place:
+    """One of the two emulated hosts; both are started if they do not run. @raises LabError"""
+    if INSIDE.exists():
+        raise NoDevice("this is an emulated machine already; two hosts are started outside")
+    packages.ensure("machine")
+    machine.start(host)
+    return Place("machine", f"using {RDMA} on host {host}", RDMA, HOST_ADDRESSES[host], _prefix(host), host)
+
+
+def find_hosts() -> tuple[Place, Place]:
+    """Hosts a and b, where servers and clients run. @raises LabError"""
+    return find_host("a"), find_host("b")

@@ -1,35 +1,44 @@
-"""The emulated machine's command line."""
+"""The command line of an emulated machine."""
 from __future__ import annotations
 
 import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Optional
 
 from lab import kernel as kernels
 from lab.errors import LabError
 from lab.paths import ROOT
 
 MEMORY = "1G"
+MEMORY_OF_HOST = "640M"  # of each of two, so that QEMU itself stays below 1 GiB
+TRANSLATED = 256  # MiB for translated code; QEMU itself would take up to 1 GiB
 PROCESSORS = 2
 
 
-def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, port: int, console: Path) -> list[str]:
-    """@param port a connected socket that becomes the agent's virtio port"""
+def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str, port: int, wire: Optional[int],
+            console: Path) -> list[str]:
+    """@param host "a" or "b" for one of two, "" for the machine that is alone
+    @param port a connected socket that becomes the agent's virtio port
+    @param wire a connected socket that becomes the Ethernet between two hosts"""
     arch = kernels.arch()
     if not shutil.which(arch.qemu):
         raise LabError(f"{arch.qemu} is not installed: ./lab doctor names the package")
     return [
         arch.qemu, *arch.machine,
         *(["-accel", "kvm", "-cpu", "host"] if accelerator == "kvm"
-          else ["-accel", "tcg,thread=multi", "-cpu", "max"]),
-        "-m", MEMORY, "-smp", str(PROCESSORS),
+          else ["-accel", f"tcg,thread=multi,tb-size={TRANSLATED}", "-cpu", "max"]),
+        "-m", MEMORY_OF_HOST if host else MEMORY, "-smp", str(PROCESSORS),
         "-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
         "-kernel", str(kernel.image), "-initrd", str(initramfs),
-        "-append", f"console={arch.console} quiet panic=-1 mitigations=off lab.python={_python()}",
+        "-append", f"console={arch.console} quiet panic=-1 mitigations=off lab.python={_python()}"
+                   + (f" lab.host={host}" if host else ""),
         "-serial", "file:" + _quote(console),
         "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=agent,fd={port}", "-device", "virtserialport,chardev=agent,name=lab.agent",
+        *([] if wire is None else ["-netdev", f"socket,id=wire,fd={wire}",
+                                   "-device", "virtio-net-pci,netdev=wire,romfile="]),
         *_share("host", Path("/"), "readonly=on"), *_share("project", ROOT, "readonly=off"),
     ]
 

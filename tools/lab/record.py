@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 
-from lab import build, examples, ladder, packages, place
+from lab import build, examples, ladder, packages, place, recording, trace
 from lab.errors import LabError
 
 
@@ -22,6 +22,7 @@ def main(args) -> int:
     folder = build.build()
     where = place.find_place()
     for lesson in lessons:
+        record_traces(lesson)
         record(where, folder, lesson.name, lesson.kind, examples.expected_file(lesson.stem), works=True)
         for name in examples.breaks(lesson):
             record(where, folder, f"{lesson.name}.{name}", lesson.kind, examples.expected_file(lesson.stem, name),
@@ -34,6 +35,19 @@ def main(args) -> int:
     return 0
 
 
+def record_traces(lesson) -> None:
+    """The runs on two hosts whose pictures the lesson shows."""
+    text = lesson.file.read_text()
+    for name in ["", *examples.breaks(lesson)]:
+        file = recording.file_of(lesson.stem, name)
+        if file.with_suffix(".svg").name in text:
+            outcome, recorded = trace.of_example(lesson.kind, lesson.name + (f".{name}" if name else ""))
+            if bool(name) != outcome.failed:
+                raise LabError(f"{file.stem}: {outcome.status}, not recorded:\n{outcome.text()}")
+            recorded.save(file)
+            print(f"{file.relative_to(examples.ROOT)}; python3 picture/draw.py draws it", file=sys.stderr)
+
+
 def kind_from_source(name: str, lesson: ladder.Lesson) -> str:
     source = examples.ROOT / "examples" / lesson.stem / "exercises" / f"{name}.cpp"
     return "pair" if "PairOptions" in source.read_text() else "device"
@@ -41,7 +55,7 @@ def kind_from_source(name: str, lesson: ladder.Lesson) -> str:
 
 def record(where, folder, program: str, kind: str, file, works: bool) -> None:
     outcome = examples.run(where, folder, program, kind)
-    if outcome.timed_out or works == any(outcome.status.values()):
+    if outcome.timed_out or works == outcome.failed:
         raise LabError(f"{program}: {outcome.status}, not recorded:\n{outcome.text()}")
     file.write_text(outcome.text())
     print(f"{file.relative_to(examples.ROOT)}", file=sys.stderr)

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Callable
+from typing import Callable, Optional
 
-from lab import build, examples, packages, place
-from lab.errors import UsageError, nearest
+from lab import build, examples, ladder, machine, packages, pair, place
+from lab.errors import LabError, UsageError, nearest
 
 COLOURS = {"server": "\033[36m", "client": "\033[33m"}
 
@@ -26,32 +26,47 @@ def add_parser(subparsers) -> None:
     parser.add_argument("example", help="its name, or its number")
     parser.add_argument("--break", dest="broken", metavar="NAME", help="with one of the lesson's changes")
     parser.add_argument("--device", help="the RDMA device, where there are several")
+    parser.add_argument("--two-hosts", action="store_true", help="the server on host a, the client on host b")
     parser.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program")
     parser.set_defaults(main=main)
 
 
-def main(args) -> int:
-    lesson = examples.find(args.example)
-    program = lesson.name
-    if args.broken:
-        known = examples.breaks(lesson)
-        if args.broken not in known:
-            raise UsageError(f"{lesson.stem} has no change {args.broken}"
-                             + nearest(args.broken, known))
-        program += "." + args.broken
-    packages.ensure("build", "device")
-    build_dir = build.build(program)
-    where = place.find_place(args.device)
-    print(f"lab: {where.why}", file=sys.stderr)
-    outcome = examples.run(where, build_dir, program, lesson.kind, args.arguments, show=printer())
+def choose(example: str, broken: Optional[str]) -> tuple[ladder.Lesson, str]:
+    """The lesson and its program, with one of the lesson's changes if so wanted."""
+    lesson = examples.find(example)
+    if not broken:
+        return lesson, lesson.name
+    known = examples.breaks(lesson)
+    if broken not in known:
+        raise UsageError(f"{lesson.stem} has no change {broken}" + nearest(broken, known))
+    return lesson, f"{lesson.name}.{broken}"
 
+
+def report(outcome: pair.Outcome, with_output: bool = False) -> None:
+    """Says how what failed has failed.
+
+    @param with_output what the programs printed, too, if nobody has shown it yet
+    @raises LabError if it was not the program that failed, but the machine that it ran on"""
+    if with_output and outcome.failed:
+        print(outcome.text(), end="", file=sys.stderr)
     for role, status in outcome.status.items():
         if status:
             print(f"lab: the {role or 'program'} ended with status {status}", file=sys.stderr)
     if outcome.timed_out:
         print("lab: stopped after the time limit", file=sys.stderr)
+    if machine.CRASHED in outcome.status.values():
+        raise LabError("the programs were ended, since their machine is gone")
+
+
+def main(args) -> int:
+    lesson, program = choose(args.example, args.broken)
+    packages.ensure("build", "device")
+    build_dir = build.build(f"examples/{program}")
+    where, other = place.find_hosts() if args.two_hosts else (place.find_place(args.device), None)
+    print(f"lab: {where.why}" + (f", and on {other.host}" if other else ""), file=sys.stderr)
+    outcome = examples.run(where, build_dir, program, lesson.kind, args.arguments, client_place=other,
+                           show=printer())
+
+    report(outcome)
     print(f"lab: read lessons/{lesson.stem}.md", file=sys.stderr)
-    failed = outcome.timed_out or any(outcome.status.values())
-    if args.broken:
-        return 0 if failed else 1  # what is broken on purpose has to fail
-    return 1 if failed else 0
+    return int(outcome.failed != bool(args.broken))  # what is broken on purpose has to fail

@@ -1,0 +1,69 @@
+"""Every example with two sides works between two hosts, whatever the GID index is on each."""
+import subprocess
+import unittest
+
+import two_hosts
+from lab import examples, ladder, normalise
+from two_hosts import A, B, on
+
+BUILD = two_hosts.BUILD
+
+
+def run(program, **options):
+    return examples.run(A, BUILD, program, "pair", client_place=B, **options)
+
+
+def gid_index(host, address):
+    for line in on(host, "ibv_devinfo", "-v").splitlines():
+        if f"::ffff:{address}," in line:
+            return int(line.split("[")[1].split("]")[0])
+    raise AssertionError(f"host {host} has no GID of {address}")
+
+
+class Pairs(unittest.TestCase):
+    def test_all_print_what_the_lessons_show(self):
+        for lesson in ladder.read():
+            if lesson.kind == "pair":
+                with self.subTest(lesson.stem):
+                    outcome = run(lesson.name)
+                    self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
+                    roles = {role: outcome.of(role) for role in outcome.status}
+                    expected = examples.expected_file(lesson.stem).read_text()
+                    self.assertEqual(normalise.differences(expected, roles, A.device), [])
+
+    def test_changes_fail_as_on_one_host(self):
+        for name in ("no_receive", "wrong_psn"):
+            with self.subTest(name):
+                outcome = run(f"send_recv.{name}")
+                roles = {role: outcome.of(role) for role in outcome.status}
+                expected = examples.expected_file("02_send_recv", name).read_text()
+                self.assertEqual(normalise.differences(expected, roles, A.device), [])
+
+    def test_by_the_lab_command(self):
+        result = two_hosts.lab("run", "--two-hosts", "02_send_recv")
+        self.assertIn('[client] received "hello from the server"', result.stdout)
+
+    def test_different_gid_indices(self):
+        """b gets another address below its own in the table. The two sides need not agree on an index."""
+        self.assertEqual(gid_index("a", A.address), gid_index("b", B.address))
+        def addresses(*what):
+            on("b", "sh", "-c", "; ".join(f"ip address {which} dev lab0" for which in what))
+
+        self.addCleanup(addresses, f"del {B.address}/24", "del 10.78.0.2/24", f"add {B.address}/24")
+        addresses(f"del {B.address}/24", "add 10.78.0.2/24", f"add {B.address}/24")
+        index = gid_index("b", B.address)
+        self.assertNotEqual(gid_index("a", A.address), index)
+        # By itself b has a free choice between two IPv4 GIDs; named, it is the one that a can reach.
+        program = str(BUILD / "examples/send_recv")
+        server = subprocess.Popen(A.wrap([program]), stdout=subprocess.PIPE, text=True)
+        self.addCleanup(server.kill)
+        port = next(line.split()[-1] for line in server.stdout if line.startswith("listening"))
+        client = subprocess.run(B.wrap([program, "--gid-index", str(index), "--host", A.address, "--tcp-port", port]),
+                                capture_output=True, text=True, timeout=60)
+        self.assertEqual(client.returncode, 0, client.stdout + client.stderr)
+        self.assertIn('received "hello from the client"', server.communicate(timeout=60)[0])
+        self.assertEqual(server.returncode, 0)
+
+
+if __name__ == "__main__":
+    two_hosts.main()

@@ -1,0 +1,94 @@
+"""What a bad wire does, and that it can be seen: loss is survived, a cut is reported."""
+import subprocess
+import unittest
+
+import two_hosts
+from lab import packets
+from lab.tap import Tap
+from two_hosts import A, B, BUILD, lab, on, pcap
+
+SIZE, ROUNDS = 32768, 20
+
+
+class Faults(unittest.TestCase):
+    def setUp(self):
+        self.addCleanup(lab, "hosts", "mend")
+
+    def pingpong(self, file):
+        """Stock ibv_rc_pingpong, which checks what it receives (-c); its packets as b, the client, saw them."""
+        words = ["ibv_rc_pingpong", "-g", "1", "-c", "-n", str(ROUNDS), "-s", str(SIZE), "-p", "18610"]
+        with Tap(B, file):
+            server = subprocess.Popen(A.wrap(words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.addCleanup(server.kill)
+            on("a", "sh", "-c", "until ss -ltn | grep -q ':18610 '; do :; done")
+            client = subprocess.run(B.wrap([*words, A.address]), capture_output=True, text=True, timeout=100)
+            said = server.communicate(timeout=60)[0]
+        self.assertEqual((client.returncode, server.returncode), (0, 0), client.stdout + client.stderr + said)
+        self.assertNotIn("invalid data", client.stdout + said)
+        return packets.read(file)
+
+    @staticmethod
+    def sent_twice(captured):
+        """PSNs of data packets that b sent more than once."""
+        psns = [packet.psn for packet in captured if packet.host == "b" and packet.name.startswith("SEND")]
+        return {psn for psn in psns if psns.count(psn) > 1}
+
+    def test_transfer_survives_loss(self):
+        whole = self.pingpong(pcap("test"))
+        lab("hosts", "lose", "5%")
+        lossy = self.pingpong(pcap("test"))
+        # A slow machine acknowledges late, so that something is sent again on a perfect wire, too; but only where
+        # packets are lost does the receiver find a gap.
+        missed, missed_lossy = (sum("PSN sequence error" in packet.nak for packet in seen) for seen in (whole, lossy))
+        print(f"  gaps: {missed} in {len(whole)} packets, at 5% loss {missed_lossy} in {len(lossy)}", flush=True)
+        self.assertEqual(missed, 0)
+        self.assertGreater(missed_lossy, 5)
+        self.assertGreater(len(self.sent_twice(lossy)), 5)
+
+    def test_delay_is_seen(self):
+        lab("hosts", "delay", "20ms")
+        result = lab("capture", "02_send_recv")
+        times = [float(line.split()[0]) for line in result.stdout.splitlines()[1:]]
+        self.assertGreater(times[1] - times[0], 39)  # there and back
+
+    def test_reordering_is_mended(self):
+        lab("hosts", "reorder", "30%")
+        self.assertIn("NAK, PSN sequence error", {packet.nak for packet in self.pingpong(pcap("test"))})
+
+    def test_cut_ends_in_retry_exceeded(self):
+        """gate.cpp holds the client on its way to RTS; then the cable is pulled."""
+        program = str(BUILD / "examples/send_recv")
+        server = subprocess.Popen(A.wrap([program]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(server.kill)
+        port = next(line.split()[-1] for line in server.stdout if line.startswith("listening"))
+        gate = f"LD_PRELOAD={BUILD / 'tests/two_hosts/libgate.so'}"
+        with Tap(B, pcap("test")):
+            argv = B.wrap(["env", gate, program, "--host", A.address, "--tcp-port", port])
+            client = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                      text=True)
+            self.addCleanup(client.kill)
+            self.assertTrue(any(line == "at the gate\n" for line in client.stdout))
+            lab("hosts", "cut")
+            said = client.communicate("on\n", timeout=60)[0]
+        self.assertEqual(client.returncode, 1, said)
+        self.assertIn("status 12, transport retry counter exceeded", said)
+        sent = packets.read(pcap("test"))
+        self.assertEqual({(packet.host, packet.name) for packet in sent}, {("b", "SEND Only")})
+        self.assertEqual(len({packet.psn for packet in sent}), 1)
+        self.assertEqual(len(sent), 7, "once, and retry_cnt times again")
+        self.assertIn("the peer's 'done': only 0 of 4 bytes came within 5 s", server.communicate(timeout=60)[0])
+
+    def test_bad_values(self):
+        for words, said in ((("lose", "x"), "lose 5%"), (("delay", "10"), "delay 10ms"), (("lose",), "PERCENT"),
+                            (("spill",), "invalid choice"), (("lose", "100%"), "lose 5%")):
+            with self.subTest(words):
+                self.assertIn(said, lab("hosts", *words, status=2).stderr)
+
+    def test_status_says_what_is_wrong(self):
+        for words, said in ((("lose", "2.5"), "loss 2.5%"), (("cut",), "cut"), (("mend",), "perfect")):
+            lab("hosts", *words)
+            self.assertIn(f"the wire: {said}", lab("hosts").stdout)
+
+
+if __name__ == "__main__":
+    two_hosts.main()

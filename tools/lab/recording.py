@@ -1,0 +1,75 @@
+"""A traced run: ./lab trace shows it, ./lab record keeps it in picture/*_trace.json, the tests compare another with it.
+
+The picture is drawn from the file, so it shows a real run, and the tests see whether runs are still like it.
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import normalise
+from lab.packets import Packet
+from lab.paths import ROOT
+from lab.timeline import Call, Event, merge
+
+
+@dataclass
+class Recording:
+    titles: dict[str, str]             # host -> what runs on it
+    calls: dict[str, list[Call]]       # host -> in the order of its clock
+    packets: dict[str, list[Packet]]   # host -> as it saw them
+
+    @property
+    def events(self) -> list[Event]:
+        return merge(self.calls, self.packets)
+
+    def save(self, file: Path) -> None:
+        data = {"titles": self.titles,
+                "calls": {host: [call.data for call in calls] for host, calls in self.calls.items()},
+                "packets": {host: [dataclasses.asdict(packet) for packet in packets]
+                            for host, packets in self.packets.items()}}
+        # A line for each call and each packet, so that a difference between two runs can be read.
+        file.write_text(json.dumps(data).replace("}, {", "},\n{") + "\n")
+
+    @staticmethod
+    def load(file: Path) -> "Recording":
+        data = json.loads(file.read_text())
+
+        def packet(fields: dict) -> Packet:
+            fields["more"] = tuple(tuple(pair) for pair in fields["more"])
+            fields["identity"] = tuple(fields["identity"])
+            return Packet(**fields)
+        return Recording(data["titles"],
+                         {host: [Call(call) for call in calls] for host, calls in data["calls"].items()},
+                         {host: [packet(fields) for fields in packets] for host, packets in data["packets"].items()})
+
+    def lanes(self) -> dict[str, list[str]]:
+        """What does not depend on who was faster: each program's calls, and the packets of each direction. What is sent
+        again, or acknowledged again, does depend on it, so that counts once."""
+        lanes: dict[str, list[str]] = {}
+        seen = set()
+        for event in self.events:
+            what = event.what
+            if not event.is_packet:
+                for part in what.text.split("; ") if what.wcs else [what.text]:
+                    lanes.setdefault(self.titles.get(event.host, event.host), []).append(
+                        f"{what.call} {part} = {what.result}")
+            elif event.sent:
+                details = " ".join(f"{name} {value}".strip() for name, value in what.details)
+                packet = (event.host, what.name, what.dest_qp, what.psn, what.nak)
+                if packet not in seen:
+                    lanes.setdefault(f"packets from host {event.host}", []).append(
+                        f"{what.name}, {what.length} B, {details}")
+                seen.add(packet)
+        return lanes
+
+    def differences(self, other: "Recording", device: str) -> list[str]:
+        """How `other` differs from this one, as lines; numbers that each run has of its own do not count."""
+        return normalise.compare(self.lanes(), other.lanes(), device)
+
+
+def file_of(stem: str, broken: str = "") -> Path:
+    """Where the run of an example is kept, with one of its lesson's changes or without."""
+    return ROOT / "picture" / f"{stem}{'_' + broken if broken else ''}_trace.json"

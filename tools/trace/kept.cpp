@@ -1,0 +1,17 @@
+// The lock of what is remembered, and what fork() does with it.
+
+#include "kept.hpp"
+
+#include <pthread.h>
+
+namespace trace {
+
+std::mutex &lock_of_all() {
+  static auto &lock = *new std::mutex;
+  return lock;
+}
+
+[[maybe_unused]] static const int at_fork = pthread_atfork(
+    [] { lock_of_all().lock(); }, [] { lock_of_all().unlock(); }, [] { lock_of_all().unlock(); });
+
+} // namespace trace

@@ -1,0 +1,9 @@
+// What a runner waits for before it starts a client.
+#pragma once
+
+namespace trace {
+
+// With VERBS_TRACE_ANNOUNCE set, prints "verbs-trace: listening" on stderr, once.
+void announce_listening();
+
+} // namespace trace
