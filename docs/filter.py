@@ -70,7 +70,7 @@ def filtered(text: str, here: Path) -> str:
                 line = re.sub(r"\| \[[^\]]*\]\(#(page_lessons_\w+)\)", r"| @subpage \1", line)
         out.append(line)
     if page == "lessons/README":
-        out += ["", f"- @subpage {label('lessons/troubleshooting')}"]
+        out += ["", *(f"- @subpage {label(f'lessons/{page}')}" for page in ("reading_a_packet", "troubleshooting"))]
     return "\n".join(out) + "\n"
 
 
