@@ -10,8 +10,6 @@ import two_hosts
 from lab import examples, ladder, recording, timeline, timeline_svg, timeline_text, trace
 from two_hosts import A, BUILD, lab
 
-LIBRARY = BUILD / trace.LIBRARY
-
 
 def calls(recorded, host, name):
     return [call for call in recorded.calls[host] if call.call == name]
@@ -129,7 +127,8 @@ class Trace(unittest.TestCase):
 
     def test_a_killed_program_leaves_its_trace(self):
         file = "/tmp/killed.json"
-        two_hosts.on("a", "sh", "-c", f"rm -f {file}; VERBS_TRACE={file} VERBS_TRACE_ANNOUNCE=1 LD_PRELOAD={LIBRARY} "
+        two_hosts.on("a", "cp", str(BUILD / trace.LIBRARY), trace.PRELOADED)
+        two_hosts.on("a", "sh", "-c", f"rm -f {file}; VERBS_TRACE={file} VERBS_TRACE_ANNOUNCE=1 LD_PRELOAD={trace.PRELOADED} "
                      "ibv_rc_pingpong -g 1 >/dev/null 2>/tmp/said & program=$!; "
                      f"until grep -q listening /tmp/said; do :; done; kill -KILL $program")
         found = timeline.read_calls(two_hosts.on("a", "cat", file))

@@ -61,9 +61,9 @@ class Faults(unittest.TestCase):
         server = subprocess.Popen(A.wrap([program]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(server.kill)
         port = next(line.split()[-1] for line in server.stdout if line.startswith("listening"))
-        gate = f"LD_PRELOAD={BUILD / 'tests/two_hosts/libgate.so'}"
+        on("b", "cp", str(BUILD / "tests/two_hosts/libgate.so"), "/tmp/gate.so")  # by a path without a space
         with Tap(B, pcap("test")):
-            argv = B.wrap(["env", gate, program, "--host", A.address, "--tcp-port", port])
+            argv = B.wrap(["env", "LD_PRELOAD=/tmp/gate.so", program, "--host", A.address, "--tcp-port", port])
             client = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                       text=True)
             self.addCleanup(client.kill)

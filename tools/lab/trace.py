@@ -19,6 +19,8 @@ from lab.tap import Tap
 
 LIBRARY = "tools/trace/libverbs_trace.so"
 CALLS = "/tmp/verbs-trace.json"  # on each host
+PRELOADED = "/tmp/libverbs_trace.so"  # likewise: LD_PRELOAD takes a space in a path for the end of it
+UNDER = ["env", f"VERBS_TRACE={CALLS}", "VERBS_TRACE_ANNOUNCE=1", f"LD_PRELOAD={PRELOADED}"]
 READY = re.compile("verbs-trace: listening")
 
 
@@ -53,7 +55,7 @@ def of_example(kind: str, program: str, arguments: Sequence[str] = ()) -> tuple[
     """Runs a program of build/examples. @raises LabError if a host dies, or a pair sends nothing"""
     folder = _built(program)
     return _record(folder, kind == "pair", lambda a, b: examples.run(
-        a, folder, program, kind, arguments, under=_under(folder), client_place=b))
+        a, folder, program, kind, arguments, under=UNDER, client_place=b))
 
 
 def of_command(words: list[str]) -> tuple[pair.Outcome, Recording]:
@@ -63,8 +65,8 @@ def of_command(words: list[str]) -> tuple[pair.Outcome, Recording]:
     given = words[words.index("--") + 1:] if "--" in words else None
 
     def both(a: place.Place, b: place.Place) -> pair.Outcome:
-        client = pair.Client(READY, lambda _: [*_under(folder), *(given or [*server, a.address])], b)
-        return pair.run(a, [*_under(folder), *server], client)
+        client = pair.Client(READY, lambda _: [*UNDER, *(given or [*server, a.address])], b)
+        return pair.run(a, [*UNDER, *server], client)
     return _record(folder, None, both)
 
 
@@ -76,16 +78,13 @@ def _built(*programs: str) -> Path:
     return folder
 
 
-def _under(folder: Path) -> list[str]:
-    return ["env", f"VERBS_TRACE={CALLS}", "VERBS_TRACE_ANNOUNCE=1", f"LD_PRELOAD={folder / LIBRARY}"]
-
-
 def _record(folder: Path, two_sides: Optional[bool], start) -> tuple[pair.Outcome, Recording]:
     """@param two_sides whether packets have to come; None: if the program turns out to have a client that works"""
     hosts = dict(zip(machine.HOSTS, place.find_hosts()))
     files = {host: folder / "wire" / f"trace-{host}.pcap" for host in hosts}
     for where in hosts.values():
-        subprocess.run(where.wrap(["rm", "-f", CALLS]), check=True)
+        prepare = ["sh", "-c", f'rm -f {CALLS} && cp "$0" {PRELOADED}', str(folder / LIBRARY)]
+        subprocess.run(where.wrap(prepare), stdin=subprocess.DEVNULL, check=True)
     with ExitStack() as taps:
         for host, where in hosts.items():
             taps.enter_context(Tap(where, files[host]))
