@@ -28,7 +28,8 @@ def runtime_dir(group: str = "") -> Path:
     In /tmp because a Unix socket's path has at most 107 bytes; /tmp is everybody's, so the folder has
     to be this user's own and closed to others."""
     top = Path(f"/tmp/rdma-by-example-{os.getuid()}")
-    which = [str(ROOT), group, *(os.environ.get(name, "") for name in ("LAB_MACHINE", "LAB_KERNEL"))]
+    # A clone that replaces another at the same place has another inode: the machine of the old one is no use to it.
+    which = [str(ROOT), str(ROOT.stat().st_ino), group, *(os.environ.get(name, "") for name in ("LAB_MACHINE", "LAB_KERNEL"))]
     name = hashlib.sha256("\0".join(which).encode()).hexdigest()[:12]
     top.mkdir(mode=0o700, exist_ok=True)
     info = top.lstat()
