@@ -248,6 +248,8 @@ int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask) {
       text += print(", send PSN 0x%x", attr->sq_psn);
       json.number("sq_psn", attr->sq_psn);
     }
+    if (mask & IBV_QP_MIN_RNR_TIMER)
+      text += print(", min_rnr_timer %u", attr->min_rnr_timer);
     if (mask & IBV_QP_TIMEOUT)
       text += print(", timeout %u", attr->timeout);
     if (mask & IBV_QP_RETRY_CNT)
