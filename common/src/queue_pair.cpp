@@ -65,4 +65,20 @@ void to_rts(ibv_qp *qp, uint32_t psn) {
   check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp(RTS)");
 }
 
+void connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options) {
+  const Endpoint self{
+      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+  if (!options.is_server())
+    exchange.send(self);
+  const Endpoint peer = exchange.receive();
+  to_rtr(qp, port, peer);
+  to_rts(qp, self.psn);
+  if (options.is_server()) {
+    exchange.send(self);
+    exchange.receive_done();
+  } else {
+    exchange.send_done();
+  }
+}
+
 } // namespace rdmacommon

@@ -57,12 +57,21 @@ class Commands(unittest.TestCase):
         for path in sorted((ROOT / "tests/expected").glob("*.transcript.txt")):
             command, expected = path.read_text().split("\n", 1)
             with self.subTest(path.name):
-                result = subprocess.run(["sh", "-c", command.removeprefix("$ ")], cwd=ROOT, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
-                if needs_device.PLACE.kind == "machine":
-                    # ./lab's own remarks depend on what is running and built already.
-                    roles = {"": [line for line in result.stdout.splitlines() if not line.startswith("lab: ")]}
-                    self.assertEqual(normalise.differences(expected, roles, needs_device.PLACE.device), [])
+                # On a busy machine an acknowledgement may be late, and then a capture has a packet twice.
+                tries = 3 if "capture" in command else 1
+                while found := self.differences(command.removeprefix("$ "), expected):
+                    tries -= 1
+                    self.assertGreater(tries, 0, "\n".join(found))
+
+    @staticmethod
+    def differences(command, expected):
+        result = subprocess.run(["sh", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+        if needs_device.PLACE.kind != "machine":
+            return []
+        # ./lab's own remarks depend on what is running and built already.
+        roles = {"": [line for line in result.stdout.splitlines() if not line.startswith("lab: ")]}
+        return normalise.differences(expected, roles, needs_device.PLACE.device)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,6 @@ def make(out: Path) -> Path:
 
 def example_pages():
     for lesson in ladder.read():
-        for source in sorted((ROOT / "examples" / lesson.stem).rglob("*.cpp")):
+        for source in sorted((ROOT / "examples" / lesson.stem).rglob("*.?pp")):
             name = source.relative_to(ROOT / "examples").as_posix()
             yield f"/** @example {name}\n * Explained in @ref page_lessons_{lesson.stem}. */\n"

@@ -61,8 +61,8 @@ public:
   void send(const Endpoint &endpoint); ///< Sends one line. @throws Error if the peer is gone
   Endpoint receive();                  ///< Receives one line. @throws Error if it is not right
 
-  void send_done();    ///< Client: "my queue pair is ready". @throws Error if the peer is gone
-  void receive_done(); ///< Server: waits for that. @throws Error if anything else comes
+  void send_done();    ///< Says "done": the peer may go on. @throws Error if the peer is gone
+  void receive_done(); ///< Waits for the peer's "done". @throws Error if anything else comes
 
   /// Says that this side has finished, and waits until the peer has too, or is gone. Only then may
   /// a queue pair be destroyed: the peer may still be waiting for this one's acknowledgement.

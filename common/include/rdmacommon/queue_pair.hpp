@@ -39,4 +39,10 @@ void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer);
 /// @throws Error if the device refuses
 void to_rts(ibv_qp *qp, uint32_t psn);
 
+/// INIT -> RTS, with everything that this takes: tells the peer where `qp` is, learns where its QP is, and
+/// returns when both are in RTS. Whatever the peer may send at once needs its receives posted before.
+/// @param exchange the connection to the peer, nothing sent yet
+/// @throws Error if the peer is gone or says what is not right, or if the device refuses
+void connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options);
+
 } // namespace rdmacommon

@@ -1,0 +1,36 @@
+#include "rdmacommon/requests.hpp"
+
+#include "rdmacommon/check.hpp"
+
+#include <string>
+
+namespace rdmacommon {
+
+ibv_sge piece(const ibv_mr *mr, const void *address, size_t length) {
+  return {.addr = reinterpret_cast<uint64_t>(address),
+          .length = static_cast<uint32_t>(length),
+          .lkey = mr->lkey};
+}
+
+void post_send(ibv_qp *qp, ibv_send_wr request) {
+  ibv_send_wr *refused = nullptr;
+  check_rc(ibv_post_send(qp, &request, &refused), "ibv_post_send");
+}
+
+void post_recv(ibv_qp *qp, ibv_recv_wr request) {
+  ibv_recv_wr *refused = nullptr;
+  check_rc(ibv_post_recv(qp, &request, &refused), "ibv_post_recv");
+}
+
+ibv_wc wait_for_completion(ibv_cq *cq, const char *what, std::chrono::seconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  ibv_wc completion{};
+  while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq") == 0)
+    if (std::chrono::steady_clock::now() > deadline)
+      throw Error(what, "no completion within " + std::to_string(timeout.count()) + " s",
+                  Where::here());
+  check_wc(completion, what);
+  return completion;
+}
+
+} // namespace rdmacommon

@@ -1,0 +1,65 @@
+// Exercise 03.1: one message instead of three.
+// Wanted:   the client SENDs the three parts as one message, without copying a byte; the server prints
+//           "RDMA by Example".
+// Hint: a SEND has as many scatter/gather elements as its queue pair was made for.
+// Check: ./lab check 03.1
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/exchange.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdio>
+
+using namespace rdmacommon;
+
+static void one_message(int argc, char **argv) {
+  CLI::App app{"Sends three parts."};
+  PairOptions options{app};
+  parse(app, argc, argv);
+
+  const Port port = open_port(options);
+  std::array<std::array<char, 32>, 3> parts{{{"RDMA "}, {"by "}, {"Example"}}};
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &parts, sizeof parts, access), "ibv_reg_mr"));
+  const unique_cq cq(
+      check_ptr(ibv_create_cq(port.context.get(), 4, nullptr, nullptr, 0), "ibv_create_cq"));
+  // TODO: is one element enough?
+  const ibv_qp_cap room{.max_send_wr = 3, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
+  const unique_qp qp = create_rc_qp(pd.get(), cq.get(), room);
+  to_init(qp.get(), port);
+  if (options.is_server()) {
+    parts = {};
+    ibv_sge where = piece(mr.get(), parts[0].data(), parts[0].size());
+    post_recv(qp.get(), {.sg_list = &where, .num_sge = 1});
+  }
+  Exchange exchange(options);
+  connect(qp.get(), port, exchange, options);
+
+  if (options.is_server()) {
+    wait_for_completion(cq.get(), "the receive", options.timeout);
+    std::printf("received \"%s\"\n", parts[0].data());
+  } else {
+    const std::array<ibv_sge, 3> pieces{piece(mr.get(), parts[0].data(), 5),
+                                        piece(mr.get(), parts[1].data(), 3),
+                                        piece(mr.get(), parts[2].data(), 7)};
+    // TODO: there is only one receive for all of this.
+    for (ibv_sge one : pieces) {
+      post_send(
+          qp.get(),
+          {.sg_list = &one, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
+      wait_for_completion(cq.get(), "the SEND", options.timeout);
+    }
+    std::printf("sent\n");
+  }
+  exchange.finish();
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, one_message);
+}

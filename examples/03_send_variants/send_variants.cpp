@@ -1,0 +1,300 @@
+// 03_send_variants: what a work request can carry, in one small exchange for each.
+//
+// Lesson:  lessons/03_send_variants.md
+// Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
+// Run:     ./lab run 03_send_variants
+// By hand: send_variants, the server; send_variants --host ADDRESS, the client
+
+#include "side.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <arpa/inet.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+using namespace rdmacommon;
+
+namespace {
+
+// [gather-scatter]
+// One message out of three places, into two.
+void gather_and_scatter(const Side &side) {
+  if (side.is_server) {
+    side.fill(0, "");
+    side.fill(1, "");
+    std::array<ibv_sge, 2> where{side.slot(0, 6), side.slot(1)}; // filled in this order
+    post_recv(side.qp, {.sg_list = where.data(), .num_sge = 2});
+    side.exchange.send_done();
+    side.wait_received();
+    std::printf("scattered: \"%s\" and \"%s\"\n", side.slots[0].data(), side.slots[1].data());
+  } else {
+    side.fill(0, "type 7");
+    side.fill(1, "gathered, ");
+    side.fill(2, "not copied");
+    std::array<ibv_sge, 3> what{side.slot(0, 6), side.slot(1, 10), side.slot(2, 10)};
+    side.exchange.receive_done();
+    post_send(side.qp, {.sg_list = what.data(),
+                        .num_sge = 3,
+                        .opcode = IBV_WR_SEND,
+                        .send_flags = IBV_SEND_SIGNALED});
+    side.wait_sent();
+    std::printf("gathered 3 pieces into one message\n");
+  }
+}
+// [gather-scatter]
+
+// [inline]
+// When does the NIC read the buffer? The server has no receive posted yet, so the client's NIC has to
+// send again; by then the client has changed its buffer, which only inline data allows.
+void inline_data(const Side &side, unsigned flags) {
+  const char *how = flags & IBV_SEND_INLINE ? "inline" : "not inline";
+  if (side.is_server) {
+    side.exchange.receive_done();
+    side.receive_into(0);
+    side.wait_received();
+    std::printf("%s: received \"%s\"\n", how, side.slots[0].data());
+  } else {
+    side.fill(0, "first thought");
+    ibv_sge what = side.slot(0, 16);
+    post_send(side.qp, {.sg_list = &what,
+                        .num_sge = 1,
+                        .opcode = IBV_WR_SEND,
+                        .send_flags = IBV_SEND_SIGNALED | flags});
+    side.fill(0, "second thought");
+    side.exchange.send_done(); // only now the server posts its receive
+    side.wait_sent();
+    std::printf("%s: posted \"first thought\", then changed the buffer\n", how);
+  }
+}
+// [inline]
+
+// [send-imm]
+// `length` bytes of a slot, and beside them 32 bits that need no buffer.
+void send_with_imm(const Side &side, uint32_t immediate, size_t slot = 0, size_t length = 0) {
+  ibv_sge what = side.slot(slot, length);
+  post_send(side.qp, {.sg_list = &what,
+                      .num_sge = length ? 1 : 0,
+                      .opcode = IBV_WR_SEND_WITH_IMM,
+                      .send_flags = IBV_SEND_SIGNALED,
+                      .imm_data = htonl(immediate)}); // network byte order, by contract
+  side.wait_sent();
+}
+
+uint32_t immediate_of(const ibv_wc &done) {
+  if (!(done.wc_flags & IBV_WC_WITH_IMM)) // then imm_data is what was there before
+    throw Error("a receive", "the message has no immediate data", Where::here());
+  return ntohl(done.imm_data);
+}
+// [send-imm]
+
+// [notification]
+// Use 1: something has happened. There is no payload, and so no buffer on either side.
+void notification(const Side &side) {
+  if (side.is_server) {
+    post_recv(side.qp, {});
+    side.exchange.send_done();
+    const ibv_wc done = side.wait_received();
+    std::printf("notified of event %u, in %u bytes\n", immediate_of(done), done.byte_len);
+  } else {
+    side.exchange.receive_done();
+    send_with_imm(side, 42);
+    std::printf("notified the server of event 42\n");
+  }
+}
+// [notification]
+
+// [fragments]
+// Use 2: where in a larger whole this belongs. Fragment in the upper 16 bits, number of them in the lower.
+void fragments(const Side &side) {
+  constexpr std::string_view whole = "a message in four fragments, sent last one first";
+  constexpr uint32_t size = 12, count = whole.size() / size;
+  if (side.is_server) {
+    for (uint32_t number = 0; number < count; ++number)
+      side.receive_into(number);
+    side.exchange.send_done();
+    std::string assembled(whole.size(), '?');
+    for (uint32_t missing = count; missing > 0; --missing) {
+      const ibv_wc done = side.wait_received();
+      const uint32_t fragment = immediate_of(done) >> 16, of = immediate_of(done) & 0xffff;
+      if (of != count || fragment >= count || done.byte_len != size)
+        throw Error("a fragment", "it is none of the four", Where::here());
+      std::memcpy(&assembled[fragment * size], side.slots[done.wr_id].data(), size);
+    }
+    std::printf("reassembled \"%s\"\n", assembled.c_str());
+  } else {
+    side.exchange.receive_done();
+    for (uint32_t fragment = count; fragment-- > 0;) {
+      side.fill(0, whole.substr(fragment * size, size));
+      send_with_imm(side, fragment << 16 | count, 0, size);
+    }
+    std::printf("sent %u fragments\n", count);
+  }
+}
+// [fragments]
+
+// [types]
+// Use 3: what kind of message this is. The receiver knows before it looks at a byte of it.
+void message_types(const Side &side) {
+  enum Type : uint32_t { text = 1, number = 2 };
+  if (side.is_server) {
+    side.receive_into(0);
+    side.receive_into(1);
+    side.exchange.send_done();
+    for (int messages = 2; messages > 0; --messages) {
+      const ibv_wc done = side.wait_received();
+      const char *data = side.slots[done.wr_id].data();
+      uint32_t value = 0;
+      switch (const uint32_t type = immediate_of(done)) {
+      case text:
+        std::printf("a text: \"%s\"\n", data);
+        break;
+      case number:
+        std::memcpy(&value, data, sizeof value);
+        std::printf("a number: %u\n", ntohl(value));
+        break;
+      default:
+        throw Error("a message", "no type " + std::to_string(type), Where::here());
+      }
+    }
+  } else {
+    side.exchange.receive_done();
+    side.fill(0, "hello");
+    send_with_imm(side, text, 0, 6);
+    const uint32_t value = htonl(1024);
+    std::memcpy(side.slots[0].data(), &value, sizeof value);
+    send_with_imm(side, number, 0, sizeof value);
+    std::printf("sent a text and a number\n");
+  }
+}
+// [types]
+
+// [progress]
+// Use 4: control of a transfer. The receiver says how far it is, and the sender waits for that before it
+// goes on. So it never sends to a receiver that has no receive left.
+void progress(const Side &side) {
+  constexpr uint32_t chunks = 16, window = 4; // as many as there are slots
+  if (side.is_server) {
+    for (uint32_t slot = 0; slot < window; ++slot)
+      side.receive_into(slot);
+    side.exchange.send_done();
+    for (uint32_t chunk = 1; chunk <= chunks; ++chunk) {
+      const ibv_wc done = side.wait_received();
+      if (chunk + window <= chunks)
+        side.receive_into(done.wr_id); // before the client hears that it may go on
+      if (chunk % window == 0)
+        send_with_imm(side, chunk);
+    }
+    std::printf("took %u chunks with %u receives\n", chunks, window);
+  } else {
+    for (uint32_t answer = 0; answer < chunks / window; ++answer)
+      post_recv(side.qp, {}); // it brings no bytes, and needs no buffer
+    side.exchange.receive_done();
+    for (uint32_t chunk = 1; chunk <= chunks; ++chunk) {
+      send_with_imm(side, chunk, 0, slot_size);
+      if (chunk % window == 0)
+        std::printf("the server has %u of %u chunks\n", immediate_of(side.wait_received()), chunks);
+    }
+  }
+}
+// [progress]
+
+// [signaling]
+// A completion says that everything before it in the queue is done as well. So every fourth is enough, as
+// long as the queue has room for those in between.
+void selective_signaling(const Side &side) {
+  constexpr uint32_t messages = receive_depth, every = 4;
+  if (side.is_server) {
+    for (uint32_t i = 0; i < messages; ++i)
+      post_recv(side.qp, {});
+    side.exchange.send_done();
+    for (uint32_t i = 0; i < messages; ++i)
+      side.wait_received();
+    std::printf("received %u messages\n", messages);
+  } else {
+    side.exchange.receive_done();
+    uint32_t completions = 0;
+    for (uint32_t i = 1; i <= messages; ++i) {
+      const unsigned flags = i % every == 0 ? IBV_SEND_SIGNALED : 0;
+      post_send(side.qp, {.opcode = IBV_WR_SEND, .send_flags = flags});
+      if (flags && i >= send_depth) { // the queue is full
+        side.wait_sent();             // one for four: the three before it say nothing
+        ++completions;
+      }
+    }
+    side.wait_sent();
+    ++completions;
+    std::printf("sent %u messages, and polled %u completions\n", messages, completions);
+  }
+}
+// [signaling]
+
+// [create-qp]
+// There is no query for the inline limit. One asks for some bytes, and ibv_create_qp refuses, or writes
+// back how many the queue pair really takes.
+unique_qp create_qp(ibv_pd *pd, ibv_cq *sent, ibv_cq *received) {
+  for (uint32_t wanted = 4096; wanted >= 16; wanted /= 2) {
+    ibv_qp_init_attr attr{.send_cq = sent,
+                          .recv_cq = received,
+                          .cap = {.max_send_wr = send_depth,
+                                  .max_recv_wr = receive_depth,
+                                  .max_send_sge = 3,
+                                  .max_recv_sge = 2,
+                                  .max_inline_data = wanted},
+                          .qp_type = IBV_QPT_RC};
+    if (ibv_qp *qp = ibv_create_qp(pd, &attr)) {
+      std::printf("a message of up to %u bytes can be inline\n", attr.cap.max_inline_data);
+      return unique_qp(qp);
+    }
+  }
+  throw_errno(errno, "ibv_create_qp");
+}
+// [create-qp]
+
+void send_variants(int argc, char **argv) {
+  CLI::App app{"Sends in every way that a SEND can be sent."};
+  PairOptions options{app};
+  parse(app, argc, argv);
+  const Port port = open_port(options);
+  Slots slots{};
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &slots, sizeof slots, access), "ibv_reg_mr"));
+  ibv_context *device = port.context.get();
+  const unique_cq sent(
+      check_ptr(ibv_create_cq(device, send_depth, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_cq received(
+      check_ptr(ibv_create_cq(device, receive_depth, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_qp qp = create_qp(pd.get(), sent.get(), received.get());
+  to_init(qp.get(), port);
+  Exchange exchange(options);
+  connect(qp.get(), port, exchange, options);
+  const Side side{options.is_server(), options.timeout, exchange, slots, mr.get(),
+                  sent.get(),          received.get(),  qp.get()};
+
+  ibv_qp_attr patience{.min_rnr_timer =
+                           30}; // code for 328 ms, for inline_data: the receive comes late
+  check_rc(ibv_modify_qp(qp.get(), &patience, IBV_QP_MIN_RNR_TIMER), "ibv_modify_qp(RNR timer)");
+  gather_and_scatter(side);
+  inline_data(side, 0);
+  inline_data(side, IBV_SEND_INLINE);
+  notification(side);
+  fragments(side);
+  message_types(side);
+  progress(side);
+  selective_signaling(side);
+  exchange.finish();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, send_variants);
+}
