@@ -2,7 +2,6 @@
 import compileall
 import shutil
 import subprocess
-import sys
 import unittest
 
 from lab.paths import ROOT

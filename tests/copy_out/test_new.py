@@ -1,6 +1,5 @@
 """./lab new makes a project that builds outside the tree, against an installed rdmacommon and as a subproject."""
 import os
-import shutil
 import subprocess
 import tempfile
 import unittest

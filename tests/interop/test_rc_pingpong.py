@@ -1,6 +1,5 @@
 """02_send_recv talks to the stock ibv_rc_pingpong, as its server and as its client."""
 import random
-import shutil
 import subprocess
 import unittest
 

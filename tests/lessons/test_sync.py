@@ -2,7 +2,6 @@
 import contextlib
 import io
 import unittest
-from pathlib import Path
 from types import SimpleNamespace
 
 from lab import sync

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 import labtest
-from labtest import ENVIRONMENT, LAB, finish, lab, named, run, start, status, temporary_folder, wait_gone
+from labtest import LAB, finish, lab, named, run, start, status, temporary_folder, wait_gone
 from lab import kernel, keeper
 from lab.paths import ROOT, cache_dir
 

@@ -8,7 +8,6 @@ import marshal
 import os
 import select
 import signal
-import struct
 import sys
 import termios
 

@@ -16,7 +16,6 @@ import heapq
 import json
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Iterable, Optional, Union
 
 from lab.machine import HOSTS
