@@ -17,6 +17,15 @@ def rows(text):
     return [ROW.match(line).groups() for line in text.splitlines()[1:]]
 
 
+def once(sent):
+    """What was sent again counts once: under emulation an acknowledgement may come after its sender's timeout of 67 ms."""
+    return list(dict.fromkeys(sent))
+
+
+def packet_once(found):
+    return list({(packet.host, packet.name, packet.dest_qp, packet.psn): packet for packet in found}.values())
+
+
 class Capture(unittest.TestCase):
     def stock(self, server, client):
         """The packets of a stock tool between the two hosts."""
@@ -27,7 +36,7 @@ class Capture(unittest.TestCase):
             done = subprocess.run(B.wrap(client[:-1]), capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             listener.communicate(timeout=60)
-        return packets.read(pcap("test"))
+        return packet_once(packets.read(pcap("test")))
 
     def perftest(self, tool, *options):
         both = [tool, "-x", "1", "-n", "5", "-F", "-p", "18600", *options]
@@ -35,7 +44,7 @@ class Capture(unittest.TestCase):
 
     def test_send_recv_to_the_letter(self):
         result = lab("capture", "02_send_recv", "--at", "a")
-        first, ack, second, second_ack = rows(result.stdout)
+        first, ack, second, second_ack = once(rows(result.stdout))
         self.assertEqual(first[:3] + first[5:], ("b", "a", "SEND Only", "64", "acknowledgement requested"))
         self.assertEqual(second[:3] + second[5:], ("a", "b", "SEND Only", "64", "acknowledgement requested"))
         self.assertEqual(ack[:3] + ack[5:], ("a", "b", "Acknowledge", "", "ACK, MSN 1"))
