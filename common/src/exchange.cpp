@@ -17,6 +17,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <utility>
 
 namespace rdmacommon {
 namespace {

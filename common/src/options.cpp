@@ -1,5 +1,9 @@
 #include "rdmacommon/options.hpp"
 
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -36,46 +40,67 @@ std::string nearest_option(const CLI::App &app, const std::string &wrong) {
 
 } // namespace
 
-DeviceOptions::DeviceOptions(CLI::App &app) {
-  app.add_option("--device", device, "RDMA device [the first one with an active port]")
-      ->type_name("NAME");
-  app.add_option("--port", port, "port of the device, from 1 [the first active one]")
-      ->type_name("N")
-      ->check(CLI::Range(1, 255));
-  app.add_option("--gid-index", gid_index, "index into the GID table [the best RoCEv2 one]")
-      ->type_name("N")
-      ->check(CLI::Range(0, 65535));
+CommandLine::CommandLine(const std::string &what) : app_(std::make_unique<CLI::App>(what)) {}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::add(const std::string &name, std::string &value, const std::string &help,
+                      size_t longest) {
+  app_->add_option(name, value, help)->type_name("TEXT")->check([longest](const std::string &text) {
+    return text.size() <= longest ? "" : "longer than " + std::to_string(longest) + " bytes";
+  });
 }
 
-PairOptions::PairOptions(CLI::App &app) : DeviceOptions(app) {
-  // CLI11 reads numbers, not durations.
-  const auto add_seconds = [&app](const char *name, std::chrono::seconds &value, const char *what) {
-    app.add_option_function<int>(
-           name, [&value](int seconds) { value = std::chrono::seconds(seconds); },
-           std::string(what) + " [" + std::to_string(value.count()) + "]")
-        ->type_name("SECONDS")
-        ->check(CLI::Range(1, 3600));
-  };
-  app.add_option("--host", host, "be the client of the server on this host [be the server]")
-      ->type_name("NAME");
-  app.add_option("--tcp-port", tcp_port,
-                 "TCP port for the exchange of addresses [18515]; a server takes 0 for a free one")
-      ->type_name("N");
-  add_seconds("--timeout", timeout, "how long one step of the peer's may take");
-  add_seconds("--wait", wait, "how long a server waits for a client");
+void CommandLine::add(const std::string &name, std::string &value, const std::string &help,
+                      std::initializer_list<std::string> choices) {
+  app_->add_option(name, value, help)->check(CLI::IsMember(std::vector<std::string>(choices)));
 }
 
-void parse(CLI::App &app, int argc, char **argv) {
+void CommandLine::add(const std::string &name, bool &value, const std::string &help) {
+  app_->add_flag(name, value, help);
+}
+
+void CommandLine::add(const std::string &name, std::chrono::seconds &value,
+                      const std::string &help) {
+  const std::string text = help + " [" + std::to_string(value.count()) + "]";
+  add_number(name, text, 1, 3600, [&value](int64_t n) { value = std::chrono::seconds(n); });
+  app_->get_option(name)->type_name("SECONDS");
+}
+
+void CommandLine::add_number(const std::string &name, const std::string &help, int64_t least,
+                             uint64_t most, std::function<void(int64_t)> store) {
+  const auto largest = static_cast<int64_t>(
+      std::min(most, static_cast<uint64_t>(std::numeric_limits<int64_t>::max())));
+  app_->add_option_function<int64_t>(name, std::move(store), help)
+      ->type_name("N")
+      ->check(CLI::Range(least, largest));
+}
+
+void CommandLine::parse(int argc, char **argv) {
   try {
-    app.parse(argc, argv);
+    app_->parse(argc, argv);
   } catch (const CLI::ExtrasError &) {
-    const std::string wrong = app.remaining().front();
-    throw CLI::ExtrasError(app.get_name(),
-                           {wrong + " (did you mean " + nearest_option(app, wrong) + "?)"});
+    const std::string wrong = app_->remaining().front();
+    throw CLI::ExtrasError(app_->get_name(),
+                           {wrong + " (did you mean " + nearest_option(*app_, wrong) + "?)"});
   } catch (const CLI::CallForHelp &) {
-    std::fputs(app.help().c_str(), stdout);
+    std::fputs(app_->help().c_str(), stdout);
     throw;
   }
+}
+
+DeviceOptions::DeviceOptions(CommandLine &line) {
+  line.add("--device", device, "RDMA device [the first one with an active port]");
+  line.add("--port", port, "port of the device, from 1 [the first active one]", 1, 255);
+  line.add("--gid-index", gid_index, "index into the GID table [the best RoCEv2 one]", 0, 65535);
+}
+
+PairOptions::PairOptions(CommandLine &line) : DeviceOptions(line) {
+  line.add("--host", host, "be the client of the server on this host [be the server]");
+  line.add("--tcp-port", tcp_port,
+           "TCP port for the exchange of addresses [18515]; a server takes 0 for a free one");
+  line.add("--timeout", timeout, "how long one step of the peer's may take");
+  line.add("--wait", wait, "how long a server waits for a client");
 }
 
 // [run-main]

@@ -128,10 +128,10 @@ void show_device(ibv_device *device) {
 
 // [list]
 void hello_device(int argc, char **argv) {
-  CLI::App app{"Lists the RDMA devices, their ports and GIDs, and what they can do."};
+  CommandLine line{"Lists the RDMA devices, their ports and GIDs, and what they can do."};
   std::string wanted;
-  app.add_option("--device", wanted, "show only this one [all]")->type_name("NAME");
-  parse(app, argc, argv);
+  line.add("--device", wanted, "show only this one [all]");
+  line.parse(argc, argv);
 
   int count = 0;
   // NULL-terminated, and owned by us: the devices in it are valid until the list is freed.

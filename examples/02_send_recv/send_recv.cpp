@@ -161,15 +161,11 @@ void wait_for(ibv_cq *cq, Request wanted, uint64_t &completed, std::chrono::seco
 // [poll]
 
 void send_recv(int argc, char **argv) {
-  CLI::App app{"Sends a message of 64 bytes to the other side and receives one."};
-  PairOptions options{app};
+  CommandLine line{"Sends a message of 64 bytes to the other side and receives one."};
+  PairOptions options{line};
   std::string text;
-  app.add_option("--message", text, "what to send, up to 63 bytes [a greeting]")
-      ->type_name("TEXT")
-      ->check([](const std::string &value) {
-        return value.size() < message_size ? "" : std::string("longer than 63 bytes");
-      });
-  parse(app, argc, argv);
+  line.add("--message", text, "what to send, up to 63 bytes [a greeting]", message_size - 1);
+  line.parse(argc, argv);
   if (text.empty())
     text = options.is_server() ? "hello from the server" : "hello from the client";
 

@@ -259,9 +259,9 @@ unique_qp create_qp(ibv_pd *pd, ibv_cq *sent, ibv_cq *received) {
 // [create-qp]
 
 void send_variants(int argc, char **argv) {
-  CLI::App app{"Sends in every way that a SEND can be sent."};
-  PairOptions options{app};
-  parse(app, argc, argv);
+  CommandLine line{"Sends in every way that a SEND can be sent."};
+  PairOptions options{line};
+  line.parse(argc, argv);
   const Port port = open_port(options);
   Slots slots{};
   const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));

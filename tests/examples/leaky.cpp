@@ -4,9 +4,9 @@
 using namespace rdmacommon;
 
 static void leaky(int argc, char **argv) {
-  CLI::App app{"Leaks a PD and a CQ."};
-  DeviceOptions options{app};
-  parse(app, argc, argv);
+  CommandLine line{"Leaks a PD and a CQ."};
+  DeviceOptions options{line};
+  line.parse(argc, argv);
   const Port port = open_port(options);
   ibv_alloc_pd(port.context.get());
   ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0);

@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -372,18 +373,15 @@ void cost(const DeviceOptions &options) {
 }
 
 void traced(int argc, char **argv) {
-  CLI::App app{"Makes verbs calls for test_trace.py."};
-  DeviceOptions options{app};
-  app.require_subcommand(1);
-  const std::pair<const char *, void (*)(const DeviceOptions &)> subcommands[] = {
+  CommandLine line{"Makes verbs calls for test_trace.py."};
+  DeviceOptions options{line};
+  const std::map<std::string, void (*)(const DeviceOptions &)> bodies{
       {"post", post},  {"extended", extended}, {"objects", objects},     {"threads", threads},
       {"fork", forks}, {"crash", crash},       {"untouched", untouched}, {"cost", cost}};
-  for (const auto &[name, body] : subcommands)
-    app.add_subcommand(name);
-  parse(app, argc, argv);
-  for (const auto &[name, body] : subcommands)
-    if (app.got_subcommand(name))
-      body(options);
+  std::string what;
+  line.add("what", what, "which calls");
+  line.parse(argc, argv);
+  bodies.at(what)(options);
 }
 
 } // namespace

@@ -12,10 +12,10 @@ using namespace rdmacommon;
 namespace {
 
 void body(int argc, char **argv) {
-  CLI::App app{"a test"};
-  PairOptions options{app};
+  CommandLine line{"a test"};
+  PairOptions options{line};
 
-  parse(app, argc, argv);
+  line.parse(argc, argv);
   if (options.host == "refuse")
     throw Error("test", "refused", Where::here());
   std::printf("device=%s port=%d gid=%d server=%d tcp=%d timeout=%d\n", options.device.c_str(),

@@ -1,26 +1,76 @@
 /// @file
 /// Command lines: the options that every example has, under the same names, and `main` in one line.
 ///
-/// Built on CLI11 (https://github.com/CLIUtils/CLI11). An example makes a CLI::App, lets one of the
-/// structs below add its options to it, adds its own, and calls parse().
+/// An example makes a CommandLine, lets one of the structs below add its options to it, adds its own,
+/// and calls parse().
 ///
 /// Introduced in lesson 01_hello_device.
 #pragma once
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <chrono>
+#include <concepts>
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <limits>
+#include <memory>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace rdmacommon {
 
+/// The command line of a program: what it takes, with a line of help for each, `--help` included.
+///
+/// A front to CLI11 (https://github.com/CLIUtils/CLI11), whose headers take longer to compile than an
+/// example does. Whoever needs more of it includes <CLI/App.hpp> and calls cli11().
+/// The names are options ("--size") or, without dashes, arguments ("size"). The values that are added keep
+/// their contents where the command line does not say otherwise, and must live until parse() has returned.
+class CommandLine {
+public:
+  explicit CommandLine(const std::string &what); ///< @param what what the program does, for --help
+  ~CommandLine();
+  CommandLine(const CommandLine &) = delete;
+  CommandLine &operator=(const CommandLine &) = delete;
+
+  /// A text of at most `longest` bytes.
+  void add(const std::string &name, std::string &value, const std::string &help,
+           size_t longest = std::numeric_limits<size_t>::max());
+  /// One text of a list; no default is added to `help`.
+  void add(const std::string &name, std::string &value, const std::string &help,
+           std::initializer_list<std::string> choices);
+  /// True if it is given; it takes no value.
+  void add(const std::string &name, bool &value, const std::string &help);
+  /// Seconds, 1 to 3600.
+  void add(const std::string &name, std::chrono::seconds &value, const std::string &help);
+  /// A number from `least` to `most`, by default whatever its type can hold.
+  template <std::integral Number>
+  void add(const std::string &name, Number &value, const std::string &help,
+           std::type_identity_t<Number> least = std::numeric_limits<Number>::min(),
+           std::type_identity_t<Number> most = std::numeric_limits<Number>::max()) {
+    add_number(name, help, static_cast<int64_t>(least), static_cast<uint64_t>(most),
+               [&value](int64_t number) { value = static_cast<Number>(number); });
+  }
+
+  /// Reads the command line into what was added.
+  /// @throws an exception that run_main() turns into exit status 2 (or 0 for `--help`)
+  void parse(int argc, char **argv);
+
+  CLI::App &cli11() { return *app_; } ///< What is behind it; belongs to this object.
+
+private:
+  void add_number(const std::string &name, const std::string &help, int64_t least, uint64_t most,
+                  std::function<void(int64_t)> store);
+
+  std::unique_ptr<CLI::App> app_;
+};
+
 /// Which device, port and GID: `--device`, `--port`, `--gid-index`.
-/// Refers to itself from the CLI::App, so it can be neither copied nor moved.
+/// Its CommandLine refers to it, so it can be neither copied nor moved.
 struct DeviceOptions {
-  explicit DeviceOptions(CLI::App &app); ///< Adds the options to `app`, which must not outlive it.
+  explicit DeviceOptions(CommandLine &line); ///< Adds the options to `line`.
   DeviceOptions(const DeviceOptions &) = delete;
   DeviceOptions &operator=(const DeviceOptions &) = delete;
 
@@ -31,7 +81,7 @@ struct DeviceOptions {
 
 /// What a program with two roles needs besides: `--host`, `--tcp-port`, `--timeout`, `--wait`.
 struct PairOptions : DeviceOptions {
-  explicit PairOptions(CLI::App &app); ///< Adds the options to `app`, which must not outlive it.
+  explicit PairOptions(CommandLine &line); ///< Adds the options to `line`.
 
   bool is_server() const { return host.empty(); } ///< No `--host` means: this is the server.
 
@@ -40,10 +90,6 @@ struct PairOptions : DeviceOptions {
   std::chrono::seconds timeout{5}; ///< How long one step of the peer's may take.
   std::chrono::seconds wait{60};   ///< How long a server waits for a client.
 };
-
-/// Parses the command line into what was added to `app`.
-/// @throws CLI::ParseError, which run_main() turns into exit status 2 (or 0 for `--help`)
-void parse(CLI::App &app, int argc, char **argv);
 
 /// Runs an example's `body` and turns how it ended into main's exit status.
 /// @return 0 if `body` returned, 1 if it threw (after printing "error: ..." to stderr),

@@ -37,9 +37,9 @@ static void show(const Port &port, const in_addr &address) {
 }
 
 static void gid_by_address(int argc, char **argv) {
-  CLI::App app{"Finds IPv4 addresses in a port's GID table."};
-  DeviceOptions options{app};
-  parse(app, argc, argv);
+  CommandLine line{"Finds IPv4 addresses in a port's GID table."};
+  DeviceOptions options{line};
+  line.parse(argc, argv);
 
   const Port port = open_port(options);
   in_addr own, foreign;

@@ -39,9 +39,9 @@ static uint64_t wait_for_one(ibv_cq *cq, const char *what, std::chrono::seconds 
 }
 
 static void three_messages(int argc, char **argv) {
-  CLI::App app{"Sends three messages."};
-  PairOptions options{app};
-  parse(app, argc, argv);
+  CommandLine line{"Sends three messages."};
+  PairOptions options{line};
+  line.parse(argc, argv);
 
   const Port port = open_port(options);
   Slots slots{{{"one"}, {"two"}, {"three"}}};

@@ -24,9 +24,9 @@ static void print_state(ibv_qp *qp) {
 }
 
 static void own_peer(int argc, char **argv) {
-  CLI::App app{"A queue pair sends itself a message."};
-  DeviceOptions options{app};
-  parse(app, argc, argv);
+  CommandLine line{"A queue pair sends itself a message."};
+  DeviceOptions options{line};
+  line.parse(argc, argv);
 
   const Port port = open_port(options);
   struct {

@@ -18,9 +18,9 @@
 using namespace rdmacommon;
 
 static void one_message(int argc, char **argv) {
-  CLI::App app{"Sends three parts."};
-  PairOptions options{app};
-  parse(app, argc, argv);
+  CommandLine line{"Sends three parts."};
+  PairOptions options{line};
+  line.parse(argc, argv);
 
   const Port port = open_port(options);
   std::array<std::array<char, 32>, 3> parts{{{"RDMA "}, {"by "}, {"Example"}}};

@@ -21,9 +21,9 @@ using namespace rdmacommon;
 constexpr uint32_t messages = 8;
 
 static void last_of_eight(int argc, char **argv) {
-  CLI::App app{"Sends eight messages."};
-  PairOptions options{app};
-  parse(app, argc, argv);
+  CommandLine line{"Sends eight messages."};
+  PairOptions options{line};
+  line.parse(argc, argv);
 
   const Port port = open_port(options);
   const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
