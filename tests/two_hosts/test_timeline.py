@@ -22,8 +22,10 @@ class Trace(unittest.TestCase):
                 file = recording.file_of(lesson.stem, name)
                 if file.exists():
                     with self.subTest(file.stem):
-                        _, now = trace.of_example(lesson.kind, lesson.name + (f".{name}" if name else ""))
-                        found = recording.Recording.load(file).differences(now, A.device)
+                        kept = recording.Recording.load(file)
+                        program = lesson.name + (f".{name}" if name else "")
+                        _, now = trace.of_example(lesson.kind, program, kept.arguments)
+                        found = kept.differences(now, A.device)
                         self.assertEqual(found, [], "\n".join(found))
 
     def test_numbers_are_those_that_the_program_printed(self):

@@ -4,6 +4,8 @@ For whoever changes an example: look at the difference before you commit it.
 """
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 
 from lab import build, examples, ladder, packages, place, recording, trace
@@ -36,12 +38,14 @@ def main(args) -> int:
 
 
 def record_traces(lesson) -> None:
-    """The runs on two hosts whose pictures the lesson shows."""
+    """The runs on two hosts whose pictures the lesson shows, each by the command that the lesson has for it."""
     text = lesson.file.read_text()
-    for name in ["", *examples.breaks(lesson)]:
+    commands = re.findall(rf"\./lab trace {lesson.stem}(?: --break (\w+))?(?: -- ([^`\n]*))?[`\n]", text)
+    for name, arguments in dict.fromkeys(commands):
         file = recording.file_of(lesson.stem, name)
         if file.with_suffix(".svg").name in text:
-            outcome, recorded = trace.of_example(lesson.kind, lesson.name + (f".{name}" if name else ""))
+            outcome, recorded = trace.of_example(lesson.kind, lesson.name + (f".{name}" if name else ""),
+                                                 shlex.split(arguments))
             if bool(name) != outcome.failed:
                 raise LabError(f"{file.stem}: {outcome.status}, not recorded:\n{outcome.text()}")
             recorded.save(file)

@@ -8,6 +8,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Sequence
 
 from lab import normalise
 from lab.packets import Packet
@@ -20,13 +21,14 @@ class Recording:
     titles: dict[str, str]             # host -> what runs on it
     calls: dict[str, list[Call]]       # host -> in the order of its clock
     packets: dict[str, list[Packet]]   # host -> as it saw them
+    arguments: Sequence[str] = ()      # what the programs were given
 
     @property
     def events(self) -> list[Event]:
         return merge(self.calls, self.packets)
 
     def save(self, file: Path) -> None:
-        data = {"titles": self.titles,
+        data = {"titles": self.titles, "arguments": list(self.arguments),
                 "calls": {host: [call.data for call in calls] for host, calls in self.calls.items()},
                 "packets": {host: [dataclasses.asdict(packet) for packet in packets]
                             for host, packets in self.packets.items()}}
@@ -43,7 +45,8 @@ class Recording:
             return Packet(**fields)
         return Recording(data["titles"],
                          {host: [Call(call) for call in calls] for host, calls in data["calls"].items()},
-                         {host: [packet(fields) for fields in packets] for host, packets in data["packets"].items()})
+                         {host: [packet(fields) for fields in packets] for host, packets in data["packets"].items()},
+                         data["arguments"])
 
     def lanes(self) -> dict[str, list[str]]:
         """What does not depend on who was faster: each program's calls, and the packets of each direction. What is sent

@@ -7,6 +7,7 @@ its posting to its completion.
 from __future__ import annotations
 
 import importlib.util
+import re
 
 from lab.paths import ROOT
 from lab.recording import Recording
@@ -34,9 +35,22 @@ def pixels(text: str) -> float:
     return sum(8.1 if letter.isupper() or letter in "_#" else 6.3 for letter in text)
 
 
+def pieces(word: str, width: float) -> list[str]:
+    """A word that is wider than a line, cut behind its colons, and where that does not do, anywhere."""
+    found = [""]
+    for part in re.findall(r"[^:]*:|[^:]+", word) if pixels(word) > width else [word]:
+        if pixels(found[-1] + part) > width and found[-1]:
+            found.append("")
+        for letter in part if pixels(part) > width else [part]:
+            if pixels(found[-1] + letter) > width:
+                found.append("")
+            found[-1] += letter
+    return found
+
+
 def wrapped(words: str, width: float) -> list[str]:
     lines = [""]
-    for word in words.split():
+    for word in (piece for word in words.split() for piece in pieces(word, width)):
         longer = f"{lines[-1]} {word}".strip()
         if pixels(longer) <= width or not lines[-1]:
             lines[-1] = longer

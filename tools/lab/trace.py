@@ -55,7 +55,7 @@ def of_example(kind: str, program: str, arguments: Sequence[str] = ()) -> tuple[
     """Runs a program of build/examples. @raises LabError if a host dies, or a pair sends nothing"""
     folder = _built(program)
     return _record(folder, kind == "pair", lambda a, b: examples.run(
-        a, folder, program, kind, arguments, under=UNDER, client_place=b))
+        a, folder, program, kind, arguments, under=UNDER, client_place=b), arguments)
 
 
 def of_command(words: list[str]) -> tuple[pair.Outcome, Recording]:
@@ -78,7 +78,7 @@ def _built(*programs: str) -> Path:
     return folder
 
 
-def _record(folder: Path, two_sides: Optional[bool], start) -> tuple[pair.Outcome, Recording]:
+def _record(folder: Path, two_sides: Optional[bool], start, arguments: Sequence[str] = ()) -> tuple[pair.Outcome, Recording]:
     """@param two_sides whether packets have to come; None: if the program turns out to have a client that works"""
     hosts = dict(zip(machine.HOSTS, place.find_hosts()))
     files = {host: folder / "wire" / f"trace-{host}.pcap" for host in hosts}
@@ -95,7 +95,7 @@ def _record(folder: Path, two_sides: Optional[bool], start) -> tuple[pair.Outcom
         two_sides = "client" in outcome.status and not any(outcome.status.values())
     seen = {host: packets.read(file, may_be_empty=not two_sides) for host, file in files.items()}
     roles = {"a": "server", "b": "client"} if "client" in outcome.status else {"a": "program"}
-    return outcome, Recording({host: f"host {host}: {role}" for host, role in roles.items()}, calls, seen)
+    return outcome, Recording({host: f"host {host}: {role}" for host, role in roles.items()}, calls, seen, arguments)
 
 
 def _calls(where: place.Place) -> list[timeline.Call]:
