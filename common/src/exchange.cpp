@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cinttypes>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -178,25 +179,43 @@ std::string in_quotes(std::string_view text) {
   return result + "'";
 }
 
+[[noreturn]] void refuse(const std::string &reason) {
+  throw Error("the peer's address", reason, Where::here(),
+              hint("is the peer one of these programs?", "bad-exchange"));
+}
+
 /// One field of the line: exactly `digits` hexadecimal digits.
-uint32_t parse_hex(std::string_view text, size_t digits, const char *name) {
-  uint32_t value = 0;
+uint64_t parse_hex(std::string_view text, size_t digits, const char *name) {
+  uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (text.size() != digits || error != std::errc() || end != text.data() + text.size())
-    throw Error("the peer's address",
-                std::string(name) + " is " + in_quotes(text) + ", not " + std::to_string(digits) +
-                    " hexadecimal digits",
-                Where::here(), hint("is the peer one of these programs?", "bad-exchange"));
+    refuse(std::string(name) + " is " + in_quotes(text) + ", not " + std::to_string(digits) +
+           " hexadecimal digits");
   return value;
 }
 
+/// The fields between colons, of which there must be `count`.
+template <size_t count>
+std::array<std::string_view, count> split(std::string_view line, const char *form) {
+  std::array<std::string_view, count> field;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t colon = line.find(':');
+    if ((colon == line.npos) != (i == count - 1))
+      refuse(in_quotes(line) + " is not the rest of " + form);
+    field[i] = line.substr(0, colon);
+    line.remove_prefix(colon == line.npos ? line.size() : colon + 1);
+  }
+  return field;
+}
+
 constexpr std::string_view done = "done";
-constexpr size_t line_length = 4 + 1 + 6 + 1 + 6 + 1 + 32;
+constexpr size_t endpoint_length = 4 + 1 + 6 + 1 + 6 + 1 + 32;
+constexpr size_t memory_length = 16 + 1 + 8 + 1 + 16;
 
 } // namespace
 
 std::string to_line(const Endpoint &endpoint) {
-  char text[line_length + 1];
+  char text[endpoint_length + 1];
   int length =
       std::snprintf(text, sizeof text, "%04x:%06x:%06x:", endpoint.lid, endpoint.qpn, endpoint.psn);
   for (const uint8_t byte : endpoint.gid.raw)
@@ -205,24 +224,37 @@ std::string to_line(const Endpoint &endpoint) {
 }
 
 Endpoint parse_endpoint(std::string_view line) {
-  std::array<std::string_view, 4> field;
-  for (size_t i = 0; i < field.size(); ++i) {
-    const size_t colon = line.find(':');
-    if ((colon == line.npos) != (i == field.size() - 1))
-      throw Error("the peer's address", in_quotes(line) + " is not the rest of LID:QPN:PSN:GID",
-                  Where::here(), hint("is the peer one of these programs?", "bad-exchange"));
-    field[i] = line.substr(0, colon);
-    line.remove_prefix(colon == line.npos ? line.size() : colon + 1);
-  }
-  Endpoint endpoint{.lid = static_cast<uint16_t>(parse_hex(field[0], 4, "LID")),
-                    .qpn = parse_hex(field[1], 6, "QPN"),
-                    .psn = parse_hex(field[2], 6, "PSN"),
+  const auto [lid, qpn, psn, gid] = split<4>(line, "LID:QPN:PSN:GID");
+  Endpoint endpoint{.lid = static_cast<uint16_t>(parse_hex(lid, 4, "LID")),
+                    .qpn = static_cast<uint32_t>(parse_hex(qpn, 6, "QPN")),
+                    .psn = static_cast<uint32_t>(parse_hex(psn, 6, "PSN")),
                     .gid = {}};
-  if (field[3].size() != 2 * sizeof endpoint.gid.raw)
-    parse_hex(field[3], 2 * sizeof endpoint.gid.raw, "GID");
+  if (gid.size() != 2 * sizeof endpoint.gid.raw)
+    parse_hex(gid, 2 * sizeof endpoint.gid.raw, "GID");
   for (size_t i = 0; i < sizeof endpoint.gid.raw; ++i)
-    endpoint.gid.raw[i] = static_cast<uint8_t>(parse_hex(field[3].substr(2 * i, 2), 2, "GID"));
+    endpoint.gid.raw[i] = static_cast<uint8_t>(parse_hex(gid.substr(2 * i, 2), 2, "GID"));
   return endpoint;
+}
+
+RemoteMemory share(const ibv_mr *mr) {
+  return {.address = reinterpret_cast<uint64_t>(mr->addr), .rkey = mr->rkey, .length = mr->length};
+}
+
+std::string to_line(const RemoteMemory &memory) {
+  char text[memory_length + 1];
+  std::snprintf(text, sizeof text, "%016" PRIx64 ":%08x:%016" PRIx64, memory.address, memory.rkey,
+                memory.length);
+  return text;
+}
+
+RemoteMemory parse_remote_memory(std::string_view text) {
+  const auto [address, rkey, length] = split<3>(text, "ADDRESS:RKEY:LENGTH");
+  const RemoteMemory memory{.address = parse_hex(address, 16, "ADDRESS"),
+                            .rkey = static_cast<uint32_t>(parse_hex(rkey, 8, "RKEY")),
+                            .length = parse_hex(length, 16, "LENGTH")};
+  if (memory.address + memory.length < memory.address)
+    refuse("its memory ends past the last address that there is");
+  return memory;
 }
 
 uint32_t random_psn() {
@@ -242,7 +274,21 @@ void Exchange::send(const Endpoint &endpoint) {
 }
 
 Endpoint Exchange::receive() {
-  return parse_endpoint(receive_message(line_length, "the peer's address"));
+  return parse_endpoint(receive_message(endpoint_length, "the peer's address"));
+}
+
+void Exchange::send(const Endpoint &endpoint, const RemoteMemory &memory) {
+  send_message(to_line(endpoint) + ":" + to_line(memory));
+}
+
+Endpoint Exchange::receive(RemoteMemory &memory) {
+  const std::string line =
+      receive_message(endpoint_length + 1 + memory_length, "the peer's address and memory");
+  const std::string_view text = line;
+  if (text.size() <= endpoint_length || text[endpoint_length] != ':')
+    refuse(in_quotes(text) + " is not LID:QPN:PSN:GID:ADDRESS:RKEY:LENGTH");
+  memory = parse_remote_memory(text.substr(endpoint_length + 1));
+  return parse_endpoint(text.substr(0, endpoint_length));
 }
 
 void Exchange::send_done() {

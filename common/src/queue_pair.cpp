@@ -65,20 +65,43 @@ void to_rts(ibv_qp *qp, uint32_t psn) {
   check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp(RTS)");
 }
 
-void connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options) {
+namespace {
+
+// The order in which the two sides tell and connect; `tell` and `learn` are what they say.
+template <typename Tell, typename Learn>
+void connect(ibv_qp *qp, const Port &port, Exchange &exchange, bool is_server, Tell tell,
+             Learn learn) {
   const Endpoint self{
       .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
-  if (!options.is_server())
-    exchange.send(self);
-  const Endpoint peer = exchange.receive();
+  if (!is_server)
+    tell(self);
+  const Endpoint peer = learn();
   to_rtr(qp, port, peer);
   to_rts(qp, self.psn);
-  if (options.is_server()) {
-    exchange.send(self);
+  if (is_server) {
+    tell(self);
     exchange.receive_done();
   } else {
     exchange.send_done();
   }
+}
+
+} // namespace
+
+void connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options) {
+  connect(
+      qp, port, exchange, options.is_server(), [&](const Endpoint &self) { exchange.send(self); },
+      [&] { return exchange.receive(); });
+}
+
+RemoteMemory connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options,
+                     const RemoteMemory &mine) {
+  RemoteMemory theirs{};
+  connect(
+      qp, port, exchange, options.is_server(),
+      [&](const Endpoint &self) { exchange.send(self, mine); },
+      [&] { return exchange.receive(theirs); });
+  return theirs;
 }
 
 } // namespace rdmacommon

@@ -69,4 +69,22 @@ TEST(Exchange, PsnHas24BitsAndVaries) {
   EXPECT_GT(seen.size(), 60U);
 }
 
+TEST(RemoteMemory, ReadsBackWhatItWrote) {
+  const RemoteMemory memory{.address = 0x7fff12345678, .rkey = 0xabc, .length = 4096};
+  EXPECT_EQ(to_line(memory), "00007fff12345678:00000abc:0000000000001000");
+  const RemoteMemory again = parse_remote_memory(to_line(memory));
+  EXPECT_EQ(again.address, memory.address);
+  EXPECT_EQ(again.rkey, memory.rkey);
+  EXPECT_EQ(again.length, memory.length);
+}
+
+TEST(RemoteMemory, RefusesWhatCannotBe) {
+  for (const char *text :
+       {"", "00007fff12345678:00000abc", "00007fff12345678:00000abc:0000000000001000:",
+        "7fff12345678:00000abc:0000000000001000", "00007fff12345678:0x000abc:0000000000001000",
+        "00007fff12345678:00000abc:-000000000001000", "fffffffffffff001:00000abc:0000000000001000"})
+    EXPECT_THROW(parse_remote_memory(text), Error) << text;
+  EXPECT_NO_THROW(parse_remote_memory("ffffffffffffefff:00000abc:0000000000001000"));
+}
+
 } // namespace

@@ -8,10 +8,12 @@
 ///       |   <---                 LID:QPN:PSN:GID   |
 ///       |   brings its QP to RTS, then: done --->  |   both may send
 ///
+/// Where memory is shared as well, `:ADDRESS:RKEY:LENGTH` follows on the same line.
+///
 /// Each message ends in a zero byte; a newline is taken as well, so that a person with `nc` can be
 /// the peer. What the peer sends is checked before it is used.
 ///
-/// Introduced in lesson 02_send_recv.
+/// Introduced in lesson 02_send_recv; memory in 04_read_write.
 #pragma once
 
 #include "rdmacommon/options.hpp"
@@ -40,6 +42,25 @@ std::string to_line(const Endpoint &endpoint);
 /// @throws Error if the line does not have exactly this form; the message names the field
 Endpoint parse_endpoint(std::string_view line);
 
+/// Memory of the other side's that it lets this side use: what an RDMA WRITE, an RDMA READ or an atomic needs
+/// to know. All of it is in host byte order here.
+struct RemoteMemory {
+  uint64_t
+      address; ///< Where it begins, as the other side counts: a virtual address of its program, or 0.
+  uint32_t rkey;   ///< The key of its region.
+  uint64_t length; ///< Bytes. Beyond them, the other side's NIC refuses.
+};
+
+/// What the other side must know to use `mr`, all of it. What it may do there is up to the access flags.
+RemoteMemory share(const ibv_mr *mr);
+
+/// A RemoteMemory as "ADDRESS:RKEY:LENGTH": 16, 8 and 16 lower-case hexadecimal digits.
+std::string to_line(const RemoteMemory &memory);
+
+/// The reverse.
+/// @throws Error if the text does not have exactly this form, or names no memory that there can be
+RemoteMemory parse_remote_memory(std::string_view text);
+
 /// A packet sequence number to start from: random, so that packets left over from an earlier
 /// connection of the same queue pair number are not taken for this one's.
 /// @return 24 bits
@@ -60,6 +81,10 @@ public:
 
   void send(const Endpoint &endpoint); ///< Sends one line. @throws Error if the peer is gone
   Endpoint receive();                  ///< Receives one line. @throws Error if it is not right
+
+  /// The same with memory that the peer may use, and memory of the peer's.
+  void send(const Endpoint &endpoint, const RemoteMemory &memory);
+  Endpoint receive(RemoteMemory &memory); ///< @throws Error also if the peer shares no memory
 
   void send_done();    ///< Says "done": the peer may go on. @throws Error if the peer is gone
   void receive_done(); ///< Waits for the peer's "done". @throws Error if anything else comes

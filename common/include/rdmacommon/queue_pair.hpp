@@ -45,4 +45,10 @@ void to_rts(ibv_qp *qp, uint32_t psn);
 /// @throws Error if the peer is gone or says what is not right, or if the device refuses
 void connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options);
 
+/// The same, where each side also shares memory. Written out in lesson 04_read_write.
+/// @param mine what the peer may use, as the access flags allow
+/// @return what the peer shares, as it says; only its NIC knows whether it is true
+RemoteMemory connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options,
+                     const RemoteMemory &mine);
+
 } // namespace rdmacommon
