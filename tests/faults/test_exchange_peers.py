@@ -27,16 +27,16 @@ def port_of(process):
 class LyingPeer(unittest.TestCase):
     """lying_peer.py does the lying, since it has to be where the device is."""
 
-    def against_server(self, what):
-        server = start(needs_device.program("send_recv"), "--tcp-port", "0", "--timeout", "2")
+    def against_server(self, what, program="send_recv"):
+        server = start(needs_device.program(program), "--tcp-port", "0", "--timeout", "2")
         client = start(sys.executable, PEER, "client", port_of(server), what)
         output, _ = server.communicate(timeout=60)
         client.communicate(timeout=60)
         return server.returncode, output
 
-    def against_client(self, what):
+    def against_client(self, what, program="send_recv"):
         server = start(sys.executable, PEER, "server", "0", what)
-        client = start(needs_device.program("send_recv"), "--host", "127.0.0.1", "--tcp-port", port_of(server),
+        client = start(needs_device.program(program), "--host", "127.0.0.1", "--tcp-port", port_of(server),
                        "--timeout", "2")
         output, _ = client.communicate(timeout=60)
         server.communicate(timeout=60)
@@ -91,6 +91,32 @@ class LyingPeer(unittest.TestCase):
         status, output = self.against_server("silent")
         self.assertEqual(status, 1, output)
         self.assertIn("the receive: no completion within 2 s", output)
+
+    MEMORY = {
+        "no-memory": "is not LID:QPN:PSN:GID:ADDRESS:RKEY:LENGTH",
+        "gap": "is not LID:QPN:PSN:GID:ADDRESS:RKEY:LENGTH",
+        "half-memory": "is not the rest of ADDRESS:RKEY:LENGTH",
+        "short-rkey": "RKEY is '1234', not 8 hexadecimal digits",
+        "past-the-end": "its memory ends past the last address that there is",
+    }
+
+    def test_memory(self):
+        for what, says in self.MEMORY.items():
+            for against in (self.against_server, self.against_client):
+                with self.subTest(what, against=against.__name__):
+                    status, output = against(what, "read_write")
+                    self.assertEqual(status, 1, output)
+                    self.assertIn(says, output)
+
+    def test_memory_that_is_too_small(self):
+        status, output = self.against_client("too-small", "read_write")
+        self.assertEqual(status, 1, output)
+        self.assertIn("the peer's memory: it shares only 4 bytes", output)
+
+    def test_memory_of_nobody(self):
+        status, output = self.against_client("no-such-qp", "read_write")
+        self.assertEqual(status, 1, output)
+        self.assertIn("the WRITE: completed with status 12", output)
 
 
 if __name__ == "__main__":

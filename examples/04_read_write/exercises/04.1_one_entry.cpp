@@ -1,0 +1,59 @@
+// Exercise 04.1: write one entry of a table that lies in the other side's memory.
+// Wanted:   entry 5 becomes 42, and no other entry changes; the client does not READ.
+// Hint: what is WRITTEN, and where, is counted in bytes; remote_addr need not be where the region begins.
+// Check: ./lab check 04.1
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdio>
+
+using namespace rdmacommon;
+
+static void one_entry(int argc, char **argv) {
+  CommandLine line{"Writes one entry of the server's table."};
+  PairOptions options{line};
+  line.parse(argc, argv);
+
+  const Port port = open_port(options);
+  std::array<uint32_t, 8> table{};
+  if (options.is_server())
+    table = {0, 10, 20, 30, 40, 50, 60, 70};
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &table, sizeof table, access), "ibv_reg_mr"));
+  const unique_cq cq(
+      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
+  to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
+  Exchange exchange(options);
+  const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
+
+  if (options.is_server()) {
+    exchange.receive_done();
+    for (const uint32_t &entry : table)
+      std::printf("%u%c", entry, &entry == &table.back() ? '\n' : ' ');
+  } else {
+    table[5] = 42;
+    // TODO: this is the whole table.
+    ibv_sge what = piece(mr.get(), table.data(), sizeof table);
+    const uint64_t where = theirs.address;
+    post_send(qp.get(), {.sg_list = &what,
+                         .num_sge = 1,
+                         .opcode = IBV_WR_RDMA_WRITE,
+                         .send_flags = IBV_SEND_SIGNALED,
+                         .wr = {.rdma = {.remote_addr = where, .rkey = theirs.rkey}}});
+    wait_for_completion(cq.get(), "the WRITE", options.timeout);
+    exchange.send_done();
+  }
+  exchange.finish();
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, one_entry);
+}

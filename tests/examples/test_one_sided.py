@@ -1,0 +1,22 @@
+"""What is said of one-sided operations, measured: the other side's process takes no part in them."""
+import re
+import unittest
+
+import needs_device
+from lab import examples
+
+AWAKE = re.compile(r"(\d+\.\d{3}) ms, of which I was awake for (\d+\.\d{3}) ms")
+
+
+class OneSided(unittest.TestCase):
+    def test_server_sleeps_while_it_is_read(self):
+        outcome = examples.run(needs_device.PLACE, needs_device.BUILD, "read_write", "pair")
+        self.assertFalse(outcome.failed, outcome.text())
+        took, server = map(float, AWAKE.search("\n".join(outcome.of("server"))).groups())
+        reads, client = map(float, AWAKE.search("\n".join(outcome.of("client"))).groups())
+        self.assertGreater(took, reads)  # it slept through all of them
+        self.assertLess(server, client / 10, outcome.text())
+
+
+if __name__ == "__main__":
+    needs_device.main()
