@@ -18,10 +18,12 @@ def start(*argv):
 
 
 def port_of(process):
+    said = ""
     for line in process.stdout:
         if "listening on TCP port" in line:
             return line.split()[-1]
-    raise AssertionError("it never listened")
+        said += line
+    raise AssertionError(f"it never listened: {said!r}, {process.wait()}")
 
 
 class LyingPeer(unittest.TestCase):

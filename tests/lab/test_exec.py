@@ -46,6 +46,12 @@ class Exec(unittest.TestCase):
         result = run("sh", "-c", "echo out; echo err >&2")
         self.assertEqual((result.stdout, result.stderr), (b"out\n", b"err\n"))
 
+    def test_one_stream_for_both_keeps_the_order(self):
+        script = "for i in $(seq 200); do echo out $i; echo err $i >&2; done"
+        result = subprocess.run([LAB, "exec", "--", "sh", "-c", script], env=ENVIRONMENT, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(result.stdout.splitlines(), [f"{name} {i}" for i in range(1, 201) for name in ("out", "err")])
+
     def test_a_command_that_cannot_start(self):
         for name, status in (("no-such-command", 127), ("/etc/passwd", 126)):
             result = run(name)

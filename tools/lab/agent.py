@@ -113,6 +113,11 @@ class Agent:
         else:
             (in_read, in_write), (out, out_write), (err, err_write) = (os.pipe2(os.O_CLOEXEC) for _ in range(3))
             theirs, ours = (in_read, out_write, err_write), {out: STDOUT, err: STDERR}
+            if what["one_output"]:  # two pipes would lose the order
+                theirs = (in_read, out_write, out_write)
+                del ours[err]
+                os.close(err)
+                os.close(err_write)
             job.stdin = in_write
         if what["visible"] or again:
             forget_names()

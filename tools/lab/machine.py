@@ -211,7 +211,8 @@ class _Client:
         environment = {key: value for key, value in os.environ.items() if key not in HOST_ONLY}
         return {"argv": self.argv, "cwd": cwd, "env": environment,
                 "visible": [path for path in folders if not f"{path}/".startswith(SETTLED)],
-                "terminal": window_size() if self.terminal else b""}
+                "terminal": window_size() if self.terminal else b"",
+                "one_output": os.path.sameopenfile(1, 2)}
 
     def send(self, kind: int, data: bytes = b"") -> None:
         try:

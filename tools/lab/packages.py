@@ -18,7 +18,7 @@ DEBIAN = {
     "device": "ibverbs-providers ibverbs-utils rdmacm-utils iproute2 kmod",
     "machine": f"{QEMU} busybox-static zstd",
     "docs": "doxygen graphviz",
-    "check": "clang clang-format",
+    "check": "clang clang-format perftest",
     "wire": "tcpdump tshark",
 }
 # For the distributions on which ./lab installs nothing itself: the names to type.
@@ -28,7 +28,7 @@ OTHERS = {
         "device": "libibverbs libibverbs-utils librdmacm-utils iproute kmod",
         "machine": "qemu-system-x86 busybox zstd",
         "docs": "doxygen graphviz",
-        "check": "clang clang-tools-extra",
+        "check": "clang clang-tools-extra perftest",
         "wire": "tcpdump wireshark-cli"}),
     "pacman": ("pacman -S --needed", {
         "build": "meson ninja gcc pkgconf rdma-core cli11 gtest patch",
