@@ -27,6 +27,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--break", dest="broken", metavar="NAME", help="with one of the lesson's changes")
     parser.add_argument("--device", help="the RDMA device, where there are several")
     parser.add_argument("--two-hosts", action="store_true", help="the server on host a, the client on host b")
+    parser.add_argument("--time-limit", type=float, default=60, metavar="SECONDS", help="when to end what still runs [60]")
     parser.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program")
     parser.set_defaults(main=main)
 
@@ -53,7 +54,7 @@ def report(outcome: pair.Outcome, with_output: bool = False) -> None:
         if status:
             print(f"lab: the {role or 'program'} ended with status {status}", file=sys.stderr)
     if outcome.timed_out:
-        print("lab: stopped after the time limit", file=sys.stderr)
+        print("lab: stopped after the time limit (--time-limit)", file=sys.stderr)
     if machine.CRASHED in outcome.status.values():
         raise LabError("the programs were ended, since their machine is gone")
 
@@ -65,7 +66,7 @@ def main(args) -> int:
     where, other = place.find_hosts() if args.two_hosts else (place.find_place(args.device), None)
     print(f"lab: {where.why}" + (f", and on {other.host}" if other else ""), file=sys.stderr)
     outcome = examples.run(where, build_dir, program, lesson.kind, args.arguments, client_place=other,
-                           show=printer())
+                           time_limit=args.time_limit, show=printer())
 
     report(outcome)
     print(f"lab: read lessons/{lesson.stem}.md", file=sys.stderr)
