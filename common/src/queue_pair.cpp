@@ -5,9 +5,13 @@
 namespace rdmacommon {
 
 unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap) {
+  return create_rc_qp(pd, cq, cq, cap);
+}
+
+unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const ibv_qp_cap &cap) {
   ibv_qp_init_attr attr{
-      .send_cq = cq,
-      .recv_cq = cq,
+      .send_cq = send_cq,
+      .recv_cq = recv_cq,
       .cap = cap,
       .qp_type = IBV_QPT_RC,
       .sq_sig_all = 0,

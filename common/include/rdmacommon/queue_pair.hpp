@@ -22,6 +22,10 @@ namespace rdmacommon {
 /// @throws Error if a capacity is over the device's limits
 unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap);
 
+/// The same with a CQ for each of the two queues, for a program that waits for the one or the other.
+/// Used in lesson 05_write_with_imm.
+unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const ibv_qp_cap &cap);
+
 /// How packets get from `port` to the peer's: by LID on InfiniBand, by GID (in a GRH) on RoCE.
 ibv_ah_attr route_to(const Port &port, const Endpoint &peer);
 
