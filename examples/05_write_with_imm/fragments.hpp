@@ -1,0 +1,70 @@
+// What the two sides of 05_write_with_imm have agreed on.
+#pragma once
+
+#include <rdmacommon/exchange.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <arpa/inet.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+// [memory]
+constexpr size_t fragment_size = 4096;
+constexpr uint32_t slot_count = 16;
+constexpr uint64_t longest = 1ULL << 30; // 2^18 fragments, whose numbers fit into 24 bits
+
+// Written when all fragments are under way. In network byte order.
+struct Summary {
+  uint64_t version, bytes, checksum;
+};
+
+// Both sides have one of these. Fragment n goes from slot n % 16 here to slot n % 16 there.
+struct Memory {
+  std::array<std::array<char, fragment_size>, slot_count> slots;
+  Summary summary;
+};
+// [memory]
+
+// [immediate]
+// Consecutive fragments, as the immediate data of one message have them: the number of the first in
+// 24 bits, how many they are in 8. None of them means that this was all.
+struct Run {
+  uint32_t first, count;
+};
+
+inline uint32_t to_immediate(Run run) {
+  return htonl(run.first << 8 | run.count);
+}
+
+inline Run from_immediate(uint32_t imm_data) {
+  const uint32_t bits = ntohl(imm_data);
+  return {.first = bits >> 8, .count = bits & 0xff};
+}
+// [immediate]
+
+// FNV-1a: finds mistakes, not attackers.
+class Checksum {
+public:
+  void add(const char *data, size_t length) {
+    for (const char *end = data + length; data != end; ++data)
+      value_ = (value_ ^ static_cast<unsigned char>(*data)) * 0x100000001b3;
+  }
+  uint64_t value() const { return value_; }
+
+private:
+  uint64_t value_ = 0xcbf29ce484222325;
+};
+
+// What sender and receiver both work with.
+struct Connection {
+  ibv_qp *qp;
+  ibv_cq *send_cq, *recv_cq;
+  ibv_mr *mr;
+  Memory &memory;
+  rdmacommon::RemoteMemory theirs;
+  std::chrono::seconds timeout;
+};

@@ -1,0 +1,258 @@
+// 05_write_with_imm: a file goes over in fragments, straight into the receiver's memory, and the immediate
+// data of each message tell the receiver which fragments have come.
+//
+// Lesson:  lessons/05_write_with_imm.md
+// Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
+// Run:     ./lab run 05_write_with_imm
+// By hand: write_with_imm --save PATH                 the server, which receives
+//          write_with_imm --host ADDRESS --file PATH  the client, which sends
+
+#include "fragments.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <arpa/inet.h>
+#include <endian.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+using namespace rdmacommon;
+
+namespace {
+
+[[noreturn]] void refuse(const std::string &what, Where where = Where::here()) {
+  throw Error("the peer's message", what, where);
+}
+
+// [tell]
+// Immediate data alone: a WRITE of nothing, which needs neither address nor rkey.
+void tell(const Connection &to, Run run) {
+  post_send(to.qp, {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+                    .send_flags = IBV_SEND_SIGNALED,
+                    .imm_data = to_immediate(run)});
+}
+// [tell]
+
+// ---- the receiver
+
+// [checked]
+// What a message says of itself, held against what it is and against what came before it.
+Run checked(const ibv_wc &wc, uint32_t next, uint64_t bytes) {
+  if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+    refuse("it is not an RDMA WRITE with immediate data");
+  const Run run = from_immediate(wc.imm_data);
+  if (run.first != next)
+    refuse("it begins with fragment " + std::to_string(run.first) + ", not " +
+           std::to_string(next));
+  if (run.first % slot_count + run.count > slot_count ||
+      run.first + run.count > longest / fragment_size)
+    refuse(std::to_string(run.count) + " fragments do not fit there");
+  if ((wc.byte_len + fragment_size - 1) / fragment_size != run.count)
+    refuse(std::to_string(wc.byte_len) + " bytes are not " + std::to_string(run.count) +
+           " fragments");
+  if (run.count > 0 && bytes != run.first * fragment_size)
+    refuse("it comes after a fragment that was not full, so after the last one");
+  return run;
+}
+// [checked]
+
+// [receive]
+void receive(const Connection &from, const std::string &path) {
+  std::ofstream out(path, std::ios::binary);
+  Checksum checksum;
+  uint32_t next = 0, messages = 0;
+  uint64_t bytes = 0;
+  for (;;) {
+    const ibv_wc wc = wait_for_completion(from.recv_cq, "the next fragments", from.timeout);
+    const Run run = checked(wc, next, bytes);
+    if (next == 0 || run.count == 0)
+      std::printf("immediate data %08x: %u fragments from %u on, %u bytes\n", ntohl(wc.imm_data),
+                  run.count, run.first, wc.byte_len);
+    if (run.count == 0)
+      break;
+    const char *data = from.memory.slots[run.first % slot_count].data();
+    out.write(data, wc.byte_len);
+    checksum.add(data, wc.byte_len);
+    next += run.count;
+    bytes += wc.byte_len;
+
+    // [credit]
+    // In this order: whoever has a credit may use the slots, and a receive, at once.
+    post_recv(from.qp, {});
+    if (++messages > 1)
+      wait_for_completion(from.send_cq, "the credit before", from.timeout);
+    tell(from, run);
+    // [credit]
+  }
+  if (!out.flush())
+    throw Error(path, "cannot be written", Where::here());
+  // The client wrote it before it said that this was all, so it is there. It can still change: a copy first.
+  const Summary summary = from.memory.summary;
+  if (be64toh(summary.version) != 1)
+    refuse("its summary is of another version");
+  if (be64toh(summary.bytes) != bytes || be64toh(summary.checksum) != checksum.value())
+    refuse("what has come is not what its summary says");
+  std::printf("received %" PRIu64 " bytes in %u fragments, %u messages, checksum right\n", bytes,
+              next, messages);
+  if (messages > 0)
+    wait_for_completion(from.send_cq, "the last credit", from.timeout);
+  tell(from, {.first = next, .count = 0});
+  wait_for_completion(from.send_cq, "the answer", from.timeout);
+}
+// [receive]
+
+// ---- the sender
+
+// [take-credit]
+// Our own NIC has finished with a run, and the server has taken it out: its slots are free on both sides.
+Run take_credit(const Connection &to, uint32_t oldest, uint32_t next) {
+  wait_for_completion(to.send_cq, "the WRITE", to.timeout);
+  const ibv_wc wc = wait_for_completion(to.recv_cq, "the server's answer", to.timeout);
+  const Run run = from_immediate(wc.imm_data);
+  if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || run.first != oldest || run.count > next - oldest ||
+      (run.count == 0 && next > oldest))
+    refuse("it is no answer to what was sent");
+  return run;
+}
+// [take-credit]
+
+// [send-run]
+void send_run(const Connection &to, Run run, size_t length) {
+  const uint32_t slot = run.first % slot_count;
+  ibv_sge local = piece(to.mr, to.memory.slots[slot].data(), length);
+  post_recv(to.qp, {}); // for the answer
+  post_send(to.qp, {.sg_list = &local,
+                    .num_sge = 1,
+                    .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+                    .send_flags = IBV_SEND_SIGNALED,
+                    .imm_data = to_immediate(run),
+                    .wr = {.rdma = {.remote_addr = to.theirs.address + slot * fragment_size,
+                                    .rkey = to.theirs.rkey}}});
+}
+// [send-run]
+
+// [summary]
+void send_summary(const Connection &to, uint32_t fragments, uint64_t bytes, uint64_t checksum) {
+  to.memory.summary = {
+      .version = htobe64(1), .bytes = htobe64(bytes), .checksum = htobe64(checksum)};
+  ibv_sge local = piece(to.mr, &to.memory.summary, sizeof(Summary));
+  post_send(to.qp, {.sg_list = &local,
+                    .num_sge = 1,
+                    .opcode = IBV_WR_RDMA_WRITE, // the receiver is not told
+                    .wr = {.rdma = {.remote_addr = to.theirs.address + offsetof(Memory, summary),
+                                    .rkey = to.theirs.rkey}}});
+  post_recv(to.qp, {});
+  tell(to, {.first = fragments, .count = 0}); // until now
+}
+// [summary]
+
+struct Wanted {
+  std::string file, save = "/dev/null";
+  uint64_t size = 2'000'000;
+  uint32_t run = 4;
+};
+
+// [send]
+void send(const Connection &to, const Wanted &wanted, std::istream &in) {
+  Checksum checksum;
+  uint32_t oldest = 0, next = 0, messages = 0; // fragments: not answered yet, not sent yet
+  uint64_t bytes = 0, left = wanted.file.empty() ? wanted.size : longest;
+  for (;;) {
+    const uint32_t count =
+        std::min(wanted.run, slot_count - next % slot_count); // not over the edge
+    while (next + count - oldest > slot_count)
+      oldest += take_credit(to, oldest, next).count;
+    char *const data = to.memory.slots[next % slot_count].data();
+    in.read(data, static_cast<std::streamsize>(std::min<uint64_t>(count * fragment_size, left)));
+    const auto length = static_cast<size_t>(in.gcount());
+    if (in.bad())
+      throw Error(wanted.file, "cannot be read", Where::here());
+    if (length == 0)
+      break;
+    checksum.add(data, length);
+    const auto filled = static_cast<uint32_t>((length + fragment_size - 1) / fragment_size);
+    send_run(to, {.first = next, .count = filled}, length);
+    next += filled;
+    bytes += length;
+    left -= length;
+    ++messages;
+  }
+  if (!wanted.file.empty() && left == 0 && in.peek() != std::istream::traits_type::eof())
+    throw Error(wanted.file, "is longer than 1 GiB", Where::here());
+  send_summary(to, next, bytes, checksum.value());
+  while (oldest < next)
+    oldest += take_credit(to, oldest, next).count;
+  take_credit(to, next, next);
+  std::printf("sent %" PRIu64 " bytes in %u fragments, %u messages, and the server has them all\n",
+              bytes, next, messages);
+}
+// [send]
+
+void write_with_imm(int argc, char **argv) {
+  CommandLine line{"Sends a file in fragments; immediate data say which have come."};
+  PairOptions options{line};
+  Wanted wanted;
+  line.add("--file", wanted.file, "client: what to send, up to 1 GiB; without it, random bytes");
+  line.add("--size", wanted.size, "client: how many random bytes [2000000]", 0, longest);
+  line.add("--run", wanted.run, "client: how many fragments go in one message [4]", 1, slot_count);
+  line.add("--save", wanted.save, "server: where to put what comes [/dev/null]");
+  line.parse(argc, argv);
+  std::ifstream in;
+  if (!options.is_server()) {
+    in.open(wanted.file.empty() ? "/dev/urandom" : wanted.file, std::ios::binary);
+    if (!in)
+      throw Error(wanted.file, "cannot be opened", Where::here());
+  }
+
+  const Port port = open_port(options);
+  static Memory memory{};
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unsigned remote = options.is_server() ? IBV_ACCESS_REMOTE_WRITE : 0;
+  const unique_mr mr(check_ptr(
+      ibv_reg_mr(pd.get(), &memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | remote), "ibv_reg_mr"));
+  // [queues]
+  // Most messages that can be without an answer: one for each slot, and the one that ends it.
+  const uint32_t most = slot_count + 1;
+  const auto create_cq = [&](uint32_t size) {
+    return unique_cq(
+        check_ptr(ibv_create_cq(port.context.get(), static_cast<int>(size), nullptr, nullptr, 0),
+                  "ibv_create_cq"));
+  };
+  const unique_cq send_cq = create_cq(most), recv_cq = create_cq(most);
+  const unique_qp qp = create_rc_qp(pd.get(), send_cq.get(), recv_cq.get(),
+                                    {.max_send_wr = most + 1, // and the summary
+                                     .max_recv_wr = most,
+                                     .max_send_sge = 1});
+  to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
+  if (options.is_server())
+    for (uint32_t i = 0; i < most; ++i)
+      post_recv(qp.get(), {}); // no SGE: the data go elsewhere
+  // [queues]
+  Exchange exchange(options);
+  const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
+  const Connection connection{qp.get(), send_cq.get(), recv_cq.get(),  mr.get(),
+                              memory,   theirs,        options.timeout};
+  if (options.is_server()) {
+    receive(connection, wanted.save);
+  } else {
+    if (theirs.length != sizeof(Memory))
+      throw Error("the peer's memory", "its size is not that of ours", Where::here());
+    send(connection, wanted, in);
+  }
+  exchange.finish();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, write_with_imm);
+}

@@ -1,0 +1,103 @@
+"""Peers of 05_write_with_imm that lie in what they say of their fragments, and sizes at the edges."""
+import hashlib
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import needs_device
+from lab import examples, pair
+
+LIAR = str(needs_device.BUILD / "tests/faults/lying_writer")
+HONEST = needs_device.program("write_with_imm")
+DEVICE = ["--device", needs_device.PLACE.device, "--timeout", "2"]
+AS_CLIENT = {
+    "first": "it begins with fragment 1, not 0",
+    "count": "16384 bytes are not 5 fragments",
+    "too-many": "17 fragments do not fit there",
+    "most": "it begins with fragment 16777215, not 0",
+    "end": "its summary is of another version",
+    "end-with-data": "1 bytes are not 0 fragments",
+    "past-the-end": "the next fragments: completed with status 5",
+    "send": "it is not an RDMA WRITE with immediate data",
+    "not-full": "it comes after a fragment that was not full",
+    "summary": "what has come is not what its summary says",
+    "silence": "the next fragments: no completion within 2 s",
+}
+AS_SERVER = {
+    "first": "it is no answer to what was sent",
+    "too-many": "it is no answer to what was sent",
+    "none": "it is no answer to what was sent",
+    "send": "it is no answer to what was sent",
+    "memory": "its size is not that of ours",
+    "silence": "the server's answer: no completion within 2 s",
+}
+
+
+def run(server, client, *client_arguments):
+    address = needs_device.PLACE.address
+    return pair.run(needs_device.PLACE, [*server, *DEVICE, "--wait", "10", "--tcp-port", "0"], pair.Client(
+        examples.LISTENING, lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1], *client_arguments]))
+
+
+class Lies(unittest.TestCase):
+    def says(self, outcome, honest, words):
+        self.assertFalse(outcome.timed_out, outcome.text())
+        self.assertEqual(outcome.status[honest], 1, outcome.text())
+        self.assertIn(words, "\n".join(outcome.of(honest)))
+
+    def test_client_that_lies(self):
+        for lie, words in AS_CLIENT.items():
+            with self.subTest(lie):
+                self.says(run([HONEST], [LIAR, "--lie", lie]), "server", words)
+
+    def test_server_that_lies(self):
+        for lie, words in AS_SERVER.items():
+            with self.subTest(lie):
+                self.says(run([LIAR, "--lie", lie], [HONEST]), "client", words)
+
+    def test_files_that_cannot_be(self):
+        for arguments, words in ((["--file", "/nowhere"], "/nowhere: cannot be opened"), (["--file", "/"], "/: cannot be read")):
+            with self.subTest(arguments):
+                self.says(run([HONEST], [HONEST, *arguments]), "client", words)
+        self.says(run([HONEST, "--save", "/nowhere/at/all"], [HONEST]), "server", "/nowhere/at/all: cannot be written")
+
+
+class Sizes(unittest.TestCase):
+    def test_every_edge(self):
+        for size in (0, 1, 4096, 4097, 65536, 300_000):
+            for length in (5, 16):
+                with self.subTest(size, length=length):
+                    outcome = run([HONEST], [HONEST], "--size", str(size), "--run", str(length))
+                    self.assertFalse(outcome.failed, outcome.text())
+                    self.assertIn(f"received {size} bytes in {-(-size // 4096)} fragments", outcome.text())
+
+    def test_a_file_arrives_as_it_is(self):
+        with tempfile.TemporaryDirectory(dir=needs_device.BUILD) as folder:
+            copy = Path(folder) / "a copy"
+            outcome = run([HONEST, "--save", str(copy)], [HONEST, "--file", HONEST])
+            self.assertFalse(outcome.failed, outcome.text())
+            self.assertEqual(hashlib.sha256(copy.read_bytes()).digest(), hashlib.sha256(Path(HONEST).read_bytes()).digest())
+
+
+class Receives(unittest.TestCase):
+    """The device counts the receiver-not-ready NAKs that it sends."""
+
+    def naks(self):
+        counter = f"/sys/class/infiniband/{needs_device.PLACE.device}/ports/1/hw_counters/send_rnr_err"
+        found = subprocess.run(needs_device.PLACE.wrap(["cat", counter]), capture_output=True, text=True, check=True)
+        return int(found.stdout)
+
+    def test_credits_leave_no_message_without_a_receive(self):
+        before = self.naks()
+        outcome = run([HONEST], [HONEST], "--run", "1")
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertEqual(self.naks(), before)
+        broken = needs_device.program("write_with_imm.no_credits")
+        self.assertTrue(run([broken], [broken]).failed)
+        self.assertGreater(self.naks(), before)
+
+
+if __name__ == "__main__":
+    needs_device.main()
