@@ -24,13 +24,18 @@ class Examples(unittest.TestCase):
                     outcome = run(lesson.name, lesson.kind)
                     self.compare(outcome, examples.expected_file(lesson.stem))
                     self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
+                for other in examples.others(lesson):
+                    with self.subTest(f"{lesson.stem} {other}"):
+                        outcome = run(other, lesson.kind)
+                        self.compare(outcome, examples.expected_file(lesson.stem, other=other))
+                        self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
 
     @unittest.skipIf(os.environ.get("LAB_NESTED"), "not built with the sanitizers")
     def test_breaks_as_the_lesson_promises(self):
         for lesson in ladder.read():
             for name in examples.breaks(lesson):
                 with self.subTest(f"{lesson.stem} {name}"):
-                    outcome = run(f"{lesson.name}.{name}", lesson.kind)
+                    outcome = run(examples.program(lesson, name), lesson.kind)
                     self.compare(outcome, examples.expected_file(lesson.stem, name))
                     self.assertEqual(max(outcome.status.values()), 1, outcome.text())
 

@@ -70,8 +70,8 @@ class Commands(unittest.TestCase):
         if needs_device.PLACE.kind != "machine":
             return []
         # ./lab's own remarks depend on what is running and built already.
-        roles = {"": [line for line in result.stdout.splitlines() if not line.startswith("lab: ")]}
-        return normalise.differences(expected, roles, needs_device.PLACE.device)
+        said = "".join(line for line in result.stdout.splitlines(True) if not re.match(r"lab: |ninja: |\[\d+/\d+\]", line))
+        return normalise.differences(expected, normalise.split_roles(said), needs_device.PLACE.device)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 import unittest
 from collections import Counter
 
-from lab import ladder
+from lab import examples, ladder
 from lab.paths import ROOT
 
 FOLDERS = ["common", "examples", "tests", "tools", "picture", "docs"]
@@ -39,6 +39,7 @@ class Names(unittest.TestCase):
             folder = ROOT / "examples" / lesson.stem
             known |= {lesson.stem} | {f"{lesson.stem}.break.{path.stem}" for path in folder.glob("break/*.patch")}
             known |= {path.stem for path in folder.glob("exercises/*.cpp")}
+            known |= {f"{lesson.stem}.{other}" for other in examples.others(lesson)}
         names = {path.stem for path in (ROOT / "tests/expected").iterdir() if not path.stem.endswith(".transcript")}
         self.assertLessEqual(names, known)
 

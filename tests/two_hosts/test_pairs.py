@@ -24,12 +24,13 @@ class Pairs(unittest.TestCase):
     def test_all_print_what_the_lessons_show(self):
         for lesson in ladder.read():
             if lesson.kind == "pair":
-                with self.subTest(lesson.stem):
-                    outcome = run(lesson.name)
-                    self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
-                    roles = {role: outcome.of(role) for role in outcome.status}
-                    expected = examples.expected_file(lesson.stem).read_text()
-                    self.assertEqual(normalise.differences(expected, roles, A.device), [])
+                for other in (None, *examples.others(lesson)):
+                    with self.subTest(lesson.stem, program=other):
+                        outcome = run(other or lesson.name)
+                        self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
+                        roles = {role: outcome.of(role) for role in outcome.status}
+                        expected = examples.expected_file(lesson.stem, other=other).read_text()
+                        self.assertEqual(normalise.differences(expected, roles, A.device), [])
 
     def test_changes_fail_as_on_one_host(self):
         for name in ("no_receive", "wrong_psn"):

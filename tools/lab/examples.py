@@ -20,6 +20,23 @@ def find(stem: str) -> ladder.Lesson:
     raise UsageError(f"no example {stem}" + nearest(stem, [lesson.stem for lesson in lessons]))
 
 
+def programs(lesson: ladder.Lesson) -> list[str]:
+    return sorted(path.stem for path in (ROOT / "examples" / lesson.stem).glob("*.cpp"))
+
+
+def others(lesson: ladder.Lesson) -> list[str]:
+    """Programs of the lesson's besides the one with its name: those whose output the lesson shows."""
+    text = lesson.file.read_text() if lesson.file.exists() else ""
+    return [name for name in programs(lesson)
+            if name != lesson.name and expected_file(lesson.stem, other=name).name in text]
+
+
+def program(lesson: ladder.Lesson, broken: str) -> str:
+    """The built program that has this change; the patch says which one it is made from."""
+    patch = (ROOT / "examples" / lesson.stem / "break" / f"{broken}.patch").read_text()
+    return Path(re.search(r"^\+\+\+ b/(\S+)", patch, re.M)[1]).stem + f".{broken}"
+
+
 def breaks(lesson: ladder.Lesson) -> list[str]:
     return sorted(path.stem for path in (ROOT / "examples" / lesson.stem / "break").glob("*.patch"))
 
@@ -68,5 +85,7 @@ def run_pair(place: Place, argv: Sequence[str], client_place: Optional[Place] = 
     return pair.run(place, [*argv, "--tcp-port", "0"], client, **options)
 
 
-def expected_file(stem: str, broken: Optional[str] = None) -> Path:
-    return ROOT / "tests" / "expected" / (stem + (f".break.{broken}" if broken else "") + ".txt")
+def expected_file(stem: str, broken: Optional[str] = None, other: Optional[str] = None) -> Path:
+    """@param other a program of the lesson's that has not its name"""
+    return ROOT / "tests" / "expected" / (stem + (f".{other}" if other else "") + (f".break.{broken}" if broken else "")
+                                          + ".txt")

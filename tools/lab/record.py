@@ -26,8 +26,10 @@ def main(args) -> int:
     for lesson in lessons:
         record_traces(lesson)
         record(where, folder, lesson.name, lesson.kind, examples.expected_file(lesson.stem), works=True)
+        for name in examples.others(lesson):
+            record(where, folder, name, lesson.kind, examples.expected_file(lesson.stem, other=name), works=True)
         for name in examples.breaks(lesson):
-            record(where, folder, f"{lesson.name}.{name}", lesson.kind, examples.expected_file(lesson.stem, name),
+            record(where, folder, examples.program(lesson, name), lesson.kind, examples.expected_file(lesson.stem, name),
                    works=False)
         for name, its in examples.exercises().items():
             if its == lesson:

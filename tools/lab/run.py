@@ -25,6 +25,7 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser("run", help="run an example, both sides of it: ./lab run 02_send_recv")
     parser.add_argument("example", help="its name, or its number")
     parser.add_argument("--break", dest="broken", metavar="NAME", help="with one of the lesson's changes")
+    parser.add_argument("--program", metavar="NAME", help="another program of the lesson's than the one with its name")
     parser.add_argument("--device", help="the RDMA device, where there are several")
     parser.add_argument("--two-hosts", action="store_true", help="the server on host a, the client on host b")
     parser.add_argument("--time-limit", type=float, default=60, metavar="SECONDS", help="when to end what still runs [60]")
@@ -32,15 +33,18 @@ def add_parser(subparsers) -> None:
     parser.set_defaults(main=main)
 
 
-def choose(example: str, broken: Optional[str]) -> tuple[ladder.Lesson, str]:
-    """The lesson and its program, with one of the lesson's changes if so wanted."""
+def choose(example: str, broken: Optional[str], other: Optional[str] = None) -> tuple[ladder.Lesson, str]:
+    """The lesson and its program, or another of its programs, or one with one of the lesson's changes."""
     lesson = examples.find(example)
     if not broken:
-        return lesson, lesson.name
+        known = examples.programs(lesson)
+        if other not in (None, *known):
+            raise UsageError(f"{lesson.stem} has no program {other}" + nearest(other, known))
+        return lesson, other or lesson.name
     known = examples.breaks(lesson)
     if broken not in known:
         raise UsageError(f"{lesson.stem} has no change {broken}" + nearest(broken, known))
-    return lesson, f"{lesson.name}.{broken}"
+    return lesson, examples.program(lesson, broken)
 
 
 def report(outcome: pair.Outcome, with_output: bool = False) -> None:
@@ -60,7 +64,7 @@ def report(outcome: pair.Outcome, with_output: bool = False) -> None:
 
 
 def main(args) -> int:
-    lesson, program = choose(args.example, args.broken)
+    lesson, program = choose(args.example, args.broken, args.program)
     packages.ensure("build", "device")
     build_dir = build.build(f"examples/{program}")
     where, other = place.find_hosts() if args.two_hosts else (place.find_place(args.device), None)

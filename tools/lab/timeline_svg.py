@@ -36,9 +36,9 @@ def pixels(text: str) -> float:
 
 
 def pieces(word: str, width: float) -> list[str]:
-    """A word that is wider than a line, cut behind its colons, and where that does not do, anywhere."""
+    """A word that is wider than a line, cut behind its colons and bars, and where that does not do, anywhere."""
     found = [""]
-    for part in re.findall(r"[^:]*:|[^:]+", word) if pixels(word) > width else [word]:
+    for part in re.findall(r"[^:|]*[:|]|[^:|]+", word) if pixels(word) > width else [word]:
         if pixels(found[-1] + part) > width and found[-1]:
             found.append("")
         for letter in part if pixels(part) > width else [part]:
