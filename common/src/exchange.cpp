@@ -131,7 +131,8 @@ int listen_on(uint16_t port) {
       setsockopt(server.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
       if (family == AF_INET6)
         setsockopt(server.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-      if (bind(server.get(), any->ai_addr, any->ai_addrlen) == 0 && listen(server.get(), 1) == 0)
+      if (bind(server.get(), any->ai_addr, any->ai_addrlen) == 0 &&
+          listen(server.get(), SOMAXCONN) == 0)
         return server.release();
     }
     error = errno;
@@ -147,22 +148,6 @@ uint16_t port_of(int server) {
   check_errno(getsockname(server, reinterpret_cast<sockaddr *>(&address), &size), "getsockname");
   // sin_port and sin6_port have the same place.
   return ntohs(reinterpret_cast<const sockaddr_in &>(address).sin_port);
-}
-
-int accept_client(const PairOptions &options) {
-  const Clock::time_point deadline = Clock::now() + options.wait;
-  const Socket server(listen_on(options.tcp_port));
-  std::printf("listening on TCP port %u\n", port_of(server.get()));
-  for (;;) {
-    if (!wait_for(server.get(), POLLIN, deadline))
-      throw Error("wait for a client", "none came within " + seconds_text(options.wait),
-                  Where::here(), hint("start the client with --host", "no-client"));
-    const int client = accept4(server.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (client >= 0)
-      return client;
-    if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) // it came and went
-      throw_errno(errno, "accept");
-  }
 }
 
 /// What the peer sent, for a message: nothing in it may reach the terminal as a control sequence.
@@ -262,19 +247,24 @@ uint32_t random_psn() {
 }
 
 Exchange::Exchange(const PairOptions &options)
-    : socket_(options.is_server() ? accept_client(options) : connect_to_server(options)),
-      timeout_(options.timeout) {}
+    : Exchange(options.is_server() ? Listener(options).accept()
+                                   : Exchange(connect_to_server(options), options.timeout)) {}
 
 Exchange::~Exchange() {
-  close(socket_);
+  if (socket_ >= 0)
+    close(socket_);
 }
+
+Exchange::Exchange(Exchange &&other) noexcept
+    : socket_(std::exchange(other.socket_, -1)), timeout_(other.timeout_),
+      unread_(std::move(other.unread_)) {}
 
 void Exchange::send(const Endpoint &endpoint) {
   send_message(to_line(endpoint));
 }
 
 Endpoint Exchange::receive() {
-  return parse_endpoint(receive_message(endpoint_length, "the peer's address"));
+  return parse_endpoint(receive_message(endpoint_length, "the peer's address", timeout_));
 }
 
 void Exchange::send(const Endpoint &endpoint, const RemoteMemory &memory) {
@@ -282,8 +272,8 @@ void Exchange::send(const Endpoint &endpoint, const RemoteMemory &memory) {
 }
 
 Endpoint Exchange::receive(RemoteMemory &memory) {
-  const std::string line =
-      receive_message(endpoint_length + 1 + memory_length, "the peer's address and memory");
+  const std::string line = receive_message(endpoint_length + 1 + memory_length,
+                                           "the peer's address and memory", timeout_);
   const std::string_view text = line;
   if (text.size() <= endpoint_length || text[endpoint_length] != ':')
     refuse(in_quotes(text) + " is not LID:QPN:PSN:GID:ADDRESS:RKEY:LENGTH");
@@ -296,7 +286,11 @@ void Exchange::send_done() {
 }
 
 void Exchange::receive_done() {
-  const std::string text = receive_message(done.size(), "the peer's 'done'");
+  receive_done(timeout_);
+}
+
+void Exchange::receive_done(milliseconds limit) {
+  const std::string text = receive_message(done.size(), "the peer's 'done'", limit);
   if (text != done)
     throw Error("the peer's 'done'", "it sent " + in_quotes(text), Where::here(),
                 hint("is the peer one of these programs?", "bad-exchange"));
@@ -321,30 +315,53 @@ void Exchange::send_message(std::string_view text) {
   check_errno(static_cast<int>(sent), "send to the peer");
 }
 
-std::string Exchange::receive_message(size_t length, const char *what) {
+std::string Exchange::receive_message(size_t length, const char *what, milliseconds limit) {
   const auto fail = [what](const std::string &reason) {
     throw Error(what, reason, Where::here(),
                 hint("is the peer one of these programs?", "bad-exchange"));
   };
-  const Clock::time_point deadline = Clock::now() + timeout_;
-  std::string text;
+  const Clock::time_point deadline = Clock::now() + limit;
   for (;;) {
+    const size_t end = unread_.find_first_of(std::string_view("\0\n", 2));
+    if (std::min(end, unread_.size()) > length)
+      fail("the peer sent more than the " + std::to_string(length) + " bytes expected");
+    if (end != unread_.npos) {
+      const std::string text = unread_.substr(0, end);
+      unread_.erase(0, end + 1); // the next message may have come along
+      return text;
+    }
     if (!wait_for(socket_, POLLIN, deadline))
-      fail("only " + std::to_string(text.size()) + " of " + std::to_string(length) +
-           " bytes came within " + seconds_text(timeout_));
+      fail("only " + std::to_string(unread_.size()) + " of " + std::to_string(length) +
+           " bytes came within " + seconds_text(limit));
     char buffer[256];
     const ssize_t got = recv(socket_, buffer, sizeof buffer, 0);
     if (got == 0)
-      fail("the peer closed the connection after " + std::to_string(text.size()) + " of " +
+      fail("the peer closed the connection after " + std::to_string(unread_.size()) + " of " +
            std::to_string(length) + " bytes");
-    text.append(buffer, static_cast<size_t>(check_errno(static_cast<int>(got), "recv")));
-    const size_t end = text.find_first_of(std::string_view("\0\n", 2));
-    if (end == text.npos ? text.size() > length : end + 1 != text.size() || end > length)
-      fail("the peer sent more than the " + std::to_string(length) + " bytes expected");
-    if (end != text.npos) {
-      text.resize(end);
-      return text;
-    }
+    unread_.append(buffer, static_cast<size_t>(check_errno(static_cast<int>(got), "recv")));
+  }
+}
+
+Listener::Listener(const PairOptions &options)
+    : socket_(listen_on(options.tcp_port)), wait_(options.wait), timeout_(options.timeout) {
+  std::printf("listening on TCP port %u\n", port_of(socket_));
+}
+
+Listener::~Listener() {
+  close(socket_);
+}
+
+Exchange Listener::accept() {
+  const Clock::time_point deadline = Clock::now() + wait_;
+  for (;;) {
+    if (!wait_for(socket_, POLLIN, deadline))
+      throw Error("wait for a client", "none came within " + seconds_text(wait_), Where::here(),
+                  hint("start the client with --host", "no-client"));
+    const int client = accept4(socket_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (client >= 0)
+      return {client, timeout_};
+    if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) // it came and went
+      throw_errno(errno, "accept");
   }
 }
 

@@ -1,5 +1,7 @@
 #include "rdmacommon/options.hpp"
 
+#include "rdmacommon/check.hpp"
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -115,6 +117,9 @@ int run_main(int argc, char **argv, void (*body)(int argc, char **argv)) {
   } catch (const CLI::ParseError &wrong_usage) {
     std::fprintf(stderr, "usage: %s\n", wrong_usage.what());
     return 2;
+  } catch (const Unsupported &lacking) {
+    std::fprintf(stderr, "skipped: %s\n", lacking.what());
+    return 77;
   } catch (const std::exception &error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return 1;

@@ -46,6 +46,14 @@ public:
         const std::string &hint = "");
 };
 
+/// What the device, or the libraries that the program was built with, cannot do; nobody has made a mistake.
+/// run_main() ends with exit status 77 for it, which Meson and others take for "skipped".
+/// Introduced in lesson 06_atomics.
+class Unsupported : public std::runtime_error {
+public:
+  using std::runtime_error::runtime_error; ///< What is lacking, in one line.
+};
+
 /// Throws the Error for `call` having failed with the error number `error`, hint included.
 [[noreturn]] void throw_errno(int error, const char *call, Where where = Where::here());
 

@@ -76,6 +76,7 @@ public:
   /// @throws Error if that fails or takes longer than options.timeout (server: options.wait)
   explicit Exchange(const PairOptions &options);
   ~Exchange();
+  Exchange(Exchange &&other) noexcept; ///< `other` may only be destroyed then.
   Exchange(const Exchange &) = delete;
   Exchange &operator=(const Exchange &) = delete;
 
@@ -88,17 +89,42 @@ public:
 
   void send_done();    ///< Says "done": the peer may go on. @throws Error if the peer is gone
   void receive_done(); ///< Waits for the peer's "done". @throws Error if anything else comes
+  void receive_done(std::chrono::milliseconds limit); ///< The same, of a peer that has much to do.
 
   /// Says that this side has finished, and waits until the peer has too, or is gone. Only then may
   /// a queue pair be destroyed: the peer may still be waiting for this one's acknowledgement.
   void finish();
 
 private:
+  friend class Listener;
+  Exchange(int socket, std::chrono::milliseconds timeout) : socket_(socket), timeout_(timeout) {}
   void send_message(std::string_view text);
-  std::string receive_message(size_t length, const char *what);
+  std::string receive_message(size_t length, const char *what, std::chrono::milliseconds limit);
 
   int socket_ = -1;
   std::chrono::milliseconds timeout_;
+  std::string unread_; // what came behind the last message
+};
+
+/// A server's listening socket, for one that takes several clients. Owns the socket. Not thread-safe.
+/// Introduced in lesson 06_atomics.
+class Listener {
+public:
+  /// Listens, and prints "listening on TCP port N".
+  /// @param options tcp_port, wait and timeout are used
+  /// @throws Error if that port is taken
+  explicit Listener(const PairOptions &options);
+  ~Listener();
+  Listener(const Listener &) = delete;
+  Listener &operator=(const Listener &) = delete;
+
+  /// The next client, in the order in which they come.
+  /// @throws Error if none comes within the options' `wait`
+  Exchange accept();
+
+private:
+  int socket_;
+  std::chrono::milliseconds wait_, timeout_;
 };
 
 } // namespace rdmacommon

@@ -93,7 +93,7 @@ struct PairOptions : DeviceOptions {
 
 /// Runs an example's `body` and turns how it ended into main's exit status.
 /// @return 0 if `body` returned, 1 if it threw (after printing "error: ..." to stderr),
-///         2 if the command line was wrong
+///         2 if the command line was wrong, 77 if the device cannot do it (Unsupported)
 int run_main(int argc, char **argv, void (*body)(int argc, char **argv));
 
 } // namespace rdmacommon
