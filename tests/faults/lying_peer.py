@@ -17,6 +17,7 @@ SAYS = {
     "short-rkey": LINE + MEMORY.replace(b"00001234", b"1234") + b"\0",
     "past-the-end": LINE + MEMORY.replace(b"00007fff00000000", b"fffffffffffffff0") + b"\0",
     "too-small": LINE + MEMORY.replace(b"1000", b"0004") + b"\0", "no-such-qp": LINE + MEMORY + b"\0",
+    "both-dones": LINE + MEMORY + b"\0", "odd-address": LINE + MEMORY.replace(b"7fff00000000", b"7fff00000004") + b"\0",
 }
 
 
@@ -34,9 +35,11 @@ def main():
         if what in ("close", "half"):
             connection.close()
             return
-        if what in ("wrong-done", "silent"):
+        if what in ("wrong-done", "silent", "both-dones"):
             connection.recv(100)
-            connection.sendall(b"nope\0" if what == "wrong-done" else b"done\0")
+            connection.sendall({"wrong-done": b"nope\0", "silent": b"done\0", "both-dones": b"done\0done\0"}[what])
+        if what == "both-dones":
+            connection.shutdown(socket.SHUT_WR)
         while connection.recv(100):  # until the other side has had enough
             pass
     except ConnectionError:

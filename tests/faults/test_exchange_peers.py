@@ -83,6 +83,12 @@ class LyingPeer(unittest.TestCase):
         self.assertEqual(status, 1, output)
         self.assertIn("it sent 'nope'", output)
 
+    def test_two_messages_at_once(self):
+        """No lie: a fast client's two words may arrive together."""
+        status, output = self.against_server("both-dones", "read_write")
+        self.assertEqual(status, 0, output)
+        self.assertIn("my memory after", output)
+
     def test_peer_without_gid(self):
         status, output = self.against_server("no-gid")
         self.assertEqual(status, 1, output)
@@ -114,6 +120,13 @@ class LyingPeer(unittest.TestCase):
         status, output = self.against_client("too-small", "read_write")
         self.assertEqual(status, 1, output)
         self.assertIn("the peer's memory: it shares only 4 bytes", output)
+
+    def test_words_that_are_not_there(self):
+        for what in ("too-small", "odd-address"):
+            with self.subTest(what):
+                status, output = self.against_client(what, "atomics")
+                self.assertEqual(status, 1, output)
+                self.assertIn("the peer's memory: the words are not in it", output)
 
     def test_memory_of_nobody(self):
         status, output = self.against_client("no-such-qp", "read_write")

@@ -1,0 +1,58 @@
+// Exercise 06.1: an atomic maximum, made of compare-and-swap.
+// Wanted:   the word ends up as the largest of the numbers, whatever their order, and would do so with many
+//           clients at once. maximum() returns how many times it had to try.
+// Hint: guess what is there, and if the guess was wrong, you are told what is. When is there nothing to do?
+// Check: ./lab check 06.1
+
+#include "words.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <cinttypes>
+#include <cstdio>
+
+using namespace rdmacommon;
+
+static int maximum(Remote &remote, uint64_t number) {
+  // TODO: the first number wins, and none after it.
+  remote.compare_swap(0, 0, number);
+  return 1;
+}
+
+static void run(int argc, char **argv) {
+  CommandLine line{"Keeps the largest number."};
+  PairOptions options{line};
+  line.parse(argc, argv);
+
+  const Port port = open_port(options);
+  uint64_t word = 0; // the server's: the largest so far; the client's: what an atomic returns
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unsigned remote_access = options.is_server() ? IBV_ACCESS_REMOTE_ATOMIC : 0;
+  const unique_mr mr(
+      check_ptr(ibv_reg_mr(pd.get(), &word, sizeof word, IBV_ACCESS_LOCAL_WRITE | remote_access),
+                "ibv_reg_mr"));
+  const unique_cq cq(
+      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
+  to_init(qp.get(), port, remote_access);
+  Exchange exchange(options);
+  const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
+  if (options.is_server()) {
+    exchange.receive_done();
+    std::printf("the largest is %" PRIu64 "\n", word);
+  } else {
+    Remote remote(qp.get(), cq.get(), mr.get(), word, theirs, options.timeout);
+    for (const uint64_t number : {3, 9, 4, 12, 7})
+      std::printf("%" PRIu64 ": tried %d times\n", number, maximum(remote, number));
+    exchange.send_done();
+  }
+  exchange.finish();
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, run);
+}

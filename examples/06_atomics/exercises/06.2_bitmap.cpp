@@ -1,0 +1,70 @@
+// Exercise 06.2: sixty-four places, one bit for each.
+// Wanted:   claim() takes the first place that is free, and returns its number; no two clients would ever get the
+//           same. give_back() makes it free again, without trying twice.
+// Hint: claim() by compare-and-swap; std::countr_one() finds the lowest bit that is 0. What does fetch-and-add of a
+//       negative number do to a bit that is set?
+// Check: ./lab check 06.2
+
+#include "words.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <bit>
+#include <cinttypes>
+#include <cstdio>
+
+using namespace rdmacommon;
+
+static int claim(Remote &remote) {
+  // TODO: everybody gets place 0.
+  remote.fetch_add(0, 1);
+  return 0;
+}
+
+static void give_back(Remote &remote, int place) {
+  // TODO: nothing becomes free.
+  static_cast<void>(remote), static_cast<void>(place);
+}
+
+static void run(int argc, char **argv) {
+  CommandLine line{"Claims places, and gives one back."};
+  PairOptions options{line};
+  line.parse(argc, argv);
+
+  const Port port = open_port(options);
+  uint64_t word = 0; // the server's: one bit for each place; the client's: what an atomic returns
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unsigned remote_access = options.is_server() ? IBV_ACCESS_REMOTE_ATOMIC : 0;
+  const unique_mr mr(
+      check_ptr(ibv_reg_mr(pd.get(), &word, sizeof word, IBV_ACCESS_LOCAL_WRITE | remote_access),
+                "ibv_reg_mr"));
+  const unique_cq cq(
+      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
+  to_init(qp.get(), port, remote_access);
+  Exchange exchange(options);
+  const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
+  if (options.is_server()) {
+    exchange.receive_done();
+    std::printf("places taken: %" PRIx64 "\n", word);
+  } else {
+    Remote remote(qp.get(), cq.get(), mr.get(), word, theirs, options.timeout);
+    for (int i = 0; i < 6; ++i)
+      std::printf("claimed %d\n", claim(remote));
+    give_back(remote, 2);
+    give_back(remote, 4);
+    std::printf("gave back 2 and 4\n");
+    for (int i = 0; i < 3; ++i)
+      std::printf("claimed %d\n", claim(remote));
+    exchange.send_done();
+  }
+  exchange.finish();
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, run);
+}
