@@ -296,6 +296,11 @@ void Exchange::receive_done(milliseconds limit) {
                 hint("is the peer one of these programs?", "bad-exchange"));
 }
 
+bool Exchange::peer_has_spoken() const {
+  pollfd what{.fd = socket_, .events = POLLIN};
+  return !unread_.empty() || check_errno(poll(&what, 1, 0), "poll") > 0;
+}
+
 void Exchange::finish() {
   shutdown(socket_, SHUT_WR);
   const Clock::time_point deadline = Clock::now() + timeout_;

@@ -91,6 +91,10 @@ public:
   void receive_done(); ///< Waits for the peer's "done". @throws Error if anything else comes
   void receive_done(std::chrono::milliseconds limit); ///< The same, of a peer that has much to do.
 
+  /// Whether a receive_…() would find something: the peer has said something, or is gone. Does not wait, so
+  /// that a program can look in between polling for completions.
+  bool peer_has_spoken() const;
+
   /// Says that this side has finished, and waits until the peer has too, or is gone. Only then may
   /// a queue pair be destroyed: the peer may still be waiting for this one's acknowledgement.
   void finish();

@@ -9,7 +9,7 @@
 /// A deleter cannot throw; when the verb fails it prints the verb and the reason to stderr.
 /// A handle belongs to one thread and to one process: a child after fork() must not destroy it.
 ///
-/// Written out in lessons 01_hello_device (context) and 02_send_recv (the others).
+/// Written out in lessons 01_hello_device (context), 02_send_recv and 08_datagrams (address handle).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -44,6 +44,9 @@ struct DestroyQp {
   void operator()(ibv_qp *qp) const noexcept { report(ibv_destroy_qp(qp), "ibv_destroy_qp"); }
 };
 // [destroy-qp]
+struct DestroyAh {
+  void operator()(ibv_ah *ah) const noexcept { report(ibv_destroy_ah(ah), "ibv_destroy_ah"); }
+};
 /// @endcond
 
 } // namespace deleters
@@ -58,5 +61,8 @@ using unique_cq = std::unique_ptr<ibv_cq, deleters::DestroyCq>;
 using unique_mr = std::unique_ptr<ibv_mr, deleters::DeregMr>;
 /// A queue pair, from ibv_create_qp(). Destroying it drops what is still posted.
 using unique_qp = std::unique_ptr<ibv_qp, deleters::DestroyQp>;
+
+/// An address handle, from ibv_create_ah(). Goes after the last SEND that names it has completed.
+using unique_ah = std::unique_ptr<ibv_ah, deleters::DestroyAh>;
 
 } // namespace rdmacommon
