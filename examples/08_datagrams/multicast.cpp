@@ -1,0 +1,268 @@
+// multicast: one SEND, and every member of a group receives it. The second program of 08_datagrams.
+//
+// Lesson:  lessons/08_datagrams.md
+// Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
+// Run:     ./lab run 08_datagrams --program multicast
+// By hand: multicast                 the server: four members of a group, which join in two ways
+//          multicast --host ADDRESS  the client, which sends to the group without being a member
+
+#include "message.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/ud_queue_pair.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+using namespace rdmacommon;
+
+namespace {
+
+constexpr uint32_t group_qpn = 0xffffff; // of every group: "all QPs that are attached"
+constexpr size_t room = 256;
+
+// [socket-address]
+// The same address as sockets write it: a GID is an IPv6 address, and ::ffff:a.b.c.d is the IPv4 address.
+struct SocketAddress {
+  explicit SocketAddress(const ibv_gid &gid) {
+    if (IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr *>(gid.raw))) {
+      v4.sin_family = AF_INET;
+      std::memcpy(&v4.sin_addr, gid.raw + 12, sizeof v4.sin_addr);
+    } else {
+      v6.sin6_family = AF_INET6;
+      std::memcpy(&v6.sin6_addr, gid.raw, sizeof v6.sin6_addr);
+    }
+  }
+  union {
+    sockaddr any;
+    sockaddr_in v4;
+    sockaddr_in6 v6{};
+  };
+};
+// [socket-address]
+
+// What every member has, however it joins: memory for one datagram.
+struct Inbox {
+  alignas(8) std::array<char, grh_size + room> memory{};
+  unique_pd pd;
+  unique_mr mr;
+  unique_cq cq;
+
+  explicit Inbox(ibv_context *context)
+      : pd(check_ptr(ibv_alloc_pd(context), "ibv_alloc_pd")),
+        mr(check_ptr(
+            ibv_reg_mr(pd.get(), memory.data(), memory.size(), int{IBV_ACCESS_LOCAL_WRITE}),
+            "ibv_reg_mr")),
+        cq(check_ptr(ibv_create_cq(context, 2, nullptr, nullptr, 0), "ibv_create_cq")) {}
+
+  void post(ibv_qp *qp) {
+    ibv_sge where = piece(mr.get(), memory.data(), memory.size());
+    post_recv(qp, {.sg_list = &where, .num_sge = 1});
+  }
+  // Anybody can send to a group: what is no message of ours is not the end.
+  void print(ibv_qp *qp, const char *who, std::chrono::seconds timeout) {
+    for (int refused = 0; refused < 10; ++refused) {
+      const ibv_wc completion = wait_for_completion(cq.get(), who, timeout);
+      const Arrived arrived(memory.data(), completion);
+      if (!arrived.problem) {
+        std::printf("%s: \"%.*s\", to %s\n", who, static_cast<int>(arrived.message.text.size()),
+                    arrived.message.text.data(), to_text(arrived.header.destination).c_str());
+        return;
+      }
+      std::printf("%s: refused a datagram: %s\n", who, arrived.problem);
+      post(qp);
+    }
+    throw Error(who, "nothing but datagrams of others", Where::here());
+  }
+};
+
+// [raw-member]
+// Joins by ibv_attach_mcast: from then on this device gives the group's datagrams to the QP as well. It tells
+// nobody else; that the kernel's IP layer lets the packets in, and that switches send them here, takes a
+// membership of the host, which any UDP socket can ask for.
+class RawMember {
+public:
+  RawMember(const Port &port, const ibv_gid &group)
+      : inbox_(port.context.get()), group_(group),
+        qp_(create_ud_qp(inbox_.pd.get(), inbox_.cq.get(), inbox_.cq.get(),
+                         {.max_recv_wr = 1, .max_recv_sge = 1})) {
+    ud_to_rts(qp_.get(), port, RDMA_UDP_QKEY);
+    inbox_.post(qp_.get());
+    check_rc(ibv_attach_mcast(qp_.get(), &group_, 0), "ibv_attach_mcast"); // 0: the LID, on RoCE
+    join_as_host(SocketAddress(port.gid.gid), SocketAddress(group));
+    std::printf("joined %s by ibv_attach_mcast\n", to_text(group).c_str());
+  }
+  ~RawMember() {
+    close(socket_);
+    deleters::report(ibv_detach_mcast(qp_.get(), &group_, 0), "ibv_detach_mcast");
+  }
+  RawMember(const RawMember &) = delete;
+  RawMember &operator=(const RawMember &) = delete;
+  void print(const char *who, std::chrono::seconds timeout) {
+    inbox_.print(qp_.get(), who, timeout);
+  }
+
+private:
+  void join_as_host(const SocketAddress &self, const SocketAddress &group) {
+    socket_ = check_errno(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket");
+    const ip_mreq request{.imr_multiaddr = group.v4.sin_addr, .imr_interface = self.v4.sin_addr};
+    check_errno(setsockopt(socket_, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request),
+                "setsockopt(IP_ADD_MEMBERSHIP)");
+  }
+
+  Inbox inbox_;
+  ibv_gid group_;
+  int socket_ = -1;
+  unique_qp qp_;
+};
+// [raw-member]
+
+struct DestroyChannel {
+  void operator()(rdma_event_channel *channel) const { rdma_destroy_event_channel(channel); }
+};
+struct DestroyId {
+  void operator()(rdma_cm_id *id) const noexcept {
+    deleters::report(rdma_destroy_id(id), "rdma_destroy_id");
+  }
+};
+
+// [cm-member]
+// Joins by rdma_cm, which does all of that: QP number, Q_Key and membership of the host. It opens the device by
+// itself, so everything else is made on its context.
+class CmMember {
+public:
+  CmMember(const Port &port, const ibv_gid &group, std::chrono::seconds timeout)
+      : channel_(check_ptr(rdma_create_event_channel(), "rdma_create_event_channel")),
+        id_(create_bound_id(SocketAddress(port.gid.gid))), inbox_(id_->verbs), group_(group) {
+    ibv_qp_init_attr init{.send_cq = inbox_.cq.get(),
+                          .recv_cq = inbox_.cq.get(),
+                          .cap = {.max_recv_wr = 1, .max_recv_sge = 1},
+                          .qp_type = IBV_QPT_UD};
+    check_errno(rdma_create_qp(id_.get(), inbox_.pd.get(), &init), "rdma_create_qp"); // in RTS
+    inbox_.post(id_->qp);
+    check_errno(rdma_join_multicast(id_.get(), &group_.any, nullptr), "rdma_join_multicast");
+    wait_until_joined(timeout);
+    std::printf("joined %s by rdma_cm\n", to_text(group).c_str());
+  }
+  ~CmMember() {
+    deleters::report(rdma_leave_multicast(id_.get(), &group_.any), "rdma_leave_multicast");
+    rdma_destroy_qp(id_.get());
+  }
+  CmMember(const CmMember &) = delete;
+  CmMember &operator=(const CmMember &) = delete;
+  void print(const char *who, std::chrono::seconds timeout) { inbox_.print(id_->qp, who, timeout); }
+
+private:
+  rdma_cm_id *create_bound_id(SocketAddress self) {
+    rdma_cm_id *id = nullptr;
+    check_errno(rdma_create_id(channel_.get(), &id, nullptr, RDMA_PS_UDP), "rdma_create_id");
+    std::unique_ptr<rdma_cm_id, DestroyId> owner(id);
+    check_errno(rdma_bind_addr(id, &self.any), "rdma_bind_addr"); // this chooses the device
+    return owner.release();
+  }
+  // What became of it comes as an event. It has the address to send to as well: param.ud.
+  void wait_until_joined(std::chrono::seconds timeout) {
+    pollfd what{.fd = channel_->fd, .events = POLLIN};
+    if (check_errno(poll(&what, 1, static_cast<int>(timeout.count() * 1000)), "poll") == 0)
+      throw Error("rdma_join_multicast", "no event in time", Where::here());
+    rdma_cm_event *event = nullptr;
+    check_errno(rdma_get_cm_event(channel_.get(), &event), "rdma_get_cm_event");
+    const auto type = event->event;
+    check_errno(rdma_ack_cm_event(event), "rdma_ack_cm_event");
+    if (type != RDMA_CM_EVENT_MULTICAST_JOIN)
+      throw Error("rdma_join_multicast", rdma_event_str(type), Where::here());
+  }
+
+  std::unique_ptr<rdma_event_channel, DestroyChannel> channel_;
+  std::unique_ptr<rdma_cm_id, DestroyId> id_;
+  Inbox inbox_;
+  SocketAddress group_;
+};
+// [cm-member]
+
+// [server]
+void server(const Port &port, const PairOptions &options, const ibv_gid &group) {
+  CmMember first(port, group, options.timeout), second(port, group, options.timeout);
+  RawMember third(port, group), fourth(port, group);
+  Exchange exchange(options);
+  exchange.send({.qpn = group_qpn, .gid = group});
+  const auto limit = options.timeout / 2; // the client waits for us, and so longer than we do
+  first.print("first", limit);
+  second.print("second", limit);
+  third.print("third", limit);
+  fourth.print("fourth", limit);
+  exchange.finish();
+}
+// [server]
+
+// [client]
+void client(const Port &port, const PairOptions &options) {
+  Inbox memory(port.context.get());
+  const unique_qp qp = create_ud_qp(memory.pd.get(), memory.cq.get(), memory.cq.get(),
+                                    {.max_send_wr = 1, .max_send_sge = 1});
+  ud_to_rts(qp.get(), port, RDMA_UDP_QKEY);
+  Exchange exchange(options);
+  const Endpoint group = exchange.receive();
+  if (group.qpn != group_qpn)
+    throw Error("the peer's address", "it is not that of a group", Where::here());
+  const unique_ah ah = create_ah(memory.pd.get(), port, group);
+  const std::string bytes =
+      encode({.kind = Kind::data, .sequence = 0, .text = "hello, all of you"});
+  bytes.copy(memory.memory.data(), memory.memory.size());
+  ibv_sge what = piece(memory.mr.get(), memory.memory.data(), bytes.size());
+  post_send(
+      qp.get(),
+      {.sg_list = &what,
+       .num_sge = 1,
+       .opcode = IBV_WR_SEND,
+       .send_flags = IBV_SEND_SIGNALED,
+       .wr = {.ud = {.ah = ah.get(), .remote_qpn = group_qpn, .remote_qkey = RDMA_UDP_QKEY}}});
+  wait_for_completion(memory.cq.get(), "the SEND", options.timeout);
+  std::printf("one datagram sent to %s\n", to_text(group.gid).c_str());
+  exchange.finish();
+}
+// [client]
+
+void multicast(int argc, char **argv) {
+  CommandLine line{"Sends one datagram, which every member of a group receives."};
+  PairOptions options{line};
+  line.parse(argc, argv);
+  const Port port = open_port(options);
+  ibv_device_attr device{};
+  check_rc(ibv_query_device(port.context.get(), &device), "ibv_query_device");
+  if (device.max_mcast_grp == 0 || !port.is_roce()) {
+    std::printf(
+        "skipped: %s has no multicast, or is InfiniBand, where the subnet manager is asked\n",
+        port.device_name().c_str());
+    std::exit(77);
+  }
+  if (SocketAddress(port.gid.gid).any.sa_family != AF_INET)
+    throw Error("the port", "its GID is no IPv4 address, and the group is one", Where::here());
+  // 239.0.0.0/8 is for whatever a site wants; ::ffff:239.8.8.8 as a GID.
+  const ibv_gid group{.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 8, 8, 8}};
+  if (options.is_server())
+    server(port, options, group);
+  else
+    client(port, options);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, multicast);
+}

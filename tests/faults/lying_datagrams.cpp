@@ -1,0 +1,123 @@
+// A peer for test_datagrams.py: takes the other side of 08_datagrams, and sends what is not right.
+//   lying_datagrams messages|peers|silent --host ADDRESS   a client
+//   lying_datagrams sometimes|always                a server
+
+#include "datagram_qp.hpp"
+#include "message.hpp"
+
+#include <rdmacommon/exchange.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/ud_queue_pair.hpp>
+
+#include <cstdio>
+
+using namespace rdmacommon;
+
+static std::string changed(std::string bytes, size_t at, char value) {
+  bytes[at] = value;
+  return bytes;
+}
+
+static std::string data(uint32_t sequence) {
+  return encode({.kind = Kind::data, .sequence = sequence, .text = "text"});
+}
+
+static std::string acknowledgement(uint32_t sequence) {
+  return encode({.kind = Kind::acknowledgement, .sequence = sequence});
+}
+
+static const std::vector<std::string> lies_to_server{
+    "",                     // shorter than the header
+    data(0).substr(0, 5),   // likewise
+    changed(data(0), 0, 7), // not of this example
+    changed(data(0), 4, 2), // of another version
+    changed(data(0), 7, 5), // its length: one more than there is
+    changed(data(0), 6, '\xff'),
+    changed(data(0), 7, 3),
+    changed(data(0), 5, 9), // of an unknown kind
+    acknowledgement(0),
+    data(64),
+    data(0xffffffff)};
+
+// A right datagram, until it is acknowledged: then the one before it has been looked at as well.
+static bool send_right(Datagrams &datagrams, const Destination &to, uint32_t tries) {
+  for (uint32_t i = 0; i < tries; ++i) {
+    datagrams.send(to, data(0));
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    while (std::chrono::steady_clock::now() < until)
+      if (ibv_wc completion{}; datagrams.poll(completion)) {
+        datagrams.receive_into(completion.wr_id);
+        return true;
+      }
+  }
+  return false;
+}
+
+static void as_client(const std::string &what, const Port &port, ibv_pd *pd, Exchange &exchange) {
+  const Endpoint server = exchange.receive();
+  const unique_ah ah = create_ah(pd, port, server);
+  const Destination to{.ah = ah.get(), .qpn = server.qpn, .qkey = our_qkey};
+  exchange.send_done();
+  if (what == "silent") {
+    exchange.receive_done(); // which the server does not send
+    return;
+  }
+  Datagrams datagrams(port, pd, 4);
+  if (what == "messages") {
+    for (const std::string &lie : lies_to_server) {
+      datagrams.send(to, lie);
+      std::printf("acknowledged %d\n", send_right(datagrams, to, 20));
+    }
+    datagrams.send({.ah = to.ah, .qpn = to.qpn, .qkey = 1}, data(3));
+    datagrams.send({.ah = to.ah, .qpn = 0xfffffe, .qkey = our_qkey}, data(3));
+    std::printf("acknowledged %d\n", send_right(datagrams, to, 20));
+  } else {
+    for (int i = 0; i < 20; ++i) {
+      Datagrams one_more(port, pd, 4);
+      std::printf("acknowledged %d\n", send_right(one_more, to, i < 16 ? 20 : 1));
+    }
+  }
+  exchange.send_done();
+}
+
+static void as_server(const std::string &what, const Port &port, ibv_pd *pd, Exchange &exchange) {
+  Datagrams datagrams(port, pd, 64), stranger(port, pd, 4);
+  exchange.send({.lid = port.attr.lid, .qpn = datagrams.number(), .gid = port.gid.gid});
+  exchange.receive_done();
+  const unique_ah ah = create_ah(
+      pd, port, {.lid = port.attr.lid, .gid = port.gid.gid}); // the client is on this host
+  while (!exchange.peer_has_spoken()) {
+    ibv_wc completion{};
+    if (!datagrams.poll(completion))
+      continue;
+    const Arrived arrived(datagrams.slot_at(completion.wr_id), completion);
+    const Destination back{.ah = ah.get(), .qpn = completion.src_qp, .qkey = our_qkey};
+    const uint32_t sequence = arrived.message.sequence;
+    datagrams.send(back, "");
+    datagrams.send(back, acknowledgement(99999));
+    datagrams.send(back, data(sequence));
+    datagrams.send(back, acknowledgement(sequence) + "more");
+    stranger.send(back, acknowledgement(sequence));
+    if (what == "sometimes")
+      datagrams.send(back, acknowledgement(sequence));
+    datagrams.receive_into(completion.wr_id);
+  }
+}
+
+static void lying_datagrams(int argc, char **argv) {
+  CommandLine line{"Lies."};
+  PairOptions options{line};
+  std::string what;
+  line.add("what", what, "how", {"messages", "peers", "silent", "sometimes", "always"});
+  line.parse(argc, argv);
+  const Port port = open_port(options);
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  Exchange exchange(options);
+  (options.is_server() ? as_server : as_client)(what, port, pd.get(), exchange);
+  exchange.finish();
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, lying_datagrams);
+}
