@@ -9,7 +9,8 @@
 /// A deleter cannot throw; when the verb fails it prints the verb and the reason to stderr.
 /// A handle belongs to one thread and to one process: a child after fork() must not destroy it.
 ///
-/// Written out in lessons 01_hello_device (context), 02_send_recv and 08_datagrams (address handle).
+/// Written out in lessons 01_hello_device (context), 07_completions (channel), 08_datagrams (address handle) and
+/// 02_send_recv (the others).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -33,6 +34,11 @@ struct CloseDevice {
 struct DeallocPd {
   void operator()(ibv_pd *pd) const noexcept { report(ibv_dealloc_pd(pd), "ibv_dealloc_pd"); }
 };
+struct DestroyCompChannel {
+  void operator()(ibv_comp_channel *channel) const noexcept {
+    report(ibv_destroy_comp_channel(channel), "ibv_destroy_comp_channel");
+  }
+};
 struct DestroyCq {
   void operator()(ibv_cq *cq) const noexcept { report(ibv_destroy_cq(cq), "ibv_destroy_cq"); }
 };
@@ -55,6 +61,8 @@ struct DestroyAh {
 using unique_context = std::unique_ptr<ibv_context, deleters::CloseDevice>;
 /// A protection domain, from ibv_alloc_pd(). Outlives the MRs and QPs in it.
 using unique_pd = std::unique_ptr<ibv_pd, deleters::DeallocPd>;
+/// A completion channel, from ibv_create_comp_channel(). Outlives the CQs that report to it.
+using unique_comp_channel = std::unique_ptr<ibv_comp_channel, deleters::DestroyCompChannel>;
 /// A completion queue, from ibv_create_cq(). Outlives the QPs that report to it.
 using unique_cq = std::unique_ptr<ibv_cq, deleters::DestroyCq>;
 /// A memory region, from ibv_reg_mr(). Goes before the memory that it registers.

@@ -1,0 +1,80 @@
+#include "rdmacommon/completions.hpp"
+
+#include "rdmacommon/check.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+namespace rdmacommon {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Until the channel can be read, a signal comes, or the deadline has passed.
+void sleep(const ibv_comp_channel *channel, Clock::time_point deadline) {
+  using std::chrono::milliseconds;
+  // Rounded up: with a rest of less than a millisecond it would not sleep but spin.
+  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+  pollfd readable{.fd = channel->fd, .events = POLLIN, .revents = 0};
+  // More than a day at a time is more than poll(2) takes; who wants to wait longer comes back here.
+  const auto most = milliseconds(std::chrono::hours(24));
+  const auto wait = std::clamp(left, milliseconds(0), most);
+  if (poll(&readable, 1, static_cast<int>(wait.count())) < 0 && errno != EINTR)
+    throw_errno(errno, "poll(completion channel)");
+}
+
+} // namespace
+
+unique_comp_channel create_comp_channel(ibv_context *device) {
+  unique_comp_channel channel(
+      check_ptr(ibv_create_comp_channel(device), "ibv_create_comp_channel"));
+  const int flags = check_errno(fcntl(channel->fd, F_GETFL), "fcntl(F_GETFL)");
+  check_errno(fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK), "fcntl(O_NONBLOCK)");
+  return channel;
+}
+
+ibv_cq *take_event(ibv_comp_channel *channel) {
+  ibv_cq *cq = nullptr;
+  void *context = nullptr;
+  if (ibv_get_cq_event(channel, &cq, &context) != 0) {
+    if (errno == EAGAIN || errno == EINTR)
+      return nullptr;
+    throw_errno(errno, "ibv_get_cq_event");
+  }
+  ibv_ack_cq_events(cq, 1);
+  return cq;
+}
+
+size_t poll_batch(ibv_cq *cq, std::span<ibv_wc> into) {
+  const int room = static_cast<int>(std::min<size_t>(into.size(), 1U << 16U));
+  return static_cast<size_t>(check_count(ibv_poll_cq(cq, room, into.data()), "ibv_poll_cq"));
+}
+
+size_t wait_for_completions(ibv_cq *cq, std::span<ibv_wc> into, const char *what,
+                            std::chrono::milliseconds timeout) {
+  if (into.empty())
+    throw Error(what, "there is no room for a completion", Where::here());
+  if (cq->channel == nullptr)
+    throw Error(what, "the CQ was made without a completion channel", Where::here());
+  const auto deadline = Clock::now() + timeout;
+  while (true) {
+    if (const size_t count = poll_batch(cq, into))
+      return count;
+    check_rc(ibv_req_notify_cq(cq, 0), "ibv_req_notify_cq");
+    // What has come between the poll and the arming has raised no event.
+    if (const size_t count = poll_batch(cq, into))
+      return count;
+    if (Clock::now() >= deadline)
+      throw Error(what, "no completion within " + std::to_string(timeout.count()) + " ms",
+                  Where::here());
+    sleep(cq->channel, deadline);
+    while (take_event(cq->channel) != nullptr) // also those of earlier calls that did not sleep
+      ;
+  }
+}
+
+} // namespace rdmacommon
