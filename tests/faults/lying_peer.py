@@ -12,7 +12,7 @@ SAYS = {
     "too-much": LINE + b"f\0", "flood": b"x" * 1_000_000, "nonsense": b"GET / HTTP/1.0\n",
     "short-field": LINE.replace(b"000011", b"11") + b"\0", "not-hex": LINE.replace(b"123456", b"12x456") + b"\0",
     "binary": bytes(range(128, 132)) + LINE[4:] + b"\0",
-    "no-gid": LINE[:19] + b"0" * 32 + b"\0", "silent": LINE + b"\0", "wrong-done": LINE + b"\0",
+    "no-gid": LINE[:19] + b"0" * 32 + b"\0", "silent": LINE + b"\0", "wrong-done": LINE + b"\0", "eager": LINE + b"\0",
     "no-memory": LINE + b"\0", "half-memory": LINE + MEMORY[:26] + b"\0", "gap": LINE + MEMORY.replace(b":", b";", 1) + b"\0",
     "short-rkey": LINE + MEMORY.replace(b"00001234", b"1234") + b"\0",
     "past-the-end": LINE + MEMORY.replace(b"00007fff00000000", b"fffffffffffffff0") + b"\0",
@@ -41,7 +41,8 @@ def main():
         if what == "both-dones":
             connection.shutdown(socket.SHUT_WR)
         while connection.recv(100):  # until the other side has had enough
-            pass
+            if what == "eager":  # says that it has done whatever it was asked for
+                connection.sendall(b"done\0")
     except ConnectionError:
         pass
 

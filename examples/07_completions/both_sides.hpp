@@ -1,0 +1,131 @@
+// What completions.cpp works with, on either side, and how it sleeps.
+#pragma once
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/exchange.hpp>
+#include <rdmacommon/handles.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <arpa/inet.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+constexpr int burst = 32;                   // how many messages may be under way
+constexpr uint32_t queue_depth = burst + 1; // and the answer to them
+
+// Time limit of a loop that waits.
+class Deadline {
+public:
+  explicit Deadline(std::chrono::milliseconds timeout)
+      : end_(std::chrono::steady_clock::now() + timeout), timeout_(timeout) {}
+  void check(const char *what) const {
+    if (std::chrono::steady_clock::now() > end_)
+      throw rdmacommon::Error(what, "none within " + std::to_string(timeout_.count()) + " ms",
+                              rdmacommon::Where::here());
+  }
+
+private:
+  std::chrono::steady_clock::time_point end_;
+  std::chrono::milliseconds timeout_;
+};
+
+// [epoll]
+// Where this program sleeps. The device's own file is in it as well, so that a broken queue ends the sleep.
+class Sleep {
+public:
+  Sleep(const ibv_context *device, const ibv_comp_channel *channel)
+      : epoll_(rdmacommon::check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
+    for (const int fd : {channel->fd, device->async_fd}) {
+      epoll_event wanted{.events = EPOLLIN, .data = {.fd = fd}};
+      if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &wanted) != 0) {
+        const int error = errno;
+        close(epoll_);
+        rdmacommon::throw_errno(error, "epoll_ctl");
+      }
+    }
+    channel_ = channel->fd;
+  }
+  ~Sleep() { close(epoll_); }
+  Sleep(const Sleep &) = delete;
+  Sleep &operator=(const Sleep &) = delete;
+
+  // True if the channel has an event; false if there is none in time.
+  bool until_event(std::chrono::milliseconds timeout) const {
+    epoll_event found{};
+    int count = 0;
+    do
+      count = epoll_wait(epoll_, &found, 1, static_cast<int>(timeout.count()));
+    while (count < 0 && errno == EINTR);
+    rdmacommon::check_errno(count, "epoll_wait");
+    if (count == 1 && found.data.fd != channel_)
+      throw rdmacommon::Error("the device", "it reports that a queue or a port is broken",
+                              rdmacommon::Where::here());
+    return count == 1;
+  }
+
+private:
+  int epoll_, channel_ = -1;
+};
+// [epoll]
+
+// [take-event]
+// The CQ of the next event in the channel, or null if there is none: the channel does not block.
+inline ibv_cq *take_event(ibv_comp_channel *channel) {
+  ibv_cq *cq = nullptr;
+  void *context = nullptr; // what ibv_create_cq was given for it
+  if (ibv_get_cq_event(channel, &cq, &context) != 0) {
+    if (errno == EAGAIN)
+      return nullptr;
+    rdmacommon::throw_errno(errno, "ibv_get_cq_event");
+  }
+  ibv_ack_cq_events(cq, 1); // or ibv_destroy_cq will wait for it, for ever
+  return cq;
+}
+// [take-event]
+
+struct Side {
+  bool is_server;
+  std::chrono::milliseconds timeout;
+  rdmacommon::Exchange &exchange;
+  ibv_comp_channel *channel;
+  const Sleep &sleep;
+  ibv_cq_ex *extended; // the same as received
+  ibv_cq *received, *sent;
+  ibv_qp *qp;
+
+  // The messages have no bytes: what is looked at here is how one learns that they are there.
+  void post_receives(int count) const {
+    for (; count > 0; --count)
+      rdmacommon::post_recv(qp, {});
+  }
+  void send(unsigned flags = IBV_SEND_SIGNALED) const {
+    rdmacommon::post_send(qp, {.opcode = IBV_WR_SEND, .send_flags = flags});
+  }
+  // One number, beside an empty message.
+  void answer(uint32_t number) const {
+    rdmacommon::post_send(qp, {.opcode = IBV_WR_SEND_WITH_IMM,
+                               .send_flags = IBV_SEND_SIGNALED,
+                               .imm_data = htonl(number)});
+    wait_sent();
+  }
+  uint32_t wait_answer() const {
+    const ibv_wc done = wait_for(received, "the answer");
+    if (!(done.wc_flags & IBV_WC_WITH_IMM))
+      throw rdmacommon::Error("the answer", "it has no immediate data", rdmacommon::Where::here());
+    return ntohl(done.imm_data);
+  }
+  void wait_sent() const { wait_for(sent, "a SEND"); }
+
+private:
+  ibv_wc wait_for(ibv_cq *cq, const char *what) const {
+    return rdmacommon::wait_for_completion(
+        cq, what, std::chrono::duration_cast<std::chrono::seconds>(timeout));
+  }
+};
