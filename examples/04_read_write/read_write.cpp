@@ -92,9 +92,9 @@ void rdma_read(ibv_qp *qp, ibv_sge here, const RemoteMemory &there) {
 
 // [server]
 // Nothing in here has to do with RDMA: the server waits on a socket until the client has finished.
-void server(Exchange &exchange, const Memory &memory) {
+void server(Exchange &exchange, const Memory &memory, std::chrono::seconds limit) {
   const Stopwatch watch;
-  exchange.receive_done();
+  exchange.receive_done(limit);
   std::printf("the client took %.3f ms, of which I was awake for %.3f ms\n", watch.elapsed_ms(),
               watch.cpu_ms());
   std::printf("my memory after:  \"%s\"\n", memory.data());
@@ -103,7 +103,7 @@ void server(Exchange &exchange, const Memory &memory) {
 
 struct Wanted {
   std::string message = "written by the client, while the server slept";
-  uint32_t reads = 10000;
+  uint32_t reads = 2000;
 };
 
 // [client]
@@ -142,7 +142,7 @@ void read_write(int argc, char **argv) {
   PairOptions options{line};
   Wanted wanted;
   line.add("--message", wanted.message, "what to write, up to 2047 bytes", memory_size / 2 - 1);
-  line.add("--reads", wanted.reads, "how many READs to time [10000]", 0, 1'000'000);
+  line.add("--reads", wanted.reads, "how many READs to time [2000]", 0, 1'000'000);
   line.parse(argc, argv);
 
   // [register]
@@ -169,7 +169,7 @@ void read_write(int argc, char **argv) {
   const RemoteMemory mine = share(mr.get());
   const RemoteMemory theirs = connect(qp.get(), port, exchange, options.is_server(), mine);
   if (options.is_server()) {
-    server(exchange, memory);
+    server(exchange, memory, options.wait);
   } else {
     client(qp.get(), cq.get(), mr.get(), memory, theirs, wanted, options.timeout);
     exchange.send_done();
