@@ -22,7 +22,9 @@ constexpr ErrnoHint errno_hints[] = {
      "the peer's GID cannot be reached: link-local, RoCEv1 or from an empty GID table entry",
      "rtr-timeout"},
     {"ibv_modify_qp", EINVAL,
-     "an attribute that this transition requires is missing from the mask, or out of range",
+     "the QP is not in a state from which this one is reached, or an attribute that the transition "
+     "requires "
+     "is missing from the mask, or out of range",
      "modify-qp-einval"},
     {"ibv_reg_mr", ENOMEM, "more memory than this user may lock: see ulimit -l", "memlock"},
     {"ibv_reg_mr", EPERM, "this user may lock no memory at all: see ulimit -l", "memlock"},

@@ -54,8 +54,8 @@ void CommandLine::add(const std::string &name, std::string &value, const std::st
 }
 
 void CommandLine::add(const std::string &name, std::string &value, const std::string &help,
-                      std::initializer_list<std::string> choices) {
-  app_->add_option(name, value, help)->check(CLI::IsMember(std::vector<std::string>(choices)));
+                      const std::vector<std::string> &choices) {
+  app_->add_option(name, value, help)->check(CLI::IsMember(choices));
 }
 
 void CommandLine::add(const std::string &name, bool &value, const std::string &help) {

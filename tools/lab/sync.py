@@ -4,6 +4,7 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
 
     <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->   the lines between two // [post-recv]
     <!-- output tests/expected/02_send_recv.txt -->                  what a run printed
+    <!-- table tests/expected/11_when_it_breaks.txt -->             the table that a run printed
     <!-- diff examples/02_send_recv/break/no_grh.patch -->           a change
     <!-- nav -->                                                     previous, index, next
     <!-- ladder -->                                                  the table of lessons
@@ -100,6 +101,14 @@ def output(path: Path, source: str) -> list[str]:
     return fence("text", (ROOT / source).read_text().splitlines())
 
 
+def table(path: Path, source: str) -> list[str]:
+    """What is a table in Markdown already, without the role in front of it."""
+    rows = re.findall(r"^(?:\[\w+\] )?(\|.*\|)$", (ROOT / source).read_text(), re.M)
+    if not rows:
+        raise ValueError(f"{source} has no table")
+    return ["", *rows, ""]
+
+
 def diff(path: Path, source: str) -> list[str]:
     hunks = [line for line in (ROOT / source).read_text().splitlines() if not line.startswith(("---", "+++"))]
     # A line number says nothing to a reader; between hunks a gap does.
@@ -129,4 +138,4 @@ def ladder_table(path: Path) -> list[str]:
     return [*result, ""]
 
 
-BLOCKS = {"snippet": snippet, "output": output, "diff": diff, "nav": nav, "ladder": ladder_table}
+BLOCKS = {"snippet": snippet, "output": output, "table": table, "diff": diff, "nav": nav, "ladder": ladder_table}

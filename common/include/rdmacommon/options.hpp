@@ -11,10 +11,10 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -40,7 +40,7 @@ public:
            size_t longest = std::numeric_limits<size_t>::max());
   /// One text of a list; no default is added to `help`.
   void add(const std::string &name, std::string &value, const std::string &help,
-           std::initializer_list<std::string> choices);
+           const std::vector<std::string> &choices);
   /// True if it is given; it takes no value.
   void add(const std::string &name, bool &value, const std::string &help);
   /// Seconds, 1 to 3600.
