@@ -1,0 +1,70 @@
+// Exercise 11.1: three mistakes, one behind the other.
+// Wanted:   the client SENDs a question, and the server WRITEs the answer into the client's memory.
+// Hint: run it, look up the status in the lesson's table, mend that one, run it again. The mistakes are at the
+//       server and at the client; none of them is in the exchange.
+// Check: ./lab check 11.1
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+
+using namespace rdmacommon;
+
+static void three_mistakes(int argc, char **argv) {
+  CommandLine line{"Asks a question, and gets an answer."};
+  PairOptions options{line};
+  line.parse(argc, argv);
+
+  const Port port = open_port(options);
+  std::array<char, 64> text{};
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_mr mr(check_ptr(
+      ibv_reg_mr(pd.get(), text.data(), text.size(), IBV_ACCESS_LOCAL_WRITE), "ibv_reg_mr"));
+  const unique_cq cq(
+      check_ptr(ibv_create_cq(port.context.get(), 2, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_qp qp =
+      create_rc_qp(pd.get(), cq.get(),
+                   {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
+  to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
+  ibv_sge all = piece(mr.get(), text.data(), text.size());
+  if (options.is_server()) {
+    ibv_sge room = piece(mr.get(), text.data(), 16);
+    post_recv(qp.get(), {.sg_list = &room, .num_sge = 1});
+  }
+  Exchange exchange(options);
+  const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
+
+  if (options.is_server()) {
+    wait_for_completion(cq.get(), "the question", options.timeout);
+    std::printf("asked: \"%s\"\n", text.data());
+    std::strcpy(text.data(), "forty-two");
+    post_send(qp.get(), {.sg_list = &all,
+                         .num_sge = 1,
+                         .opcode = IBV_WR_RDMA_WRITE,
+                         .send_flags = IBV_SEND_SIGNALED,
+                         .wr = {.rdma = {.remote_addr = theirs.address + theirs.length,
+                                         .rkey = theirs.rkey}}});
+    wait_for_completion(cq.get(), "the answer", options.timeout);
+    exchange.send_done();
+  } else {
+    std::strcpy(text.data(), "what do you get if you multiply six by seven?");
+    post_send(
+        qp.get(),
+        {.sg_list = &all, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
+    wait_for_completion(cq.get(), "the question", options.timeout);
+    exchange.receive_done();
+    std::printf("answered: \"%s\"\n", text.data());
+  }
+  exchange.finish();
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, three_mistakes);
+}

@@ -1,0 +1,228 @@
+// 11_when_it_breaks: every failure on purpose: what comes of it, on which side, why, and how to go on.
+//
+// Lesson:  lessons/11_when_it_breaks.md
+// Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
+// Run:     ./lab run 11_when_it_breaks
+//          ./lab run 11_when_it_breaks -- rnr
+// By hand: when_it_breaks [FAILURE]                  the server
+//          when_it_breaks [FAILURE] --host ADDRESS   the client, which reports
+
+#include "failures.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <poll.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+using namespace rdmacommon;
+
+namespace {
+
+// ---- what can be seen
+
+std::string state_of(ibv_qp *qp) {
+  static constexpr const char *names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr created{};
+  check_rc(ibv_query_qp(qp, &attr, IBV_QP_STATE, &created), "ibv_query_qp");
+  return attr.qp_state <= IBV_QPS_ERR ? names[attr.qp_state] : "an unknown state";
+}
+
+// [observe]
+// The first completion that comes, which has failed or is not expected at all.
+std::string wait_for_failure(ibv_cq *cq, std::chrono::seconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  ibv_wc wc{};
+  while (check_count(ibv_poll_cq(cq, 1, &wc), "ibv_poll_cq") == 0)
+    if (std::chrono::steady_clock::now() > deadline)
+      throw Error("the failure", "it did not come", Where::here());
+  return "status " + std::to_string(wc.status) + ", " + ibv_wc_status_str(wc.status);
+}
+
+// What does not belong to a request is told by an event of the device.
+std::string wait_for_event(ibv_context *context, std::chrono::seconds timeout) {
+  pollfd what{.fd = context->async_fd, .events = POLLIN};
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
+  if (check_errno(poll(&what, 1, static_cast<int>(limit.count())), "poll") == 0)
+    throw Error("the event", "it did not come", Where::here());
+  ibv_async_event event{};
+  check_errno(ibv_get_async_event(context, &event), "ibv_get_async_event");
+  ibv_ack_async_event(&event); // or destroying what it is about would wait for ever
+  return std::string("event: ") + ibv_event_type_str(event.event_type);
+}
+// [observe]
+
+// ---- one connection, on which something fails
+
+class Connection {
+public:
+  Connection(const PairOptions &options, const Port &port, Exchange &exchange, bool shares_foreign)
+      : options_(options), port_(port), exchange_(exchange), shares_foreign_(shares_foreign) {
+    const auto alloc_pd = [&] {
+      return check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd");
+    };
+    const auto reg_mr = [&](ibv_pd *pd) {
+      const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+      return check_ptr(ibv_reg_mr(pd, memory_.data(), memory_.size(), access), "ibv_reg_mr");
+    };
+    pd_.reset(alloc_pd());
+    foreign_pd_.reset(alloc_pd());
+    mr_.reset(reg_mr(pd_.get()));
+    foreign_mr_.reset(reg_mr(foreign_pd_.get()));
+    create();
+    connect_both();
+  }
+
+  // [replace]
+  void create() {
+    qp_.reset(); // before its CQ
+    cq_.reset(
+        check_ptr(ibv_create_cq(port_.context.get(), 3, nullptr, nullptr, 0), "ibv_create_cq"));
+    qp_ = create_rc_qp(pd_.get(), cq_.get(),
+                       {.max_send_wr = 8, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1});
+  }
+  // [replace]
+
+  // [connect-both]
+  // INIT to RTS with new PSNs, here and at the peer.
+  void connect_both() {
+    to_init(qp_.get(), port_, IBV_ACCESS_REMOTE_WRITE); // and no REMOTE_READ
+    const ibv_mr *shared = shares_foreign_ ? foreign_mr_.get() : mr_.get();
+    if (!options_.is_server())
+      receive(side()); // for the message that proves that all is well again
+    theirs_ = connect(qp_.get(), port_, exchange_, options_, share(shared));
+  }
+  // [connect-both]
+
+  // [recover]
+  // Both sides do this: a queue pair that has not failed still expects the old PSNs.
+  void recover() {
+    to_state(side(), IBV_QPS_RESET, "ibv_modify_qp(RESET)"); // drops what is posted
+    ibv_wc old{};
+    while (check_count(ibv_poll_cq(cq_.get(), 1, &old), "ibv_poll_cq") > 0)
+      ; // what has been reported already must not be taken for news
+    connect_both();
+  }
+  // [recover]
+
+  void replace() {
+    create();
+    connect_both();
+  }
+
+  Side side() { return {qp_.get(), cq_.get(), mr_.get(), foreign_mr_.get(), theirs_}; }
+  char *text() { return memory_.data(); }
+
+private:
+  const PairOptions &options_;
+  const Port &port_;
+  Exchange &exchange_;
+  const bool shares_foreign_;
+  std::array<char, message_size> memory_{};
+  unique_pd pd_, foreign_pd_;
+  unique_mr mr_, foreign_mr_;
+  unique_cq cq_;
+  unique_qp qp_;
+  RemoteMemory theirs_{};
+};
+
+// [server]
+void server(const Failure &failure, Connection &connection, Exchange &exchange,
+            const PairOptions &options) {
+  failure.server(connection.side());
+  exchange.send_done();
+  exchange.receive_done(options.wait); // the client has failed
+  const std::string state = state_of(connection.side().qp);
+  const std::string seen =
+      (state == "ERR" ? wait_for_failure(connection.side().cq, options.timeout) : "nothing") +
+      "; " + state;
+  std::printf("%s: %s\n", failure.name, seen.c_str());
+
+  connection.recover();
+  std::snprintf(connection.text(), message_size, "%s", seen.c_str());
+  send(connection.side(), connection.side().message());
+  wait_for_completion(connection.side().cq, "the message that proves it", options.timeout);
+}
+// [server]
+
+struct Row {
+  const Failure &failure;
+  std::string client, server;
+};
+
+// [client]
+Row client(const Failure &failure, Connection &connection, Exchange &exchange, const Port &port,
+           const PairOptions &options) {
+  exchange.receive_done(); // the server is ready for it
+  std::printf("%s\n  did:       %s\n", failure.name, failure.what);
+  failure.client(connection.side());
+  std::string seen = failure.is_event ? wait_for_event(port.context.get(), options.timeout)
+                                      : wait_for_failure(connection.side().cq, options.timeout);
+  seen += "; " + state_of(connection.side().qp);
+  exchange.send_done();
+  std::printf("  client:    %s\n", seen.c_str());
+
+  if (failure.is_event)
+    connection.replace(); // a completion queue that has lost one is of no use any more
+  else
+    connection.recover();
+  wait_for_completion(connection.side().cq, "the message that proves it", options.timeout);
+  const std::string theirs(connection.text(), strnlen(connection.text(), message_size));
+  std::printf("  server:    %s\n  why:       %s\n  mend:      %s\n  recovered: by %s, and the "
+              "server's message is here\n",
+              theirs.c_str(), failure.why, failure.mend,
+              failure.is_event ? "a new CQ and a new QP" : "RESET, INIT, RTR, RTS");
+  return {failure, seen, theirs};
+}
+// [client]
+
+void print(const std::vector<Row> &table) {
+  std::printf("| failure | what was done | at the client | at the server | what to do |\n"
+              "|---|---|---|---|---|\n");
+  for (const auto &[failure, client, server] : table)
+    std::printf("| %s | %s | %s | %s | %s |\n", failure.name, failure.what, client.c_str(),
+                server.c_str(), failure.mend);
+}
+
+void when_it_breaks(int argc, char **argv) {
+  CommandLine line{"Lets one thing after the other fail, and recovers."};
+  PairOptions options{line};
+  std::string wanted = "all";
+  std::vector<std::string> names{wanted};
+  for (const Failure &failure : failures)
+    names.emplace_back(failure.name);
+  line.add("failure", wanted, "which one, the same on both sides [all]", names);
+  line.parse(argc, argv);
+
+  const Port port = open_port(options);
+  Exchange exchange(options);
+  std::vector<Row> table;
+  for (const Failure &failure : failures)
+    if (wanted == "all" || wanted == failure.name) {
+      Connection connection(options, port, exchange, options.is_server() && failure.shares_foreign);
+      if (options.is_server())
+        server(failure, connection, exchange, options);
+      else
+        table.push_back(client(failure, connection, exchange, port, options));
+      // The one must not destroy its queue pair while the other's still waits for an acknowledgement.
+      options.is_server() ? exchange.receive_done() : exchange.send_done();
+    }
+  if (!options.is_server())
+    print(table);
+  exchange.finish();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, when_it_breaks);
+}
