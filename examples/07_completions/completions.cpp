@@ -21,8 +21,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <future>
+#include <string>
 
 using namespace rdmacommon;
 using std::chrono::milliseconds;
@@ -216,12 +216,10 @@ unique_comp_channel create_channel(ibv_context *device) {
 // [channel]
 
 // [create]
-// A provider without the extended interfaces says EOPNOTSUPP. Status 77 is that of a test that was skipped.
+// A provider without the extended interfaces says EOPNOTSUPP.
 template <typename T> T *extended(T *object, const char *call) {
-  if (object == nullptr && errno == EOPNOTSUPP) {
-    std::printf("this device cannot do it: %s is not supported\n", call);
-    std::exit(77);
-  }
+  if (object == nullptr && errno == EOPNOTSUPP)
+    throw Unsupported(std::string("this device has no ") + call);
   return check_ptr(object, call);
 }
 
