@@ -25,7 +25,8 @@ using namespace rdmacommon;
 namespace {
 
 // Of enum ib_uverbs_device_cap_flags in the kernel's rdma/ib_user_verbs.h, which older headers lack.
-constexpr uint64_t device_flush_global = 1ULL << 38, device_atomic_write = 1ULL << 40;
+[[maybe_unused]] constexpr uint64_t device_flush_global = 1ULL << 38,
+                                    device_atomic_write = 1ULL << 40;
 
 // The client appends entries and then says how many there are.
 struct Log {

@@ -169,8 +169,8 @@ void connected(const PairOptions &options, uint64_t me, const Wanted &wanted, Wo
   const Port port = open_port(options);
   uint64_t result = 0;
   const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &result, sizeof result, IBV_ACCESS_LOCAL_WRITE),
-                               "ibv_reg_mr"));
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &result, sizeof result, access), "ibv_reg_mr"));
   const unique_cq cq(
       check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});

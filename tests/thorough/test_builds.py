@@ -41,7 +41,8 @@ class Builds(unittest.TestCase):
         environment = {"LAB_NESTED": "1", "LAB_BUILD": str(folder),
                        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
         output = run(["meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs", "unit", "test_examples",
-                      "test_exchange_peers", "test_trace"], **environment)
+                      "test_atomics", "test_failures", "test_exchange_peers", "test_fragments", "test_datagrams", "test_trace"],
+                     **environment)
         self.assertIn("Fail:               0", output)
 
 

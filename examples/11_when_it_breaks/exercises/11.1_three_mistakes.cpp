@@ -25,8 +25,9 @@ static void three_mistakes(int argc, char **argv) {
   const Port port = open_port(options);
   std::array<char, 64> text{};
   const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_mr mr(check_ptr(
-      ibv_reg_mr(pd.get(), text.data(), text.size(), IBV_ACCESS_LOCAL_WRITE), "ibv_reg_mr"));
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  const unique_mr mr(
+      check_ptr(ibv_reg_mr(pd.get(), text.data(), text.size(), access), "ibv_reg_mr"));
   const unique_cq cq(
       check_ptr(ibv_create_cq(port.context.get(), 2, nullptr, nullptr, 0), "ibv_create_cq"));
   const unique_qp qp =
