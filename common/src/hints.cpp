@@ -70,9 +70,9 @@ constexpr StatusHint status_hints[] = {
      "IBV_ACCESS_LOCAL_WRITE",
      "local-protection"},
     {IBV_WC_REM_INV_REQ_ERR,
-     "the peer's NIC refused the request: its receive buffer is too small, or its QP does not "
-     "allow "
-     "the operation",
+     "the peer's NIC refused the request: its receive buffer is too small, its QP does not allow "
+     "the "
+     "operation, or an atomic's address is not a multiple of eight",
      "remote-invalid-request"},
     {IBV_WC_REM_ACCESS_ERR,
      "rkey, address and length must lie inside one region of the peer's, in the PD of its QP, with "

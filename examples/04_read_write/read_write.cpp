@@ -46,7 +46,7 @@ private:
 // [stopwatch]
 
 // [connect]
-// As in lesson 02, with one thing more on the line: which memory the other side may use.
+// As in lesson 02, with three fields more on the line: which memory the other side may use.
 RemoteMemory connect(ibv_qp *qp, const Port &port, Exchange &exchange, bool is_server,
                      const RemoteMemory &mine) {
   const Endpoint self{

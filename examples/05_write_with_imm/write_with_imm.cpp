@@ -220,7 +220,7 @@ void write_with_imm(int argc, char **argv) {
   const unique_mr mr(check_ptr(
       ibv_reg_mr(pd.get(), &memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | remote), "ibv_reg_mr"));
   // [queues]
-  // Most messages that can be without an answer: one for each slot, and the one that ends it.
+  // So many messages can be without an answer at a time: one for each slot, and the one that ends it.
   const uint32_t most = slot_count + 1;
   const auto create_cq = [&](uint32_t size) {
     return unique_cq(

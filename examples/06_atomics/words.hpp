@@ -15,7 +15,7 @@
 struct alignas(8) Words {
   uint64_t counter; // how many times somebody has counted
   uint64_t lock;  // upper half: which holder this is, counted from 1; lower half: who, 0 for nobody
-  uint64_t value; // upper half: which holder wrote it; lower half: what the lock protects
+  uint64_t value; // upper half: which holder may write it; lower half: what the lock protects
   uint64_t takeovers; // how many times the lock was taken from somebody who did not give it back
 };
 

@@ -38,7 +38,7 @@ std::string state_of(ibv_qp *qp) {
 }
 
 // [observe]
-// The first completion that comes, which has failed or is not expected at all.
+// What the next completion says; here, one is waited for that says why.
 std::string wait_for_failure(ibv_cq *cq, std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   ibv_wc wc{};

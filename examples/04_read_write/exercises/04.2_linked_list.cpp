@@ -1,7 +1,8 @@
 // Exercise 04.2: follow a linked list that lies in the other side's memory.
-// Wanted:   the client prints the texts of all nodes, in the order of the list, a line each.
+// Wanted:   the client prints the texts of all nodes, in the order of the list, a line each. A list that leads outside
+//           the memory, or in a circle, is an error (the check has none of these).
 // Hint: a READ for each node; `next` counts bytes from the beginning of the server's memory, and 0 ends the
-//       list. It is a number that the other side has written: what if it leads outside, or round and round?
+//       list. It is a number that the other side has written.
 // Check: ./lab check 04.2
 
 #include <rdmacommon/check.hpp>

@@ -1,8 +1,8 @@
 // Exercise 05.2: fewer messages that only say "go on".
 // Wanted:   thirty-two numbers go over as before, one in each message, and in order; but the server gives its
 //           credits four at a time, so that eight of its messages do instead of thirty-two.
-// Hint: a credit says that a receive and a slot are free. It may say so of several. And who may have to wait for
-//       whom, if the number of slots is not a multiple of four?
+// Hint: a credit says that a receive and a slot are free. It may say so of several, by its count. When would both
+//       sides wait for each other: with three slots? With thirty-three numbers?
 // Check: ./lab check 05.2
 
 #include <rdmacommon/check.hpp>

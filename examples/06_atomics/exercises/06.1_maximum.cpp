@@ -1,6 +1,7 @@
 // Exercise 06.1: an atomic maximum, made of compare-and-swap.
 // Wanted:   the word ends up as the largest of the numbers, whatever their order, and would do so with many
-//           clients at once. maximum() returns how many times it had to try.
+//           clients at once. maximum() first guesses that there is 0, and returns how
+//           many compare-and-swaps it took.
 // Hint: guess what is there, and if the guess was wrong, you are told what is. When is there nothing to do?
 // Check: ./lab check 06.1
 

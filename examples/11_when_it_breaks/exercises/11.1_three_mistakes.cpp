@@ -1,7 +1,7 @@
 // Exercise 11.1: three mistakes, one behind the other.
 // Wanted:   the client SENDs a question, and the server WRITEs the answer into the client's memory.
-// Hint: run it, look up the status in the lesson's table, mend that one, run it again. The mistakes are at the
-//       server and at the client; none of them is in the exchange.
+// Hint: run it, look up the status in the lesson's table, mend that one, run it again. Each has
+//       another status; none of them is in the exchange.
 // Check: ./lab check 11.1
 
 #include <rdmacommon/check.hpp>
@@ -25,7 +25,7 @@ static void three_mistakes(int argc, char **argv) {
   const Port port = open_port(options);
   std::array<char, 64> text{};
   const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const int access = IBV_ACCESS_LOCAL_WRITE;
+  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   const unique_mr mr(
       check_ptr(ibv_reg_mr(pd.get(), text.data(), text.size(), access), "ibv_reg_mr"));
   const unique_cq cq(
@@ -33,7 +33,7 @@ static void three_mistakes(int argc, char **argv) {
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(),
                    {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
-  to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
+  to_init(qp.get(), port);
   ibv_sge all = piece(mr.get(), text.data(), text.size());
   if (options.is_server()) {
     ibv_sge room = piece(mr.get(), text.data(), 16);
@@ -46,12 +46,12 @@ static void three_mistakes(int argc, char **argv) {
     wait_for_completion(cq.get(), "the question", options.timeout);
     std::printf("asked: \"%s\"\n", text.data());
     std::strcpy(text.data(), "forty-two");
-    post_send(qp.get(), {.sg_list = &all,
+    ibv_sge answer = piece(mr.get(), text.data(), 2 * text.size());
+    post_send(qp.get(), {.sg_list = &answer,
                          .num_sge = 1,
                          .opcode = IBV_WR_RDMA_WRITE,
                          .send_flags = IBV_SEND_SIGNALED,
-                         .wr = {.rdma = {.remote_addr = theirs.address + theirs.length,
-                                         .rkey = theirs.rkey}}});
+                         .wr = {.rdma = {.remote_addr = theirs.address, .rkey = theirs.rkey}}});
     wait_for_completion(cq.get(), "the answer", options.timeout);
     exchange.send_done();
   } else {
