@@ -9,9 +9,15 @@ unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap) {
 }
 
 unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const ibv_qp_cap &cap) {
+  return create_rc_qp(pd, send_cq, recv_cq, nullptr, cap);
+}
+
+unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, ibv_srq *srq,
+                       const ibv_qp_cap &cap) {
   ibv_qp_init_attr attr{
       .send_cq = send_cq,
       .recv_cq = recv_cq,
+      .srq = srq,
       .cap = cap,
       .qp_type = IBV_QPT_RC,
       .sq_sig_all = 0,

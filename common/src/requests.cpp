@@ -22,6 +22,11 @@ void post_recv(ibv_qp *qp, ibv_recv_wr request) {
   check_rc(ibv_post_recv(qp, &request, &refused), "ibv_post_recv");
 }
 
+void post_srq_recv(ibv_srq *srq, ibv_recv_wr request) {
+  ibv_recv_wr *refused = nullptr;
+  check_rc(ibv_post_srq_recv(srq, &request, &refused), "ibv_post_srq_recv");
+}
+
 ibv_wc wait_for_completion(ibv_cq *cq, const char *what, std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   ibv_wc completion{};

@@ -95,6 +95,10 @@ public:
   /// that a program can look in between polling for completions.
   bool peer_has_spoken() const;
 
+  /// The connection's file descriptor, for poll(2) and epoll(7): readable when the peer has spoken, or is gone.
+  /// Stays this object's. Introduced in lesson 09_shared_receive.
+  int fd() const { return socket_; }
+
   /// Says that this side has finished, and waits until the peer has too, or is gone. Only then may
   /// a queue pair be destroyed: the peer may still be waiting for this one's acknowledgement.
   void finish();

@@ -9,8 +9,8 @@
 /// A deleter cannot throw; when the verb fails it prints the verb and the reason to stderr.
 /// A handle belongs to one thread and to one process: a child after fork() must not destroy it.
 ///
-/// Written out in lessons 01_hello_device (context), 07_completions (channel), 08_datagrams (address handle) and
-/// 02_send_recv (the others).
+/// Written out in lessons 01_hello_device (context), 07_completions (channel), 08_datagrams (address handle),
+/// 09_shared_receive (shared receive queue) and 02_send_recv (the others).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -50,6 +50,9 @@ struct DestroyQp {
   void operator()(ibv_qp *qp) const noexcept { report(ibv_destroy_qp(qp), "ibv_destroy_qp"); }
 };
 // [destroy-qp]
+struct DestroySrq {
+  void operator()(ibv_srq *srq) const noexcept { report(ibv_destroy_srq(srq), "ibv_destroy_srq"); }
+};
 struct DestroyAh {
   void operator()(ibv_ah *ah) const noexcept { report(ibv_destroy_ah(ah), "ibv_destroy_ah"); }
 };
@@ -67,6 +70,8 @@ using unique_comp_channel = std::unique_ptr<ibv_comp_channel, deleters::DestroyC
 using unique_cq = std::unique_ptr<ibv_cq, deleters::DestroyCq>;
 /// A memory region, from ibv_reg_mr(). Goes before the memory that it registers.
 using unique_mr = std::unique_ptr<ibv_mr, deleters::DeregMr>;
+/// A shared receive queue, from ibv_create_srq(). Outlives the QPs that take their receives from it.
+using unique_srq = std::unique_ptr<ibv_srq, deleters::DestroySrq>;
 /// A queue pair, from ibv_create_qp(). Destroying it drops what is still posted.
 using unique_qp = std::unique_ptr<ibv_qp, deleters::DestroyQp>;
 

@@ -26,6 +26,13 @@ unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap);
 /// Used in lesson 05_write_with_imm.
 unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const ibv_qp_cap &cap);
 
+/// The same without a receive queue of its own: it takes its receives from `srq`.
+/// Written out in lesson 09_shared_receive.
+/// @param srq of the same PD; outlives the QP
+/// @param cap max_recv_wr and max_recv_sge are ignored
+unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, ibv_srq *srq,
+                       const ibv_qp_cap &cap);
+
 /// How packets get from `port` to the peer's: by LID on InfiniBand, by GID (in a GRH) on RoCE.
 ibv_ah_attr route_to(const Port &port, const Endpoint &peer);
 

@@ -27,6 +27,11 @@ void post_send(ibv_qp *qp, ibv_send_wr request);
 /// @throws Error if the queue is full or the request is not right
 void post_recv(ibv_qp *qp, ibv_recv_wr request);
 
+/// The same with a shared receive queue: the message of any QP that was created with it may take the request,
+/// and its completion goes to that QP's CQ. Introduced in lesson 09_shared_receive.
+/// @throws Error if the queue is full or the request is not right
+void post_srq_recv(ibv_srq *srq, ibv_recv_wr request);
+
 /// Polls until one request has completed, on one CPU all the while. Not to be called by two threads for
 /// one CQ: each would take the other's completions.
 /// @param what    what is waited for, in words, for the error message: "the receive"
