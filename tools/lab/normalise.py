@@ -11,6 +11,7 @@ RULES = [
     (re.compile(r"\b[0-9a-f]{16}:[0-9a-f]{8}:[0-9a-f]{16}\b"), "ADDRESS:RKEY:LENGTH"),
     (re.compile(r" *\b\d+\.\d{3} (?=(?:ns|us|ms|s|times)\b)"), " N "),
     (re.compile(r"\b\d+(?= increments were lost)"), "N"),
+    (re.compile(r"\b\d+(?= limit events)"), "N"),
     (re.compile(r"\bfe80::[0-9a-f:]+ *"), "LINK-LOCAL "),
     (re.compile(r"(?<=: IPv4, )[\d.:f]+ -> [\d.:f]+"), "ADDRESS -> ADDRESS"),
     (re.compile(r"\bTCP port \d+|\[::\]:\d+"), "TCP port N"),

@@ -50,16 +50,18 @@ class Recording:
 
     def lanes(self) -> dict[str, list[str]]:
         """What does not depend on who was faster: each program's calls, and the packets of each direction. What is sent
-        again, or acknowledged again, does depend on it, so that counts once."""
+        again, or acknowledged again, does depend on it, so that counts once. Where a program sleeps on the device's events
+        as well as on completions, the order of its calls depends on which comes first: of that run, packets only."""
+        by_events = any(call.call == "ibv_get_async_event" for calls in self.calls.values() for call in calls)
         lanes: dict[str, list[str]] = {}
         seen = set()
         for event in self.events:
             what = event.what
-            if not event.is_packet:
+            if not event.is_packet and not by_events:
                 for part in what.text.split("; ") if what.wcs else [what.text]:
                     lanes.setdefault(self.titles.get(event.host, event.host), []).append(
                         f"{what.call} {part} = {what.result}")
-            elif event.sent:
+            elif event.is_packet and event.sent:
                 details = " ".join(f"{name} {value}".strip() for name, value in what.details)
                 packet = (event.host, what.name, what.dest_qp, what.psn, what.nak)
                 if packet not in seen:

@@ -1,0 +1,65 @@
+// Exercise 09.1: who sent how many?
+// Wanted:   four queue pairs, each connected to itself, send one, two, three and four messages. All of them arrive
+//           in one shared receive queue. The program prints how many each of them has sent.
+// Hint: wr_id says which receive was taken, and that is anybody's. What else does a completion say?
+// Check: ./lab check 09.1
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdio>
+
+using namespace rdmacommon;
+
+static void connect_to_itself(ibv_qp *qp, const Port &port) {
+  const Endpoint self{
+      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+  to_init(qp, port);
+  to_rtr(qp, port, self);
+  to_rts(qp, self.psn);
+}
+
+static void who_sent(int argc, char **argv) {
+  CommandLine line{"Counts the messages of four queue pairs."};
+  DeviceOptions options{line};
+  line.parse(argc, argv);
+
+  const Port port = open_port(options);
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const auto create_cq = [&] {
+    return unique_cq(
+        check_ptr(ibv_create_cq(port.context.get(), 16, nullptr, nullptr, 0), "ibv_create_cq"));
+  };
+  const unique_cq sent = create_cq(), received = create_cq();
+  ibv_srq_init_attr attr{.attr = {.max_wr = 16, .max_sge = 1}};
+  const unique_srq srq(check_ptr(ibv_create_srq(pd.get(), &attr), "ibv_create_srq"));
+  for (uint64_t i = 0; i < 16; ++i)
+    post_srq_recv(srq.get(), {.wr_id = i}); // the messages have no data
+
+  std::array<unique_qp, 4> qps;
+  for (unique_qp &qp : qps) {
+    qp = create_rc_qp(pd.get(), sent.get(), received.get(), srq.get(), {.max_send_wr = 4});
+    connect_to_itself(qp.get(), port);
+  }
+  for (size_t i = 0; i < 10; ++i) { // the sender is 0, 1, 2, 3, 1, 2, 3, 2, 3, 3
+    const size_t sender = i < 4 ? i : i < 7 ? i - 3 : i < 9 ? i - 5 : 3;
+    post_send(qps[sender].get(), {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
+    wait_for_completion(sent.get(), "the message", std::chrono::seconds(5));
+  }
+  std::array<int, 4> counts{};
+  for (int i = 0; i < 10; ++i) {
+    const ibv_wc wc = wait_for_completion(received.get(), "a receive", std::chrono::seconds(5));
+    ++counts[wc.wr_id % 4]; // TODO: this is who would have sent it if they had taken turns
+  }
+  for (size_t i = 0; i < qps.size(); ++i)
+    std::printf("queue pair %zu has sent %d\n", i, counts[i]);
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, who_sent);
+}

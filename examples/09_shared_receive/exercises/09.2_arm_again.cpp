@@ -1,0 +1,85 @@
+// Exercise 09.2: forty messages with eight receives.
+// Wanted:   a queue pair that is connected to itself sends forty messages, one after the other. Its shared receive
+//           queue has room for eight. Whenever fewer than three are left, an event says so, and all are posted again.
+// Hint: how many events does one ibv_modify_srq bring?
+// Check: ./lab check 09.2
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <fcntl.h>
+
+#include <cstdio>
+
+using namespace rdmacommon;
+
+constexpr uint32_t pool_size = 8, limit = 3;
+
+static void connect_to_itself(ibv_qp *qp, const Port &port) {
+  const Endpoint self{
+      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+  to_init(qp, port);
+  to_rtr(qp, port, self);
+  to_rts(qp, self.psn);
+}
+
+static void arm(ibv_srq *srq) {
+  ibv_srq_attr attr{.srq_limit = limit};
+  check_rc(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT), "ibv_modify_srq(LIMIT)");
+}
+
+static bool limit_reached(ibv_context *device) {
+  ibv_async_event event{};
+  if (ibv_get_async_event(device, &event) != 0)
+    return false; // there is none: it does not block
+  const bool reached = event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED;
+  ibv_ack_async_event(&event);
+  return reached;
+}
+
+static void arm_again(int argc, char **argv) {
+  CommandLine line{"Sends forty messages with eight receives."};
+  DeviceOptions options{line};
+  line.parse(argc, argv);
+
+  const Port port = open_port(options);
+  check_errno(fcntl(port.context->async_fd, F_SETFL, O_NONBLOCK), "fcntl(O_NONBLOCK)");
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const auto create_cq = [&] {
+    return unique_cq(check_ptr(ibv_create_cq(port.context.get(), pool_size, nullptr, nullptr, 0),
+                               "ibv_create_cq"));
+  };
+  const unique_cq sent = create_cq(), received = create_cq();
+  ibv_srq_init_attr attr{.attr = {.max_wr = pool_size, .max_sge = 1}};
+  const unique_srq srq(check_ptr(ibv_create_srq(pd.get(), &attr), "ibv_create_srq"));
+  const unique_qp qp =
+      create_rc_qp(pd.get(), sent.get(), received.get(), srq.get(), {.max_send_wr = 1});
+  connect_to_itself(qp.get(), port);
+
+  uint32_t missing = pool_size, refills = 0;
+  const auto refill = [&] {
+    for (; missing > 0; --missing)
+      post_srq_recv(srq.get(), {}); // the messages have no data
+  };
+  arm(srq.get());
+  refill();
+  for (int i = 0; i < 40; ++i) {
+    post_send(qp.get(), {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
+    wait_for_completion(sent.get(), "the message", std::chrono::seconds(5));
+    wait_for_completion(received.get(), "the receive", std::chrono::seconds(5));
+    ++missing;
+    if (limit_reached(port.context.get())) {
+      refill(); // TODO: and the next time?
+      ++refills;
+    }
+  }
+  std::printf("40 messages, and the receives were posted again %u times\n", refills);
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, arm_again);
+}

@@ -1,0 +1,299 @@
+// 09_shared_receive: one server, many clients, and one receive queue for all of them. An event tells when it runs
+// low, and credits see to it that it never runs dry.
+//
+// Lesson:  lessons/09_shared_receive.md
+// Needs:   an RDMA device with shared receive queues on both sides (./lab doctor says where yours comes from)
+// Run:     ./lab run 09_shared_receive
+// By hand: shared_receive                  the server, which receives
+//          shared_receive --host ADDRESS   the clients: many connections from one process
+
+#include "clients.hpp"
+#include "pool.hpp"
+#include "receive_memory.hpp"
+#include "sleeping.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/completions.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+using namespace rdmacommon;
+
+// ---- the clients
+
+// [send]
+void Clients::send_what_it_may(Connection &one) {
+  const auto index = static_cast<size_t>(&one - connections_.data());
+  while (one.sent < wanted_.messages && one.credits > 0 &&
+         one.sent - std::min(one.completed, one.answered) < window) {
+    Message &message = outgoing_[index * window + one.sent % window];
+    fill(message, one.sent, wanted_.messages - one.sent - 1);
+    ibv_sge what = piece(mr_.get(), &message, sizeof message);
+    post_srq_recv(srq_.get(), {}); // for the answer, which has no data
+    post_send(one.qp.get(), {.wr_id = message_request,
+                             .sg_list = &what,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_SEND,
+                             .send_flags = IBV_SEND_SIGNALED});
+    ++one.sent;
+    --one.credits;
+  }
+}
+// [send]
+
+// ---- the server
+
+namespace {
+
+constexpr uint32_t answers = 2 * window;      // of one client's, that our NIC has not finished with
+constexpr uint64_t answer_request = 1U << 16; // no receive has this number
+
+struct Client {
+  unique_qp qp;
+  std::optional<Exchange> exchange; // until it is gone
+  uint32_t next = 0, left = 0;      // messages: which comes now, and how many after it
+  uint32_t credits = 1;             // messages that it may send before the next answer
+  bool finished = false;
+
+  int fd() const { return exchange && !finished ? exchange->fd() : -1; }
+};
+
+class Server {
+public:
+  Server(const PairOptions &options, const Wanted &wanted)
+      : options_(options), wanted_(wanted), port_(open_port(options)),
+        pd_(check_ptr(ibv_alloc_pd(port_.context.get()), "ibv_alloc_pd")),
+        channel_(create_comp_channel(port_.context.get())),
+        cq_(create_cq(port_.context.get(), wanted.pool + wanted.clients * answers, channel_.get())),
+        pool_(pd_.get(), wanted.pool, wanted.limit) {
+    do_not_block(port_.context->async_fd);
+  }
+
+  // What it takes that each client can have a window of messages under way, if not all of them at a time.
+  void measure() const {
+    ::measure(port_, pd_.get(), wanted_.clients, wanted_.clients * window, false);
+    ::measure(port_, pd_.get(), wanted_.clients, wanted_.pool, true);
+  }
+
+  // [accept]
+  void accept() {
+    pool_.refill(); // before the first client learns of a QP
+    Listener listener(options_);
+    for (uint32_t i = 0; i < wanted_.clients; ++i) {
+      clients_.push_back({.qp = create_qp(pd_.get(), cq_.get(), pool_.srq(), answers),
+                          .exchange = listener.accept()});
+      Client &client = clients_.back();
+      by_qpn_[client.qp->qp_num] = i;
+      to_init(client.qp.get(), port_);
+      try {
+        connect(client.qp.get(), port_, *client.exchange, options_);
+      } catch (const Error &error) {
+        end(client, error.what());
+      }
+    }
+  }
+  // [accept]
+
+  // [serve]
+  void serve() {
+    const auto busy = [](const Client &client) { return client.fd() >= 0; };
+    while (std::any_of(clients_.begin(), clients_.end(), busy)) {
+      if (work())
+        continue;
+      check_rc(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
+      if (!work())
+        sleep();
+    }
+    uint32_t finished = 0, messages = 0;
+    for (const Client &client : clients_)
+      if (client.finished)
+        ++finished, messages += client.next;
+    std::printf("%u clients have finished, with %u messages\n", finished, messages);
+    std::printf("%u limit events: the receives ran low\n", limit_events_);
+    if (gone_ > 0)
+      std::printf("%u clients have gone without a word\n", gone_);
+  }
+  // [serve]
+
+private:
+  // [work]
+  // Takes what has come. The receives are posted again before the answers invite more messages.
+  bool work() {
+    std::array<ibv_wc, 16> batch;
+    const size_t count = poll_batch(cq_.get(), batch);
+    std::vector<Client *> due;
+    for (const ibv_wc &wc : std::span(batch).first(count)) {
+      Client &client = clients_.at(by_qpn_.at(wc.qp_num)); // also of a completion that has failed
+      if (client.exchange)
+        try {
+          if (take(client, wc))
+            due.push_back(&client);
+        } catch (const Error &error) {
+          end(client, error.what());
+        }
+      if (wc.wr_id != answer_request)
+        pool_.put_back(wc.wr_id);
+    }
+    if (!due.empty())
+      refill_if_low();
+    for (Client *client : due)
+      if (client->exchange)
+        try {
+          answer(*client);
+        } catch (const Error &error) {
+          end(*client, error.what());
+        }
+    return count > 0;
+  }
+
+  void refill_if_low() {
+    if (limit_reached()) {
+      pool_.refill();
+      ++limit_events_;
+    }
+  }
+  // [work]
+
+  // [take]
+  // True if it is a message, which has to be answered.
+  bool take(Client &client, const ibv_wc &wc) {
+    check_wc(wc, wc.wr_id == answer_request ? "the answer" : "the receive");
+    if (wc.wr_id == answer_request)
+      return false;
+    if (client.credits == 0)
+      throw Error("its message", "it had no credit for it", Where::here());
+    --client.credits;
+    client.left = checked(wc, pool_[wc.wr_id], client.next++);
+    return true;
+  }
+  // [take]
+
+  // [answer]
+  // Each client always has a credit, or gets one with its next answer; the limit is enough for that. What is left of
+  // the limit goes to those who want more, half of it at a time. So no more messages are under way than that.
+  void answer(Client &client) {
+    uint32_t promised = 0;
+    for (const Client &other : clients_)
+      promised += other.exchange ? std::max(other.credits, 1U) : 0;
+    const uint32_t spare = pool_.limit() - promised;
+    const uint32_t one = client.credits == 0 ? 1 : 0;
+    const uint32_t lacks =
+        client.left > client.credits + one ? client.left - client.credits - one : 0;
+    const uint32_t grant = one + std::min(lacks, spare / 2);
+    client.credits += grant;
+    post_send(client.qp.get(), {.wr_id = answer_request,
+                                .opcode = IBV_WR_SEND_WITH_IMM,
+                                .send_flags = IBV_SEND_SIGNALED,
+                                .imm_data = htonl(grant)});
+  }
+  // [answer]
+
+  // [async]
+  // Takes the device's events, and says whether one of them is that the receives run low.
+  bool limit_reached() {
+    bool reached = false;
+    ibv_async_event event{};
+    while (ibv_get_async_event(port_.context.get(), &event) == 0) {
+      const ibv_event_type type = event.event_type;
+      const uint32_t qpn = type == IBV_EVENT_QP_LAST_WQE_REACHED ? event.element.qp->qp_num : 0;
+      ibv_ack_async_event(&event); // or destroying the object that it is about waits for ever
+      if (type == IBV_EVENT_SRQ_LIMIT_REACHED)
+        reached = true; // and it is not armed any more
+      else if (type == IBV_EVENT_QP_LAST_WQE_REACHED)
+        std::printf("client %zu: its QP holds no receive any more\n", by_qpn_.at(qpn));
+      else if (type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_CQ_ERR)
+        throw Error("the device", ibv_event_type_str(type), Where::here());
+    }
+    if (errno != EAGAIN && errno != EINTR)
+      throw_errno(errno, "ibv_get_async_event");
+    return reached;
+  }
+  // [async]
+
+  void sleep() {
+    if (!sleep_until_something(channel_.get(), port_.context->async_fd, clients_, options_.timeout,
+                               [this](Client &client) { hear(client); }))
+      for (Client &client : clients_)
+        if (client.fd() >= 0)
+          end(client, "has been silent for too long");
+    refill_if_low();
+  }
+
+  void hear(Client &client) {
+    try {
+      client.exchange->receive_done(std::chrono::milliseconds(0));
+      if (client.left > 0)
+        throw Error("its 'done'", "it has not sent all", Where::here());
+      client.finished = true;
+    } catch (const Error &) {
+      end(client, "");
+    }
+  }
+
+  // [end]
+  // Ends one connection; the others do not notice.
+  void end(Client &client, const std::string &why) {
+    ibv_qp_attr attr{.qp_state = IBV_QPS_ERR};
+    check_rc(ibv_modify_qp(client.qp.get(), &attr, IBV_QP_STATE), "ibv_modify_qp(ERR)");
+    client.exchange.reset();
+    if (why.empty())
+      ++gone_;
+    else
+      std::printf("client %zu: %s\n", by_qpn_.at(client.qp->qp_num),
+                  why.substr(0, why.find('\n')).c_str());
+  }
+  // [end]
+
+  const PairOptions &options_;
+  const Wanted &wanted_;
+  Port port_;
+  unique_pd pd_;
+  unique_comp_channel channel_;
+  unique_cq cq_;
+  Pool pool_;
+  std::vector<Client> clients_;
+  std::map<uint32_t, size_t> by_qpn_; // where in clients_
+  uint32_t limit_events_ = 0, gone_ = 0;
+};
+
+void shared_receive(int argc, char **argv) {
+  CommandLine line{"Receives the messages of many queue pairs with one receive queue."};
+  PairOptions options{line};
+  Wanted wanted;
+  line.add("--clients", wanted.clients, "how many connections, on both sides the same [16]", 1,
+           256);
+  line.add("--messages", wanted.messages, "client: how many on each connection [100]", 1,
+           1'000'000);
+  line.add("--pool", wanted.pool, "server: how many receives it has for all clients [64]", 2, 4096);
+  line.add("--limit", wanted.limit, "server: posts them again if fewer are left than these [32]", 1,
+           2048);
+  line.parse(argc, argv);
+  if (!options.is_server())
+    return Clients(options, wanted).run();
+  if (wanted.limit < wanted.clients || wanted.limit > wanted.pool / 2)
+    throw Error("--limit", "it must be from --clients to half of --pool", Where::here());
+  Server server(options, wanted);
+  server.measure();
+  server.accept();
+  server.serve();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, shared_receive);
+}

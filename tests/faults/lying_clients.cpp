@@ -1,0 +1,131 @@
+// Three clients of 09_shared_receive in one process, of which the second does one thing wrong: for
+// test_shared_receive.py.
+#include "numbered.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+using namespace rdmacommon;
+
+namespace {
+
+constexpr uint32_t messages = 20;
+
+struct Buffer {
+  Message message;
+  std::array<uint8_t, 1024> more; // for a message that is too long
+};
+
+struct One {
+  unique_cq cq;
+  unique_qp qp;
+  std::optional<Exchange> exchange;
+};
+
+void post(const One &one, const ibv_mr *mr, const Buffer &buffer, size_t length) {
+  ibv_sge what = piece(mr, &buffer, length);
+  post_recv(one.qp.get(), {});
+  post_send(
+      one.qp.get(),
+      {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
+}
+
+void lie_of(One &one, const ibv_mr *mr, Buffer &buffer, const std::string &lie) {
+  size_t length = sizeof(Message);
+  fill(buffer.message, 1, messages - 2);
+  if (lie == "long")
+    length = sizeof(Buffer);
+  else if (lie == "short")
+    length = 100;
+  else if (lie == "nothing")
+    length = 0;
+  else if (lie == "version")
+    buffer.message.version = htonl(2);
+  else if (lie == "number")
+    buffer.message.number = htonl(7);
+  else if (lie == "left") // it asks for all there is, and takes what it gets; then it is gone
+    buffer.message.left = 0xffffffff;
+  else if (lie == "data")
+    buffer.message.data[1000] ^= 1;
+  else if (lie == "dies")
+    _exit(3);
+  if (lie == "imm") {
+    post_send(one.qp.get(),
+              {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .send_flags = IBV_SEND_SIGNALED});
+  } else if (lie == "done") {
+    one.exchange->send_done();
+  } else if (lie == "deaf") { // no receive for the answer
+    ibv_sge what = piece(mr, &buffer, length);
+    post_send(
+        one.qp.get(),
+        {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
+  } else if (lie == "greedy") {
+    for (uint32_t number = 1; number < 12; ++number) {
+      fill(buffer.message, number, messages - number - 1); // the last of them is in all
+      post(one, mr, buffer, length);
+    }
+  } else if (lie != "silent") {
+    post(one, mr, buffer, length);
+  }
+}
+
+void lying_clients(int argc, char **argv) {
+  CommandLine line{"Three clients of shared_receive, of which the second lies."};
+  PairOptions options{line};
+  std::string lie;
+  line.add("--lie", lie, "what is wrong");
+  line.parse(argc, argv);
+
+  const Port port = open_port(options);
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  static std::array<Buffer, 3> buffers{};
+  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &buffers, sizeof buffers, 0), "ibv_reg_mr"));
+  std::array<One, 3> clients;
+  for (One &one : clients) {
+    one.cq.reset(
+        check_ptr(ibv_create_cq(port.context.get(), 64, nullptr, nullptr, 0), "ibv_create_cq"));
+    one.qp = create_rc_qp(pd.get(), one.cq.get(),
+                          {.max_send_wr = 16, .max_recv_wr = 32, .max_send_sge = 1});
+    to_init(one.qp.get(), port);
+    one.exchange.emplace(options);
+    if (lie == "exchange" && &one == &clients[1])
+      one.exchange->send_done(); // which is no address
+    else
+      connect(one.qp.get(), port, *one.exchange, options);
+  }
+  const auto send_one = [&](size_t i, uint32_t number) {
+    fill(buffers[i].message, number, messages - number - 1);
+    post(clients[i], mr.get(), buffers[i], sizeof(Message));
+    for (int completions = 0; completions < 2; ++completions) // the message's, and the answer's
+      wait_for_completion(clients[i].cq.get(), "a message or its answer", std::chrono::seconds(10));
+  };
+  for (uint32_t number = 0; number < messages; ++number)
+    for (size_t i = 0; i < clients.size(); ++i)
+      if (i != 1 || (number == 0 && lie != "exchange"))
+        send_one(i, number);
+      else if (number == 1 && lie != "exchange")
+        lie_of(clients[1], mr.get(), buffers[1], lie);
+  clients[0].exchange->send_done();
+  clients[2].exchange->send_done();
+  std::printf("the honest ones have all their answers\n");
+  if (lie == "left")
+    clients[1].exchange.reset();
+  clients[0].exchange->finish();
+  clients[2].exchange->finish();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, lying_clients);
+}

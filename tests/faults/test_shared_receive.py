@@ -1,0 +1,98 @@
+"""Clients of 09_shared_receive that lie, are greedy or die: theirs is the only connection that ends."""
+import re
+import subprocess
+import unittest
+
+import needs_device
+from lab import examples, pair
+
+LIARS = str(needs_device.BUILD / "tests/faults/lying_clients")
+HONEST = needs_device.program("shared_receive")
+DEVICE = ["--device", needs_device.PLACE.device]
+LIES = {
+    "long": r"the receive: completed with status \d+",
+    "short": "its message: it has 100 bytes",
+    "nothing": "its message: it has 0 bytes",
+    "version": "its message: it is of another version",
+    "number": "its message: it is number 7, not 1",
+    "data": "its message: its data are wrong",
+    "imm": r"has been silent for too long|its message: it has 0 bytes",
+    # A server that is quick has answered each message before the next is there; then there is a credit for it.
+    "greedy": "its message: it had no credit for it|has been silent for too long",
+    "deaf": r"the answer: completed with status 13, RNR retry counter exceeded",
+    "silent": "has been silent for too long",
+    "exchange": "the peer's address",
+}
+
+
+def run(server, client):
+    address = needs_device.PLACE.address
+    return pair.run(needs_device.PLACE, [*server, *DEVICE, "--tcp-port", "0"], pair.Client(
+        examples.LISTENING, lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1]]))
+
+
+def against_liar(lie, *server):
+    small = server or ("--pool", "10", "--limit", "5")
+    return run([HONEST, "--clients", "3", "--timeout", "2", *small], [LIARS, "--lie", lie])
+
+
+def naks():
+    """Receiver-not-ready NAKs that the device has sent."""
+    counter = f"/sys/class/infiniband/{needs_device.PLACE.device}/ports/1/hw_counters/send_rnr_err"
+    return int(subprocess.run(needs_device.PLACE.wrap(["cat", counter]), capture_output=True, text=True, check=True).stdout)
+
+
+class Lies(unittest.TestCase):
+    def ends_well(self, outcome):
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("the honest ones have all their answers", outcome.of("client"))
+        self.assertIn("2 clients have finished, with 40 messages", outcome.of("server"))
+
+    def test_only_the_liar_is_ended(self):
+        for lie, words in LIES.items():
+            with self.subTest(lie):
+                outcome = against_liar(lie)
+                self.ends_well(outcome)
+                self.assertRegex("\n".join(outcome.of("server")), rf"client 1: .*({words})")
+
+    def test_one_that_wants_everything_leaves_the_others_theirs(self):
+        for lie in ("left", "done"):
+            with self.subTest(lie):
+                outcome = against_liar(lie)
+                self.ends_well(outcome)
+                self.assertIn("1 clients have gone without a word", outcome.of("server"))
+
+    def test_clients_that_die_in_the_middle(self):
+        outcome = against_liar("dies")
+        self.assertEqual(outcome.status, {"server": 0, "client": 3}, outcome.text())
+        self.assertIn("3 clients have gone without a word", outcome.of("server"))
+
+    def test_one_too_many(self):
+        for arguments in (["--limit", "15"], ["--limit", "33"], ["--clients", "33"]):
+            with self.subTest(arguments):
+                outcome = run([HONEST, *arguments], [HONEST])
+                self.assertEqual(outcome.status["server"], 1, outcome.text())
+                self.assertIn("--limit: it must be from --clients to half of --pool", outcome.text())
+
+
+class Pool(unittest.TestCase):
+    def test_small_pools_serve_many(self):
+        for clients, pool, limit in ((1, 2, 1), (7, 14, 7), (20, 64, 32), (48, 96, 48)):
+            with self.subTest(clients=clients, pool=pool, limit=limit):
+                before = naks()
+                outcome = run([HONEST, "--clients", str(clients), "--pool", str(pool), "--limit", str(limit)],
+                              [HONEST, "--clients", str(clients), "--messages", "50"])
+                self.assertFalse(outcome.failed, outcome.text())
+                self.assertIn(f"{clients} clients have finished, with {clients * 50} messages", outcome.of("server"))
+                self.assertEqual(naks(), before, "a message found no receive")
+                self.assertGreater(int(re.search(r"(\d+) limit events", outcome.text())[1]), 0)
+
+    def test_without_a_refill_messages_find_no_receive(self):
+        before = naks()
+        broken = needs_device.program("shared_receive.no_refill")
+        self.assertTrue(run([broken], [broken]).failed)
+        self.assertGreater(naks(), before)
+
+
+if __name__ == "__main__":
+    needs_device.main()
