@@ -173,7 +173,9 @@ class _Queue:
 
     def post(self, wr: dict, number: int) -> None:
         packets = 1
-        if self.type != "UD" and not wr["opcode"].startswith(("ATOMIC", "LOCAL", "BIND")):
+        if wr["opcode"].startswith(("LOCAL", "BIND")):  # these stay between the program and its own NIC
+            packets = 0
+        elif self.type != "UD" and not wr["opcode"].startswith("ATOMIC"):
             packets = max(1, -(-wr["length"] // self.mtu))
         self.requests.append(_Request(number, wr["wr_id"], self.next_psn, self.next_psn + packets - 1))
         self.next_psn += packets
