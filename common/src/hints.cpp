@@ -75,6 +75,11 @@ constexpr StatusHint status_hints[] = {
      "an SGE's lkey, address and length do not lie inside one registered region, or it lacks "
      "IBV_ACCESS_LOCAL_WRITE",
      "local-protection"},
+    {IBV_WC_MW_BIND_ERR,
+     "the region lacks IBV_ACCESS_MW_BIND or does not contain the window, or the window is bound, "
+     "or "
+     "its last rkey was not kept",
+     "window-bind"},
     {IBV_WC_REM_INV_REQ_ERR,
      "the peer's NIC refused the request: its receive buffer is too small, its QP does not allow "
      "the "

@@ -2,6 +2,8 @@
 
 #include "rdmacommon/check.hpp"
 
+#include <array>
+
 namespace rdmacommon {
 
 unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap) {
@@ -73,6 +75,14 @@ void to_rts(ibv_qp *qp, uint32_t psn) {
   const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT |
                    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
   check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp(RTS)");
+}
+
+const char *state_of(ibv_qp *qp) {
+  constexpr std::array names{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  check_rc(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), "ibv_query_qp");
+  return attr.qp_state < names.size() ? names[attr.qp_state] : "unknown";
 }
 
 namespace {

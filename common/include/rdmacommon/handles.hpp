@@ -10,7 +10,7 @@
 /// A handle belongs to one thread and to one process: a child after fork() must not destroy it.
 ///
 /// Written out in lessons 01_hello_device (context), 07_completions (channel), 08_datagrams (address handle),
-/// 09_shared_receive (shared receive queue) and 02_send_recv (the others).
+/// 09_shared_receive (shared receive queue), 10_memory_windows (memory window) and 02_send_recv (the others).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -56,6 +56,9 @@ struct DestroySrq {
 struct DestroyAh {
   void operator()(ibv_ah *ah) const noexcept { report(ibv_destroy_ah(ah), "ibv_destroy_ah"); }
 };
+struct DeallocMw {
+  void operator()(ibv_mw *mw) const noexcept { report(ibv_dealloc_mw(mw), "ibv_dealloc_mw"); }
+};
 /// @endcond
 
 } // namespace deleters
@@ -77,5 +80,9 @@ using unique_qp = std::unique_ptr<ibv_qp, deleters::DestroyQp>;
 
 /// An address handle, from ibv_create_ah(). Goes after the last SEND that names it has completed.
 using unique_ah = std::unique_ptr<ibv_ah, deleters::DestroyAh>;
+
+/// A memory window, from ibv_alloc_mw(). Destroying it revokes what it grants. Goes before the region that it
+/// is bound to, which cannot be deregistered until then, and, if of type 2, before the QP that it is bound on.
+using unique_mw = std::unique_ptr<ibv_mw, deleters::DeallocMw>;
 
 } // namespace rdmacommon

@@ -50,6 +50,12 @@ void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer);
 /// @throws Error if the device refuses
 void to_rts(ibv_qp *qp, uint32_t psn);
 
+/// The state that `qp` is in now, as the device says: "RESET", "INIT", "RTR", "RTS", "SQD", "SQE" or "ERR".
+/// What its peer may be doing at the time can change it. Written out in lesson 10_memory_windows.
+/// @return a literal
+/// @throws Error if the device cannot be asked
+const char *state_of(ibv_qp *qp);
+
 /// INIT -> RTS, with everything that this takes: tells the peer where `qp` is, learns where its QP is, and
 /// returns when both are in RTS. Whatever the peer may send at once needs its receives posted before.
 /// @param exchange the connection to the peer, nothing sent yet
