@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace rdmacommon;
@@ -28,14 +29,6 @@ using namespace rdmacommon;
 namespace {
 
 // ---- what can be seen
-
-std::string state_of(ibv_qp *qp) {
-  static constexpr const char *names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
-  ibv_qp_attr attr{};
-  ibv_qp_init_attr created{};
-  check_rc(ibv_query_qp(qp, &attr, IBV_QP_STATE, &created), "ibv_query_qp");
-  return attr.qp_state <= IBV_QPS_ERR ? names[attr.qp_state] : "an unknown state";
-}
 
 // [observe]
 // What the next completion says; here, one is waited for that says why.
@@ -46,6 +39,14 @@ std::string wait_for_failure(ibv_cq *cq, std::chrono::seconds timeout) {
     if (std::chrono::steady_clock::now() > deadline)
       throw Error("the failure", "it did not come", Where::here());
   return "status " + std::to_string(wc.status) + ", " + ibv_wc_status_str(wc.status);
+}
+
+// The completion may be there a moment before the queue pair has changed its state.
+void wait_for_error_state(ibv_qp *qp, std::chrono::seconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (state_of(qp) != std::string_view("ERR"))
+    if (std::chrono::steady_clock::now() > deadline)
+      throw Error("the queue pair", std::string("it stays in ") + state_of(qp), Where::here());
 }
 
 // What does not belong to a request is told by an event of the device.
@@ -165,9 +166,14 @@ Row client(const Failure &failure, Connection &connection, Exchange &exchange, c
   exchange.receive_done(); // the server is ready for it
   std::printf("%s\n  did:       %s\n", failure.name, failure.what);
   failure.client(connection.side());
-  std::string seen = failure.is_event ? wait_for_event(port.context.get(), options.timeout)
-                                      : wait_for_failure(connection.side().cq, options.timeout);
-  seen += "; " + state_of(connection.side().qp);
+  std::string seen;
+  if (failure.is_event) {
+    seen = wait_for_event(port.context.get(), options.timeout);
+  } else {
+    seen = wait_for_failure(connection.side().cq, options.timeout);
+    wait_for_error_state(connection.side().qp, options.timeout);
+  }
+  seen += std::string("; ") + state_of(connection.side().qp);
   exchange.send_done();
   std::printf("  client:    %s\n", seen.c_str());
 

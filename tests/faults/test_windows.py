@@ -1,0 +1,59 @@
+"""Peers of 10_memory_windows that lie about the window, or never give it back."""
+import unittest
+
+import needs_device
+from lab import examples, pair
+
+LIAR = str(needs_device.BUILD / "tests/faults/lying_window")
+HONEST = needs_device.program("memory_windows")
+DEVICE = ["--device", needs_device.PLACE.device, "--timeout", "2", "--case", "given-back"]
+AS_CLIENT = {
+    "plain": "the client's message: it gives nothing back",
+    "other-key": "the client's message: completed with status",
+}
+AS_SERVER = {
+    "version": "it is of another version",
+    "rights": "its rights are not READ, or READ and WRITE",
+    "no-rights": "its rights are not READ, or READ and WRITE",
+    "small": "its window is too small",
+    "wraps": "its window ends past the last address that there is",
+    "long": "its window ends past the last address that there is",
+    "short": "it has not the size of one",
+    "silence": "the grant: no completion within 2 s",
+}
+
+
+def run(server, client):
+    address = needs_device.PLACE.address
+    return pair.run(needs_device.PLACE, [*server, *DEVICE, "--wait", "10", "--tcp-port", "0"], pair.Client(
+        examples.LISTENING, lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1]]))
+
+
+class Lies(unittest.TestCase):
+    def says(self, outcome, honest, words):
+        self.assertFalse(outcome.timed_out, outcome.text())
+        self.assertEqual(outcome.status[honest], 1, outcome.text())
+        self.assertIn(words, "\n".join(outcome.of(honest)))
+
+    def test_client_that_lies(self):
+        for lie, words in AS_CLIENT.items():
+            with self.subTest(lie):
+                self.says(run([HONEST], [LIAR, "--lie", lie]), "server", words)
+
+    def test_server_that_lies(self):
+        for lie, words in AS_SERVER.items():
+            with self.subTest(lie):
+                self.says(run([LIAR, "--lie", lie], [HONEST]), "client", words)
+
+    def test_client_that_keeps_what_it_owes(self):
+        outcome = run([HONEST], [LIAR, "--lie", "silence"])
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("NOT given back, taken", outcome.text())
+        self.assertIn("too late: remote access error", outcome.text())
+
+    def test_a_case_that_is_none(self):
+        self.assertEqual(run([HONEST, "--lease", "0"], [HONEST]).status["server"], 2)
+
+
+if __name__ == "__main__":
+    needs_device.main()
