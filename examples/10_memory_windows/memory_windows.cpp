@@ -256,9 +256,9 @@ void memory_windows(int argc, char **argv) {
   // [register]
   // No REMOTE flag: the region itself is closed. MW_BIND lets windows open it.
   static std::array<char, region_size> memory{};
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(),
-                                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND),
-                               "ibv_reg_mr"));
+  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
+  const unique_mr mr(
+      check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), access), "ibv_reg_mr"));
   // [register]
   std::strcpy(memory.data() + window_at - probe_size, "nobody was granted this");
   std::optional<Exchange> exchange; // closed after the listener: who sees it closed comes too late

@@ -19,11 +19,11 @@ os.environ["LAB_KERNEL"] = labtest.ENVIRONMENT["LAB_KERNEL"] = "bookworm-backpor
 PACKAGES = ["libibverbs-dev", "libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200", "libc6",
             "libstdc++6", "libgcc-s1"]
 IN_THE_MACHINE = """
-mount --bind $LIBRARIES/libibverbs /usr/lib/x86_64-linux-gnu/libibverbs
-program() { $LIBRARIES/ld-linux-x86-64.so.2 --library-path $LIBRARIES $FOLDER/atomic_write --device rxe0 "$@" 2>&1; }
-program --tcp-port 18999 > $FOLDER/server &
-program --host 127.0.0.1 --tcp-port 18999 > $FOLDER/client
-wait $! && cat $FOLDER/server $FOLDER/client
+mount --bind "$LIBRARIES/libibverbs" /usr/lib/x86_64-linux-gnu/libibverbs
+program() { "$LIBRARIES/ld-linux-x86-64.so.2" --library-path "$LIBRARIES" "$FOLDER/atomic_write" --device rxe0 "$@" 2>&1; }
+program --tcp-port 18999 > "$FOLDER/server" &
+program --host 127.0.0.1 --tcp-port 18999 > "$FOLDER/client"
+wait $! && cat "$FOLDER/server" "$FOLDER/client"
 """
 
 
