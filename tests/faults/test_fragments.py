@@ -1,17 +1,16 @@
 """Peers of 05_write_with_imm that lie in what they say of their fragments, and sizes at the edges."""
 import hashlib
 import os
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
+import liars
 import needs_device
-from lab import examples, pair
 
 LIAR = str(needs_device.BUILD / "tests/faults/lying_writer")
 HONEST = needs_device.program("write_with_imm")
-DEVICE = ["--device", needs_device.PLACE.device, "--timeout", "2"]
+LIMITS = ["--timeout", "2"]
 AS_CLIENT = {
     "first": "it begins with fragment 1, not 0",
     "count": "16384 bytes are not 5 fragments",
@@ -36,32 +35,25 @@ AS_SERVER = {
 
 
 def run(server, client, *client_arguments):
-    address = needs_device.PLACE.address
-    return pair.run(needs_device.PLACE, [*server, *DEVICE, "--wait", "10", "--tcp-port", "0"], pair.Client(
-        examples.LISTENING, lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1], *client_arguments]))
+    return liars.run([*server, *LIMITS, "--wait", "10"], [*client, *LIMITS, *client_arguments])
 
 
-class Lies(unittest.TestCase):
-    def says(self, outcome, honest, words):
-        self.assertFalse(outcome.timed_out, outcome.text())
-        self.assertEqual(outcome.status[honest], 1, outcome.text())
-        self.assertIn(words, "\n".join(outcome.of(honest)))
-
+class Lies(liars.Refused):
     def test_client_that_lies(self):
         for lie, words in AS_CLIENT.items():
             with self.subTest(lie):
-                self.says(run([HONEST], [LIAR, "--lie", lie]), "server", words)
+                self.assertRefused(run([HONEST], [LIAR, "--lie", lie]), "server", words)
 
     def test_server_that_lies(self):
         for lie, words in AS_SERVER.items():
             with self.subTest(lie):
-                self.says(run([LIAR, "--lie", lie], [HONEST]), "client", words)
+                self.assertRefused(run([LIAR, "--lie", lie], [HONEST]), "client", words)
 
     def test_files_that_cannot_be(self):
         for arguments, words in ((["--file", "/nowhere"], "/nowhere: cannot be opened"), (["--file", "/"], "/: cannot be read")):
             with self.subTest(arguments):
-                self.says(run([HONEST], [HONEST, *arguments]), "client", words)
-        self.says(run([HONEST, "--save", "/nowhere/at/all"], [HONEST]), "server", "/nowhere/at/all: cannot be written")
+                self.assertRefused(run([HONEST], [HONEST, *arguments]), "client", words)
+        self.assertRefused(run([HONEST, "--save", "/nowhere/at/all"], [HONEST]), "server", "/nowhere/at/all: cannot be written")
 
 
 class Sizes(unittest.TestCase):
@@ -85,19 +77,14 @@ class Sizes(unittest.TestCase):
 class Receives(unittest.TestCase):
     """The device counts the receiver-not-ready NAKs that it sends."""
 
-    def naks(self):
-        counter = f"/sys/class/infiniband/{needs_device.PLACE.device}/ports/1/hw_counters/send_rnr_err"
-        found = subprocess.run(needs_device.PLACE.wrap(["cat", counter]), capture_output=True, text=True, check=True)
-        return int(found.stdout)
-
     def test_credits_leave_no_message_without_a_receive(self):
-        before = self.naks()
+        before = liars.rnr_naks()
         outcome = run([HONEST], [HONEST], "--run", "1")
         self.assertFalse(outcome.failed, outcome.text())
-        self.assertEqual(self.naks(), before)
+        self.assertEqual(liars.rnr_naks(), before)
         broken = needs_device.program("write_with_imm.no_credits")
         self.assertTrue(run([broken], [broken]).failed)
-        self.assertGreater(self.naks(), before)
+        self.assertGreater(liars.rnr_naks(), before)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """Clients of 09_shared_receive that lie, are greedy or die: theirs is the only connection that ends."""
 import re
-import subprocess
 import unittest
 
 import needs_device
-from lab import examples, pair
+from liars import rnr_naks, run
 
 LIARS = str(needs_device.BUILD / "tests/faults/lying_clients")
 HONEST = needs_device.program("shared_receive")
-DEVICE = ["--device", needs_device.PLACE.device]
 LIES = {
     "long": r"the receive: completed with status \d+",
     "short": "its message: it has 100 bytes",
@@ -25,21 +23,9 @@ LIES = {
 }
 
 
-def run(server, client):
-    address = needs_device.PLACE.address
-    return pair.run(needs_device.PLACE, [*server, *DEVICE, "--tcp-port", "0"], pair.Client(
-        examples.LISTENING, lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1]]))
-
-
 def against_liar(lie, *server):
     small = server or ("--pool", "10", "--limit", "5")
     return run([HONEST, "--clients", "3", "--timeout", "2", *small], [LIARS, "--lie", lie])
-
-
-def naks():
-    """Receiver-not-ready NAKs that the device has sent."""
-    counter = f"/sys/class/infiniband/{needs_device.PLACE.device}/ports/1/hw_counters/send_rnr_err"
-    return int(subprocess.run(needs_device.PLACE.wrap(["cat", counter]), capture_output=True, text=True, check=True).stdout)
 
 
 class Lies(unittest.TestCase):
@@ -79,19 +65,19 @@ class Pool(unittest.TestCase):
     def test_small_pools_serve_many(self):
         for clients, pool, limit in ((1, 2, 1), (7, 14, 7), (20, 64, 32), (48, 96, 48)):
             with self.subTest(clients=clients, pool=pool, limit=limit):
-                before = naks()
+                before = rnr_naks()
                 outcome = run([HONEST, "--clients", str(clients), "--pool", str(pool), "--limit", str(limit)],
                               [HONEST, "--clients", str(clients), "--messages", "50"])
                 self.assertFalse(outcome.failed, outcome.text())
                 self.assertIn(f"{clients} clients have finished, with {clients * 50} messages", outcome.of("server"))
-                self.assertEqual(naks(), before, "a message found no receive")
+                self.assertEqual(rnr_naks(), before, "a message found no receive")
                 self.assertGreater(int(re.search(r"(\d+) limit events", outcome.text())[1]), 0)
 
     def test_without_a_refill_messages_find_no_receive(self):
-        before = naks()
+        before = rnr_naks()
         broken = needs_device.program("shared_receive.no_refill")
         self.assertTrue(run([broken], [broken]).failed)
-        self.assertGreater(naks(), before)
+        self.assertGreater(rnr_naks(), before)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
 """Peers of 10_memory_windows that lie about the window, or never give it back."""
-import unittest
-
+import liars
 import needs_device
-from lab import examples, pair
 
 LIAR = str(needs_device.BUILD / "tests/faults/lying_window")
 HONEST = needs_device.program("memory_windows")
-DEVICE = ["--device", needs_device.PLACE.device, "--timeout", "2", "--case", "given-back"]
+CASE = ["--timeout", "2", "--case", "given-back"]
 AS_CLIENT = {
     "plain": "the client's message: it gives nothing back",
     "other-key": "the client's message: completed with status",
@@ -24,26 +22,19 @@ AS_SERVER = {
 
 
 def run(server, client):
-    address = needs_device.PLACE.address
-    return pair.run(needs_device.PLACE, [*server, *DEVICE, "--wait", "10", "--tcp-port", "0"], pair.Client(
-        examples.LISTENING, lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1]]))
+    return liars.run([*server, *CASE, "--wait", "10"], [*client, *CASE])
 
 
-class Lies(unittest.TestCase):
-    def says(self, outcome, honest, words):
-        self.assertFalse(outcome.timed_out, outcome.text())
-        self.assertEqual(outcome.status[honest], 1, outcome.text())
-        self.assertIn(words, "\n".join(outcome.of(honest)))
-
+class Lies(liars.Refused):
     def test_client_that_lies(self):
         for lie, words in AS_CLIENT.items():
             with self.subTest(lie):
-                self.says(run([HONEST], [LIAR, "--lie", lie]), "server", words)
+                self.assertRefused(run([HONEST], [LIAR, "--lie", lie]), "server", words)
 
     def test_server_that_lies(self):
         for lie, words in AS_SERVER.items():
             with self.subTest(lie):
-                self.says(run([LIAR, "--lie", lie], [HONEST]), "client", words)
+                self.assertRefused(run([LIAR, "--lie", lie], [HONEST]), "client", words)
 
     def test_client_that_keeps_what_it_owes(self):
         outcome = run([HONEST], [LIAR, "--lie", "silence"])
