@@ -45,10 +45,9 @@ Endpoint parse_endpoint(std::string_view line);
 /// Memory of the other side's that it lets this side use: what an RDMA WRITE, an RDMA READ or an atomic needs
 /// to know. All of it is in host byte order here.
 struct RemoteMemory {
-  uint64_t
-      address; ///< Where it begins, as the other side counts: a virtual address of its program, or 0.
-  uint32_t rkey;   ///< The key of its region.
-  uint64_t length; ///< Bytes. Beyond them, the other side's NIC refuses.
+  uint64_t address; ///< As the other side counts: a virtual address of its program's, or 0.
+  uint32_t rkey;    ///< The key of its region.
+  uint64_t length;  ///< Bytes. Beyond them, the other side's NIC refuses.
 };
 
 /// What the other side must know to use `mr`, all of it. What it may do there is up to the access flags.
