@@ -316,6 +316,13 @@ def set_up(what):
         mount("--bind", HOST + what["modules"], modules)
 
 
+def start_processors():
+    """The kernel has come up on one (lab/qemu.py)."""
+    for number in range(1, os.sysconf("SC_NPROCESSORS_CONF")):
+        with open(f"/sys/devices/system/cpu/cpu{number}/online", "w") as online:
+            online.write("1")
+
+
 def main():
     os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     agent = Agent()
@@ -327,6 +334,7 @@ def main():
     _, status = os.waitpid(-1, 0)  # network.sh, which init.sh has started beside this
     if status:
         sys.exit("agent: the SoftRoCE device could not be made")  # and with process 1 goes the machine
+    start_processors()
     open("/run/lab/machine", "w").close()
     agent.run()
 

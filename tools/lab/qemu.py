@@ -14,7 +14,7 @@ from lab.paths import ROOT
 MEMORY = "1G"
 MEMORY_OF_HOST = "640M"  # of each of two, so that QEMU itself stays below 1 GiB
 TRANSLATED = 256  # MiB for translated code; QEMU itself would take up to 1 GiB
-PROCESSORS = 2
+PROCESSORS = 2  # one until the agent is ready: two hosts on two real ones come up in little more than half the time
 
 
 def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str, port: int, wire: Optional[int],
@@ -32,7 +32,7 @@ def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str
         "-m", MEMORY_OF_HOST if host else MEMORY, "-smp", str(PROCESSORS),
         "-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
         "-kernel", str(kernel.image), "-initrd", str(initramfs),
-        "-append", f"console={arch.console} quiet panic=-1 mitigations=off lab.python={_python()}"
+        "-append", f"console={arch.console} quiet panic=-1 mitigations=off maxcpus=1 lab.python={_python()}"
                    + (f" lab.host={host}" if host else ""),
         "-serial", "file:" + _quote(console),
         "-device", "virtio-serial-pci",
