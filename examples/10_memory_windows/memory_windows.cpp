@@ -230,9 +230,9 @@ void memory_windows(int argc, char **argv) {
   CommandLine line{"Grants a part of a region to one peer, and revokes it."};
   PairOptions options{line};
   std::string only = "all";
-  int lease = 100, times = 200;
+  int lease = 1000, times = 200;
   line.add("--case", only, "one case alone, by its name, as on the other side [all]", 16);
-  line.add("--lease", lease, "ms after which the server takes a window back [100]", 1, 60'000);
+  line.add("--lease", lease, "ms after which the server takes a window back [1000]", 1, 60'000);
   line.add("--times", times, "how often to bind and to register, or 0: do not measure [200]", 0,
            100'000);
   line.parse(argc, argv);
