@@ -2,10 +2,11 @@
 
 #include "hints.hpp"
 #include "rdmacommon/check.hpp"
+#include "resolve.hpp"
+#include "wait_for.hpp"
 
 #include <netdb.h>
 #include <poll.h>
-#include <resolv.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,9 +24,7 @@
 namespace rdmacommon {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-using unique_addrinfo = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 /// Owns a socket until release().
 class Socket {
@@ -46,39 +45,6 @@ private:
 
 std::string seconds_text(milliseconds time) {
   return std::to_string(time.count() / 1000) + " s";
-}
-
-milliseconds time_left(Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-  return std::max(left, milliseconds(0));
-}
-
-/// Waits until the socket is ready for `events`. @return false when the time is over
-bool wait_for(int socket, short events, Clock::time_point deadline) {
-  pollfd entry{.fd = socket, .events = events, .revents = 0};
-  int ready;
-  do
-    ready = poll(&entry, 1, static_cast<int>(time_left(deadline).count()));
-  while (ready < 0 && errno == EINTR);
-  return check_errno(ready, "poll") > 0;
-}
-
-unique_addrinfo resolve(const std::string &host, uint16_t port, int family, int flags) {
-  // A name server that does not answer would hold getaddrinfo() for 10 s and more.
-  res_init();
-  _res.retrans = 1;
-  _res.retry = 2;
-  addrinfo wanted{};
-  wanted.ai_flags = flags | AI_NUMERICSERV;
-  wanted.ai_family = family;
-  wanted.ai_socktype = SOCK_STREAM;
-  addrinfo *found = nullptr;
-  const int rc = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(),
-                             &wanted, &found);
-  if (rc != 0)
-    throw Error("--host " + host, rc == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(rc),
-                Where::here(), hint("give the server's name or address", "unknown-host"));
-  return unique_addrinfo(found, freeaddrinfo);
 }
 
 /// Connects within the deadline. @return 0 or the error number

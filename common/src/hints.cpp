@@ -51,6 +51,27 @@ constexpr ErrnoHint errno_hints[] = {
      "no-device"},
     {"ibv_open_device", EACCES, "this user may not open /dev/infiniband/uverbs*",
      "no-dev-infiniband"},
+    {"rdma_create_event_channel", ENOENT,
+     "there is no /dev/infiniband/rdma_cm: load the kernel's module rdma_ucm",
+     "no-connection-manager"},
+    {"rdma_create_event_channel", ENODEV,
+     "there is no /dev/infiniband/rdma_cm: load the kernel's module rdma_ucm",
+     "no-connection-manager"},
+    {"rdma_resolve_addr", ENODEV,
+     "rdma_cm goes by addresses, and no RDMA device is on the way to this one; 127.0.0.1 and ::1 "
+     "never "
+     "are: give the address of the device's network interface",
+     "cm-address"},
+    {"rdma_resolve_addr", ENETUNREACH, "there is no route to this address: see ip route",
+     "cm-address"},
+    {"rdma_resolve_route", ENODEV,
+     "127.0.0.1 and ::1 are on no RDMA device: give the address of the device's network interface, "
+     "on this host, too",
+     "cm-address"},
+    {"rdma_bind_addr", EADDRINUSE, "another program listens on this port: choose another, or 0",
+     "cm-port-taken"},
+    {"rdma_bind_addr", EADDRNOTAVAIL, "this host does not have this address", "cm-address"},
+    {"rdma_bind_addr", ENODEV, "this address is on no RDMA device", "cm-address"},
     {"connect", ECONNREFUSED, "start the server first; it says on which TCP port it listens",
      "connection-refused"},
     {"connect", ETIMEDOUT, "the host is down, or a firewall drops the packets",
@@ -94,7 +115,41 @@ constexpr StatusHint status_hints[] = {
      "the QP went to the error state; the first completion that failed tells why", "flush"},
 };
 
+struct CmHint {
+  rdma_cm_event_type event;
+  int status; // 0: any
+  std::string_view what_to_do;
+  std::string_view anchor;
+};
+
+constexpr CmHint cm_hints[] = {
+    {RDMA_CM_EVENT_ADDR_ERROR, 0,
+     "nobody in the network has this address, or no RDMA device is on the way to it", "cm-address"},
+    {RDMA_CM_EVENT_ROUTE_ERROR, 0, "the subnet manager knows no path to this port", "cm-route"},
+    {RDMA_CM_EVENT_UNREACHABLE, 0,
+     "the host does not answer: it has no rdma_cm there, or a firewall drops UDP port 4791",
+     "cm-unreachable"},
+    {RDMA_CM_EVENT_REJECTED, 8,
+     "nobody listens on this port: start the server first; it says on which rdma_cm port",
+     "cm-nobody-listens"},
+    {RDMA_CM_EVENT_REJECTED, 0,
+     "the program at the other side does not want this connection, or ended before it answered",
+     "cm-rejected"},
+    {RDMA_CM_EVENT_CONNECT_ERROR, 0,
+     "the other side agrees, but the QP on this side could not be taken to RTS",
+     "cm-connect-error"},
+    {RDMA_CM_EVENT_DISCONNECTED, 0, "the peer has ended the connection, or has died",
+     "cm-disconnected"},
+};
+
 } // namespace
+
+std::string hint_for_cm_event(rdma_cm_event_type event, int status) {
+  for (const CmHint &row : cm_hints)
+    if (row.event == event && (row.status == 0 || row.status == status))
+      return hint(row.what_to_do, row.anchor);
+  return "";
+}
 
 std::string hint(std::string_view what_to_do, std::string_view anchor) {
   return std::string(what_to_do) + "; see lessons/troubleshooting.md#" + std::string(anchor);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
 
 #include <string>
 #include <string_view>
@@ -15,6 +16,10 @@ std::string hint_for_errno(std::string_view call, int error);
 
 /// The hint for a completion with this status, or "".
 std::string hint_for_status(ibv_wc_status status);
+
+/// The hint for an rdma_cm event that was not the one that is waited for, or "".
+/// @param status the event's: a negative error number or, of REJECTED, the reason
+std::string hint_for_cm_event(rdma_cm_event_type event, int status);
 
 /// A hint ends in where to read more: an anchor of the troubleshooting page.
 std::string hint(std::string_view what_to_do, std::string_view anchor);

@@ -105,6 +105,13 @@ PairOptions::PairOptions(CommandLine &line) : DeviceOptions(line) {
   line.add("--wait", wait, "how long a server waits for a client");
 }
 
+CmOptions::CmOptions(CommandLine &line, const std::string &host_help) {
+  line.add("--host", host, host_help);
+  line.add("--cm-port", cm_port, "port of rdma_cm's [18515]; a server takes 0 for a free one");
+  line.add("--timeout", timeout, "how long one step of the peer's may take");
+  line.add("--wait", wait, "how long a server waits for a client");
+}
+
 // [run-main]
 int run_main(int argc, char **argv, void (*body)(int argc, char **argv)) {
   // A line at a time even into a pipe: whoever runs both sides sees them as they happen.

@@ -1,6 +1,7 @@
 #include "rdmacommon/completions.hpp"
 
 #include "rdmacommon/check.hpp"
+#include "wait_for.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,25 +11,6 @@
 #include <string>
 
 namespace rdmacommon {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// Until the channel can be read, a signal comes, or the deadline has passed.
-void sleep(const ibv_comp_channel *channel, Clock::time_point deadline) {
-  using std::chrono::milliseconds;
-  // Rounded up: with a rest of less than a millisecond it would not sleep but spin.
-  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-  pollfd readable{.fd = channel->fd, .events = POLLIN, .revents = 0};
-  // More than a day at a time is more than poll(2) takes; who wants to wait longer comes back here.
-  const auto most = milliseconds(std::chrono::hours(24));
-  const auto wait = std::clamp(left, milliseconds(0), most);
-  if (poll(&readable, 1, static_cast<int>(wait.count())) < 0 && errno != EINTR)
-    throw_errno(errno, "poll(completion channel)");
-}
-
-} // namespace
-
 unique_comp_channel create_comp_channel(ibv_context *device) {
   unique_comp_channel channel(
       check_ptr(ibv_create_comp_channel(device), "ibv_create_comp_channel"));
@@ -71,7 +53,7 @@ size_t wait_for_completions(ibv_cq *cq, std::span<ibv_wc> into, const char *what
     if (Clock::now() >= deadline)
       throw Error(what, "no completion within " + std::to_string(timeout.count()) + " ms",
                   Where::here());
-    sleep(cq->channel, deadline);
+    wait_for(cq->channel->fd, POLLIN, deadline);
     while (take_event(cq->channel) != nullptr) // also those of earlier calls that did not sleep
       ;
   }

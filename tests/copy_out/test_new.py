@@ -31,7 +31,7 @@ class New(unittest.TestCase):
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.project)
         argv = [*prefix, str(build / "send_recv")]
-        outcome = examples.run_pair(needs_device.PLACE, argv)
+        outcome = examples.run_pair(needs_device.PLACE, argv, argv)
         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         self.assertIn('received "hello from the server"', outcome.of("client"))
 

@@ -21,7 +21,7 @@ class Examples(unittest.TestCase):
         for lesson in ladder.read():
             if lesson.kind != "lesson":
                 with self.subTest(lesson.stem):
-                    outcome = run(lesson.name, lesson.kind)
+                    outcome = run(lesson.program, lesson.kind)
                     self.compare(outcome, examples.expected_file(lesson.stem))
                     self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
                 for other in examples.others(lesson):

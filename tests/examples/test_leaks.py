@@ -36,7 +36,7 @@ class Leaks(unittest.TestCase):
             if lesson.kind != "lesson":
                 with self.subTest(lesson.stem):
                     before = counts()
-                    outcome = self.run_with_probe(lesson.name, lesson.kind)
+                    outcome = self.run_with_probe(lesson.program, lesson.kind)
                     for role in outcome.status:
                         self.assertIn("closed the device", outcome.of(role))
                     self.assertEqual([text for _, text in outcome.lines if text.startswith("left open")], [])

@@ -1,4 +1,5 @@
 """What the tests of peers that lie by RDMA share: an honest program against a liar, and what the honest one says of it."""
+import dataclasses
 import subprocess
 import unittest
 
@@ -13,6 +14,14 @@ def run(server, client) -> pair.Outcome:
     address = needs_device.PLACE.address
     return pair.run(needs_device.PLACE, [*server, *DEVICE, "--tcp-port", "0"], pair.Client(
         examples.LISTENING, lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1]]))
+
+
+def run_cm(server, client, host=needs_device.PLACE.address) -> pair.Outcome:
+    """The same by rdma_cm, which finds the device itself.
+
+    @param host what the client is told"""
+    place = dataclasses.replace(needs_device.PLACE, address=host)
+    return examples.run_pair(place, server, client, port_option="--cm-port")
 
 
 def rnr_naks() -> int:

@@ -9,8 +9,8 @@ from two_hosts import A, B, on
 BUILD = two_hosts.BUILD
 
 
-def run(program, **options):
-    return examples.run(A, BUILD, program, "pair", client_place=B, **options)
+def run(program, kind="pair"):
+    return examples.run(A, BUILD, program, kind, client_place=B)
 
 
 def gid_index(host, address):
@@ -23,10 +23,10 @@ def gid_index(host, address):
 class Pairs(unittest.TestCase):
     def test_all_print_what_the_lessons_show(self):
         for lesson in ladder.read():
-            if lesson.kind == "pair":
+            if lesson.is_pair:
                 for other in (None, *examples.others(lesson)):
                     with self.subTest(lesson.stem, program=other):
-                        outcome = run(other or lesson.name)
+                        outcome = run(other or lesson.program, lesson.kind)
                         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
                         roles = {role: outcome.of(role) for role in outcome.status}
                         expected = examples.expected_file(lesson.stem, other=other).read_text()

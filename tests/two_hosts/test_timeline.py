@@ -23,7 +23,7 @@ class Trace(unittest.TestCase):
                 if file.exists():
                     with self.subTest(file.stem):
                         kept = recording.Recording.load(file)
-                        program = lesson.name + (f".{name}" if name else "")
+                        program = examples.program(lesson, name) if name else lesson.program
                         _, now = trace.of_example(lesson.kind, program, kept.arguments)
                         found = kept.differences(now, A.device)
                         self.assertEqual(found, [], "\n".join(found))

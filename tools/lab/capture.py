@@ -22,25 +22,25 @@ def add_parser(subparsers) -> None:
 
 def main(args) -> int:
     lesson, program = run.choose(args.example, args.broken)
-    if lesson.kind != "pair":
+    if not lesson.is_pair:
         raise UsageError(f"{lesson.stem} is one program: it sends nothing")
     packages.ensure("build", "device", "wire")
-    folder = build.build(f"examples/{program}")
+    folder = build.build(*examples.targets(program))
     file = folder / "wire" / f"{program}.pcap"
-    outcome = record(folder, program, args.arguments, {args.at: file})
+    outcome = record(folder, program, lesson.kind, args.arguments, {args.at: file})
     run.report(outcome, with_output=True)
     table(packets.read(file), sys.stdout)
     print(f"lab: kept in {file}, for Wireshark", file=sys.stderr)
     return 1 if outcome.failed and not args.broken else 0
 
 
-def record(folder: Path, program: str, arguments: list[str], files: dict[str, Path]) -> pair.Outcome:
+def record(folder: Path, program: str, kind: str, arguments: list[str], files: dict[str, Path]) -> pair.Outcome:
     """Runs a built pair on the two hosts, recording the packets that pass each host of `files`."""
     hosts = dict(zip(machine.HOSTS, place.find_hosts()))
     with ExitStack() as taps:
         for host, file in files.items():
             taps.enter_context(Tap(hosts[host], file))
-        return examples.run(hosts["a"], folder, program, "pair", arguments, client_place=hosts["b"])
+        return examples.run(hosts["a"], folder, program, kind, arguments, client_place=hosts["b"])
 
 
 def table(all_packets: list[packets.Packet], out) -> None:

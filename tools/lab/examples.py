@@ -1,6 +1,7 @@
 """What there is to run: the examples, their "Break it" changes and exercises, as built programs."""
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Optional, Sequence
@@ -28,7 +29,7 @@ def others(lesson: ladder.Lesson) -> list[str]:
     """Programs of the lesson's besides the one with its name: those whose output the lesson shows."""
     text = lesson.file.read_text() if lesson.file.exists() else ""
     return [name for name in programs(lesson)
-            if name != lesson.name and expected_file(lesson.stem, other=name).name in text]
+            if name not in (lesson.program, *lesson.sides) and expected_file(lesson.stem, other=name).name in text]
 
 
 def program(lesson: ladder.Lesson, broken: str) -> str:
@@ -56,33 +57,56 @@ def find_exercise(number: str) -> str:
 
 
 def kind_of_exercise(name: str) -> str:
-    """"pair" or "device": the expected output tells, since there each line begins with its role."""
-    return "pair" if expected_file(name).read_text().startswith("[") else "device"
+    """As its lesson's, or "device": the expected output tells, since for a pair each line begins with its role."""
+    return exercises()[name].kind if expected_file(name).read_text().startswith("[") else "device"
 
 
-LISTENING = re.compile(r"listening on TCP port (\d+)")  # what every server of ours prints
+LISTENING = re.compile(r"listening on (?:TCP|rdma_cm) port (\d+)")  # what every server of ours prints
+PORT_OPTION = {"pair": "--tcp-port", "cm-pair": "--cm-port"}
+
+
+def sides(program: str) -> tuple[str, str]:
+    """Server and client: what `program`, perhaps with a change in it, is run with. Most are both sides themselves."""
+    base = program.partition(".")[0]
+    for lesson in ladder.read():
+        if base in lesson.sides:
+            server, client = lesson.sides
+            return (program, client) if base == server else (server, program)
+    return program, program
+
+
+def targets(program: str) -> list[str]:
+    """What to build in order to run it."""
+    return [f"examples/{side}" for side in dict.fromkeys(sides(program))]
 
 
 def run(place: Place, build: Path, program: str, kind: str, extra: Sequence[str] = (), *, under: Sequence[str] = (),
         client_place: Optional[Place] = None, **options) -> pair.Outcome:
-    """Runs a program of build/examples by its kind ("device" or "pair", as in ladder.txt).
+    """Runs a program of build/examples, with its other side, by its kind ("device", "pair" or "cm-pair", as in ladder.txt).
 
     @param under what starts the program, if it is not to start by itself: env(1), strace(1), …
     @param client_place where the client runs, if not where the server does
     @param options as pair.run() takes them"""
+    if kind not in PORT_OPTION:
+        return pair.run(place, _command(build, program, place, under, extra), **options)
+    # rdma_cm finds the device by the address.
+    without_device = dataclasses.replace(place, device="")
+    both = [_command(build, side, place if kind == "pair" else without_device, under, extra) for side in sides(program)]
+    return run_pair(place, *both, client_place, port_option=PORT_OPTION[kind], **options)
+
+
+def _command(build: Path, program: str, place: Place, under: Sequence[str], extra: Sequence[str]) -> list[str]:
     path = build / "examples" / program
     if not path.exists():
         raise LabError(f"{path} is not built: ninja -C {build}")
-    argv = [*under, str(path), *(["--device", place.device] if place.device else []), *extra]
-    if kind == "pair":
-        return run_pair(place, argv, client_place, **options)
-    return pair.run(place, argv, **options)
+    return [*under, str(path), *(["--device", place.device] if place.device else []), *extra]
 
 
-def run_pair(place: Place, argv: Sequence[str], client_place: Optional[Place] = None, **options) -> pair.Outcome:
-    """Runs a program that is its own client, as the examples are: no --host makes it the server."""
-    client = pair.Client(LISTENING, lambda line: [*argv, "--host", place.address, "--tcp-port", line[1]], client_place)
-    return pair.run(place, [*argv, "--tcp-port", "0"], client, **options)
+def run_pair(place: Place, server: Sequence[str], client: Sequence[str], client_place: Optional[Place] = None, *,
+             port_option: str = "--tcp-port", **options) -> pair.Outcome:
+    """Runs a server and its client by their command lines; where to listen and whom to connect to is added."""
+    return pair.run(place, [*server, port_option, "0"], pair.Client(
+        LISTENING, lambda line: [*client, "--host", place.address, port_option, line[1]], client_place), **options)
 
 
 def expected_file(stem: str, broken: Optional[str] = None, other: Optional[str] = None) -> Path:

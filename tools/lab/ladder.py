@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lab.errors import LabError
 from lab.paths import ROOT
 
-KINDS = ("lesson", "device", "pair")
+KINDS = ("lesson", "device", "pair", "cm-pair")
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,9 @@ class Lesson:
     stem: str  # 02_send_recv
     part: str  # Verbs by hand
     idea: str  # the one new idea
-    kind: str  # "lesson": text only, "device": one program, "pair": server and client
+    kind: str  # "lesson": text only, "device": one program, "pair": server and client, who exchange their addresses
+               # over TCP; "cm-pair": the same by rdma_cm
+    sides: tuple[str, ...] = ()  # the programs, where server and client are two
 
     @property
     def number(self) -> str:
@@ -23,6 +25,15 @@ class Lesson:
     @property
     def name(self) -> str:
         return self.stem.split("_", 1)[1]
+
+    @property
+    def program(self) -> str:
+        """The one that stands for the lesson: it is run where no other is named."""
+        return self.sides[0] if self.sides else self.name
+
+    @property
+    def is_pair(self) -> bool:
+        return self.kind in ("pair", "cm-pair")
 
     @property
     def file(self):
@@ -35,7 +46,8 @@ def read(path=ROOT / "lessons/ladder.txt") -> list[Lesson]:
         if line.startswith("#") or not line.strip():
             continue
         fields = [field.strip() for field in line.split("|")]
-        if len(fields) != 4 or fields[3] not in KINDS:
-            raise LabError(f"{path.name}:{number}: stem | part | new idea | {' or '.join(KINDS)}")
-        lessons.append(Lesson(*fields))
+        kind, *sides = fields[-1].split() or [""]
+        if len(fields) != 4 or kind not in KINDS or len(sides) not in (0, 2):
+            raise LabError(f"{path.name}:{number}: stem | part | new idea | {' or '.join(KINDS)} [SERVER CLIENT]")
+        lessons.append(Lesson(*fields[:3], kind, tuple(sides)))
     return lessons

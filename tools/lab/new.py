@@ -70,7 +70,7 @@ def main(args) -> int:
         name=name, programs="\n".join(f"executable('{program}', '{program}.cpp', dependencies: rdmacommon)"
                                       for program in programs)))
     commands = [f"build/{programs[0]}"]
-    if lesson.kind == "pair":
+    if lesson.is_pair:
         commands = [f"build/{programs[0]}                  # the server",
                     f"build/{programs[-1]} --host ADDRESS   # the client; ADDRESS is the server's"]
     (folder / "README.md").write_text(README.format(name=name, stem=lesson.stem,

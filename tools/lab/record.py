@@ -25,7 +25,7 @@ def main(args) -> int:
     where = place.find_place()
     for lesson in lessons:
         record_traces(lesson)
-        record(where, folder, lesson.name, lesson.kind, examples.expected_file(lesson.stem), works=True)
+        record(where, folder, lesson.program, lesson.kind, examples.expected_file(lesson.stem), works=True)
         for name in examples.others(lesson):
             record(where, folder, name, lesson.kind, examples.expected_file(lesson.stem, other=name), works=True)
         for name in examples.breaks(lesson):
@@ -46,8 +46,8 @@ def record_traces(lesson) -> None:
     for name, arguments in dict.fromkeys(commands):
         file = recording.file_of(lesson.stem, name)
         if file.with_suffix(".svg").name in text:
-            outcome, recorded = trace.of_example(lesson.kind, lesson.name + (f".{name}" if name else ""),
-                                                 shlex.split(arguments))
+            program = examples.program(lesson, name) if name else lesson.program
+            outcome, recorded = trace.of_example(lesson.kind, program, shlex.split(arguments))
             if bool(name) != outcome.failed:
                 raise LabError(f"{file.stem}: {outcome.status}, not recorded:\n{outcome.text()}")
             recorded.save(file)
@@ -56,7 +56,7 @@ def record_traces(lesson) -> None:
 
 def kind_from_source(name: str, lesson: ladder.Lesson) -> str:
     source = examples.ROOT / "examples" / lesson.stem / "exercises" / f"{name}.cpp"
-    return "pair" if "PairOptions" in source.read_text() else "device"
+    return lesson.kind if re.search("PairOptions|CmOptions", source.read_text()) else "device"
 
 
 def record(where, folder, program: str, kind: str, file, works: bool) -> None:

@@ -16,6 +16,9 @@ from lab.paths import ROOT
 from lab.timeline import Call, Event, merge
 
 
+CHANNEL_CALLS = ("ibv_req_notify_cq", "ibv_get_cq_event", "ibv_ack_cq_events")
+
+
 @dataclass
 class Recording:
     titles: dict[str, str]             # host -> what runs on it
@@ -50,14 +53,15 @@ class Recording:
 
     def lanes(self) -> dict[str, list[str]]:
         """What does not depend on who was faster: each program's calls, and the packets of each direction. What is sent
-        again, or acknowledged again, does depend on it, so that counts once. Where a program sleeps on the device's events
+        again, or acknowledged again, does depend on it, so that counts once; and whether a completion is there before a
+        program goes to sleep does, so the calls of the completion channel do not count. Where a program sleeps on the device's events
         as well as on completions, the order of its calls depends on which comes first: of that run, packets only."""
         by_events = any(call.call == "ibv_get_async_event" for calls in self.calls.values() for call in calls)
         lanes: dict[str, list[str]] = {}
         seen = set()
         for event in self.events:
             what = event.what
-            if not event.is_packet and not by_events:
+            if not event.is_packet and not by_events and what.call not in CHANNEL_CALLS:
                 for part in what.text.split("; ") if what.wcs else [what.text]:
                     lanes.setdefault(self.titles.get(event.host, event.host), []).append(
                         f"{what.call} {part} = {what.result}")

@@ -40,7 +40,7 @@ def choose(example: str, broken: Optional[str], other: Optional[str] = None) -> 
         known = examples.programs(lesson)
         if other not in (None, *known):
             raise UsageError(f"{lesson.stem} has no program {other}" + nearest(other, known))
-        return lesson, other or lesson.name
+        return lesson, other or lesson.program
     known = examples.breaks(lesson)
     if broken not in known:
         raise UsageError(f"{lesson.stem} has no change {broken}" + nearest(broken, known))
@@ -66,7 +66,7 @@ def report(outcome: pair.Outcome, with_output: bool = False) -> None:
 def main(args) -> int:
     lesson, program = choose(args.example, args.broken, args.program)
     packages.ensure("build", "device")
-    build_dir = build.build(f"examples/{program}")
+    build_dir = build.build(*examples.targets(program))
     where, other = place.find_hosts() if args.two_hosts else (place.find_place(args.device), None)
     print(f"lab: {where.why}" + (f", and on {other.host}" if other else ""), file=sys.stderr)
     outcome = examples.run(where, build_dir, program, lesson.kind, args.arguments, client_place=other,

@@ -53,8 +53,8 @@ def main(args) -> int:
 
 def of_example(kind: str, program: str, arguments: Sequence[str] = ()) -> tuple[pair.Outcome, Recording]:
     """Runs a program of build/examples. @raises LabError if a host dies, or a pair sends nothing"""
-    folder = _built(program)
-    return _record(folder, kind == "pair", lambda a, b: examples.run(
+    folder = _built(*examples.targets(program))
+    return _record(folder, kind != "device", lambda a, b: examples.run(
         a, folder, program, kind, arguments, under=UNDER, client_place=b), arguments)
 
 
@@ -70,9 +70,9 @@ def of_command(words: list[str]) -> tuple[pair.Outcome, Recording]:
     return _record(folder, None, both)
 
 
-def _built(*programs: str) -> Path:
+def _built(*targets: str) -> Path:
     packages.ensure("build", "device", "wire")
-    folder = build.build(*(f"examples/{program}" for program in programs), LIBRARY)
+    folder = build.build(*targets, LIBRARY)
     if not (folder / LIBRARY).exists():
         raise LabError(f"{folder / LIBRARY} is not built")
     return folder

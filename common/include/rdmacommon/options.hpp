@@ -91,6 +91,25 @@ struct PairOptions : DeviceOptions {
   std::chrono::seconds wait{60};   ///< How long a server waits for a client.
 };
 
+/// What the programs need that connect by rdma_cm: `--host`, `--cm-port`, `--timeout`, `--wait`. There is no option for
+/// the device, since rdma_cm finds it by the address. Its CommandLine refers to it, so it can be neither copied nor moved.
+struct CmOptions {
+  /// Adds the options to `line`.
+  /// @param host_help what `--host` is to this program
+  CmOptions(CommandLine &line, const std::string &host_help);
+  CmOptions(const CmOptions &) = delete;
+  CmOptions &operator=(const CmOptions &) = delete;
+
+  bool is_server() const {
+    return host.empty();
+  } ///< Of a program that is both: no `--host` means the server.
+
+  std::string host;         ///< Name or address: whom to connect to, or where to listen.
+  uint16_t cm_port = 18515; ///< A port of rdma_cm's. It is none of TCP's, and can be in use there.
+  std::chrono::seconds timeout{5}; ///< How long one step of the peer's may take.
+  std::chrono::seconds wait{60};   ///< How long a server waits for a client.
+};
+
 /// Runs an example's `body` and turns how it ended into main's exit status.
 /// @return 0 if `body` returned, 1 if it threw (after printing "error: ..." to stderr),
 ///         2 if the command line was wrong, 77 if the device cannot do it (Unsupported)

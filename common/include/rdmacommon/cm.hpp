@@ -1,0 +1,94 @@
+/// @file
+/// The connection manager, librdmacm: owning handles for what it makes, and its events one at a time.
+///
+/// Whatever rdma_cm does, it reports by an event on a channel, which is a file descriptor. Each event has to be
+/// acknowledged; rdma_destroy_id() waits until all events of its id are. A unique_cm_event does so when it goes, so
+/// it must go before the id does: declare it later, or in a block of its own.
+///
+/// Written out in lesson 12_cm_connect; see also rdma_cm(7), rdma_get_cm_event(3).
+#pragma once
+
+#include "rdmacommon/check.hpp"
+#include "rdmacommon/options.hpp"
+
+#include <rdma/rdma_cma.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+
+namespace rdmacommon {
+
+namespace deleters {
+/// @cond each is the one call that its name says
+// [cm-deleters]
+struct DestroyEventChannel {
+  void operator()(rdma_event_channel *channel) const noexcept {
+    rdma_destroy_event_channel(channel);
+  }
+};
+struct DestroyCmId {
+  void operator()(rdma_cm_id *id) const noexcept;
+};
+struct DestroyCmQp {
+  void operator()(rdma_cm_id *id) const noexcept { rdma_destroy_qp(id); }
+};
+struct AckCmEvent {
+  void operator()(rdma_cm_event *event) const noexcept;
+};
+// [cm-deleters]
+/// @endcond
+} // namespace deleters
+
+/// An event channel, from rdma_create_event_channel(). Outlives the ids that report to it.
+using unique_event_channel = std::unique_ptr<rdma_event_channel, deleters::DestroyEventChannel>;
+/// A communication identifier, from rdma_create_id() or with a connection request: what a socket is to TCP.
+/// Destroying it ends the connection.
+using unique_cm_id = std::unique_ptr<rdma_cm_id, deleters::DestroyCmId>;
+/// The queue pair of an id, from rdma_create_qp(). Holds the id, which outlives it; `id->qp` is the queue pair.
+using unique_cm_qp = std::unique_ptr<rdma_cm_id, deleters::DestroyCmQp>;
+/// An event, from take_cm_event(). Acknowledged when it goes, and its private data go with it.
+using unique_cm_event = std::unique_ptr<rdma_cm_event, deleters::AckCmEvent>;
+
+/// An address as rdma_cm takes it, IPv4 or IPv6, with a port.
+struct CmAddress {
+  sockaddr_storage storage; ///< In network byte order, as sockets have it.
+  sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage); } ///< Belongs to this object.
+};
+
+/// Where the options say that a server listens, or that a client connects to. Of a name with several addresses it is
+/// the first. For a server without `--host` it is "::", on which rdma_cm takes IPv4 clients as well.
+/// @throws Error if there is no such host
+CmAddress cm_address(const CmOptions &options);
+
+/// An event channel that does not block. Its `fd` is readable when there is an event, for poll(2) and epoll(7).
+/// @throws Error if this kernel has no rdma_cm
+unique_event_channel create_event_channel();
+
+/// The next event of the channel, without waiting. To be called by one thread at a time.
+/// @param channel one that does not block, as create_event_channel() makes it; outlives the event
+/// @return null if there is none now
+/// @throws Error if the channel cannot be read, or the change that the event stands for failed in the library
+unique_cm_event take_cm_event(rdma_event_channel *channel);
+
+/// Sleeps until an event comes, whichever it is.
+/// @param wanted  which one should, for the error message
+/// @param timeout how long. The kernel's own limit for a connection request is more than a minute
+/// @throws Error if none comes in time
+unique_cm_event next_cm_event(rdma_event_channel *channel, rdma_cm_event_type wanted,
+                              std::chrono::milliseconds timeout, Where where = Where::here());
+
+/// Throws unless `event` is the one that is wanted. The message names the event that came instead, its status in
+/// words (an error number, or for REJECTED the reason that the InfiniBand CM gives), and a hint.
+void check_cm_event(const rdma_cm_event &event, rdma_cm_event_type wanted,
+                    Where where = Where::here());
+
+/// next_cm_event() and check_cm_event().
+unique_cm_event wait_for_cm_event(rdma_event_channel *channel, rdma_cm_event_type wanted,
+                                  std::chrono::milliseconds timeout, Where where = Where::here());
+
+/// The event's name without its prefix: "ESTABLISHED".
+/// @return a literal
+const char *name_of(rdma_cm_event_type event);
+
+} // namespace rdmacommon

@@ -1,0 +1,18 @@
+// Internal: sleeping until a file descriptor is ready, with a time limit.
+#pragma once
+
+#include <chrono>
+
+namespace rdmacommon {
+
+using Clock = std::chrono::steady_clock;
+
+/// What is left until `deadline`, never less than nothing. Rounded up: with a rest of less than a millisecond a
+/// program would not sleep but spin.
+std::chrono::milliseconds time_left(Clock::time_point deadline);
+
+/// Sleeps until `fd` is ready for `events` (POLLIN, POLLOUT). Signals do not end it.
+/// @return false when the time is over
+bool wait_for(int fd, short events, Clock::time_point deadline);
+
+} // namespace rdmacommon

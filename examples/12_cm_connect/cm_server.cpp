@@ -1,0 +1,142 @@
+// 12_cm_connect, the server: waits for a client by rdma_cm, tells it of its memory, and sleeps while the client uses it.
+//
+// Lesson:  lessons/12_cm_connect.md
+// Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
+// Run:     ./lab run 12_cm_connect
+// By hand: cm_server                       listens on all addresses
+//          cm_client --host ADDRESS TEXT   the client, on this host or on another
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/cm.hpp>
+#include <rdmacommon/completions.hpp>
+#include <rdmacommon/description.hpp>
+#include <rdmacommon/handles.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include "descriptions.hpp"
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <arpa/inet.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+
+using namespace rdmacommon;
+
+namespace {
+
+using Memory = std::array<char, 4096>;
+
+double cpu_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+// [listen]
+unique_cm_id listen(rdma_event_channel *channel, const CmOptions &options) {
+  rdma_cm_id *made = nullptr;
+  check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
+  unique_cm_id listener(made);
+  CmAddress where = cm_address(options);
+  check_errno(rdma_bind_addr(listener.get(), where.get()), "rdma_bind_addr");
+  check_errno(rdma_listen(listener.get(), 1),
+              "rdma_listen"); // one request may wait to be looked at
+  std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener.get())));
+  return listener;
+}
+// [listen]
+
+// [request]
+// A client's request. It has an id of its own, which is the caller's from here on.
+unique_cm_id take_request(rdma_event_channel *channel, rdma_conn_param &answer,
+                          const CmOptions &options) {
+  const unique_cm_event event =
+      wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
+  unique_cm_id id(event->id);
+  const rdma_conn_param &asked = event->param.conn;
+  const auto hello = greeting_in(asked);
+  std::printf("CONNECT_REQUEST  on %s, with %u bytes of private data\n",
+              ibv_get_device_name(id->verbs->device), asked.private_data_len);
+  if (!hello || hello->version != protocol_version) {
+    const Greeting no = greeting(Refusal::version);
+    check_errno(rdma_reject(id.get(), &no, sizeof no), "rdma_reject");
+    throw Error("the client's greeting", words_for(Refusal::version), Where::here());
+  }
+  // How many READs at a time: what the client asks for, as seen from this side.
+  answer.responder_resources = asked.responder_resources;
+  answer.initiator_depth = asked.initiator_depth;
+  return id;
+}
+// [request]
+
+void cm_server(int argc, char **argv) {
+  CommandLine line{"Lets a client use its memory, and sleeps meanwhile."};
+  const CmOptions options{line, "the address to listen on [all of them]"};
+  line.parse(argc, argv);
+
+  const unique_event_channel channel = create_event_channel();
+  const unique_cm_id listener = listen(channel.get(), options);
+  const Greeting hello = greeting();
+  rdma_conn_param answer{
+      .private_data = &hello, .private_data_len = sizeof hello, .rnr_retry_count = 6};
+  const unique_cm_id id = take_request(channel.get(), answer, options);
+
+  // [resources]
+  // Only now is it known which device the client comes by: id->verbs.
+  Memory memory{"nobody has written here"};
+  Description theirs{};
+  const unique_pd pd(check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd"));
+  const int open = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const unique_mr mr(
+      check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), open), "ibv_reg_mr"));
+  const unique_mr theirs_mr(check_ptr(
+      ibv_reg_mr(pd.get(), &theirs, sizeof theirs, IBV_ACCESS_LOCAL_WRITE), "ibv_reg_mr"));
+  const unique_comp_channel completions = create_comp_channel(id->verbs);
+  const unique_cq cq(
+      check_ptr(ibv_create_cq(id->verbs, 2, nullptr, completions.get(), 0), "ibv_create_cq"));
+  ibv_qp_init_attr wanted{.send_cq = cq.get(),
+                          .recv_cq = cq.get(),
+                          .cap = {.max_send_wr = 1,
+                                  .max_recv_wr = 1,
+                                  .max_send_sge = 1,
+                                  .max_recv_sge = 1,
+                                  .max_inline_data = sizeof theirs},
+                          .qp_type = IBV_QPT_RC};
+  check_errno(rdma_create_qp(id.get(), pd.get(), &wanted), "rdma_create_qp");
+  const unique_cm_qp qp(id.get()); // id->qp, in INIT
+  // [resources]
+
+  // [accept]
+  ibv_sge into = piece(theirs_mr.get(), &theirs, sizeof theirs);
+  post_recv(id->qp, {.sg_list = &into, .num_sge = 1}); // before the client knows that it may send
+  std::printf("my memory before: \"%s\"\n", memory.data()); // later the client may be in it
+  check_errno(rdma_accept(id.get(), &answer), "rdma_accept");
+  wait_for_cm_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, options.timeout);
+  std::printf("ESTABLISHED\n");
+  receive_description(id->qp, theirs, options.timeout);
+  // [accept]
+
+  // [sleep]
+  const auto began = std::chrono::steady_clock::now();
+  const double cpu_began = cpu_ms();
+  send_description(id->qp, mr.get()); // after that the client needs nothing of us
+  wait_for_cm_event(channel.get(), RDMA_CM_EVENT_DISCONNECTED, options.wait);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
+  std::printf("DISCONNECTED     after %.3f ms, of which I was awake for %.3f ms\n", took.count(),
+              cpu_ms() - cpu_began);
+  check_errno(rdma_disconnect(id.get()), "rdma_disconnect"); // the client waits for it
+  std::printf("my memory after:  \"%.*s\"\n", static_cast<int>(memory.size()), memory.data());
+  // [sleep]
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, cm_server);
+}

@@ -1,0 +1,90 @@
+// Exercise 12.2: a server that is full, and a client that knocks again.
+// Wanted:   the client tries again while it is rejected because the server is full, five times at most. Any other reason
+//           ends it at once. The server here lets the third one in.
+// Hint: an id that was rejected has had its life: the next attempt begins with a new one, address and route included.
+//       The reason is in the private data of REJECTED, and greeting_in() reads it before the event is acknowledged.
+// Check: ./lab check 12.2
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/cm.hpp>
+#include <rdmacommon/exchange.hpp>
+#include <rdmacommon/description.hpp>
+#include <rdmacommon/options.hpp>
+
+#include <rdma/rdma_cma.h>
+
+#include <arpa/inet.h>
+
+#include <cstdint>
+#include <cstdio>
+
+using namespace rdmacommon;
+
+// A number has to be there, and one that was in use a moment ago would be rejected: "stale connection".
+static const uint32_t no_queue_pair = random_psn();
+constexpr int most_attempts = 5;
+
+static unique_cm_id create_id(rdma_event_channel *channel) {
+  rdma_cm_id *made = nullptr;
+  check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
+  return unique_cm_id(made);
+}
+
+static void serve(rdma_event_channel *channel, const CmOptions &options) {
+  const unique_cm_id listener = create_id(channel);
+  CmAddress where = cm_address(options);
+  check_errno(rdma_bind_addr(listener.get(), where.get()), "rdma_bind_addr");
+  check_errno(rdma_listen(listener.get(), 1), "rdma_listen");
+  std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener.get())));
+  for (int turn = 1; turn <= 3; ++turn) {
+    const unique_cm_event request =
+        wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
+    const unique_cm_id id(request->id);
+    if (turn < 3) {
+      const Greeting full = greeting(Refusal::full);
+      check_errno(rdma_reject(id.get(), &full, sizeof full), "rdma_reject");
+      continue;
+    }
+    rdma_conn_param answer{.qp_num = no_queue_pair};
+    check_errno(rdma_accept(id.get(), &answer), "rdma_accept");
+    wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
+    wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout);
+    check_errno(rdma_disconnect(id.get()), "rdma_disconnect");
+  }
+}
+
+// @return whether the server has let us in; if not, it is full
+static bool attempt(rdma_event_channel *channel, const CmOptions &options) {
+  const unique_cm_id id = create_id(channel);
+  CmAddress server = cm_address(options);
+  check_errno(rdma_resolve_addr(id.get(), nullptr, server.get(), 2000), "rdma_resolve_addr");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, options.timeout);
+  check_errno(rdma_resolve_route(id.get(), 2000), "rdma_resolve_route");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, options.timeout);
+  rdma_conn_param param{.retry_count = 6, .qp_num = no_queue_pair};
+  check_errno(rdma_connect(id.get(), &param), "rdma_connect");
+  // TODO: a rejection is an error here, whatever its reason.
+  wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, options.timeout);
+  check_errno(rdma_establish(id.get()), "rdma_establish");
+  check_errno(rdma_disconnect(id.get()), "rdma_disconnect");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout);
+  return true;
+}
+
+static void knock(int argc, char **argv) {
+  CommandLine line{"Connects to a server that is full at first."};
+  const CmOptions options{line, "the server; without it, be the server"};
+  line.parse(argc, argv);
+  const unique_event_channel channel = create_event_channel();
+  if (options.is_server()) {
+    serve(channel.get(), options);
+    return;
+  }
+  // TODO: one attempt is not enough.
+  if (attempt(channel.get(), options))
+    std::printf("attempt %d: the server has let me in\n", 1);
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, knock);
+}

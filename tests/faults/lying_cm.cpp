@@ -1,0 +1,151 @@
+// A peer of 12_cm_connect and 13_cm_many_clients that lies to the other side, as a client or as a server.
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/cm.hpp>
+#include <rdmacommon/description.hpp>
+#include <rdmacommon/handles.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+using namespace rdmacommon;
+
+namespace {
+
+struct Liar {
+  explicit Liar(rdma_cm_id *id) : id(id) {
+    ibv_qp_init_attr wanted{.send_cq = cq.get(),
+                            .recv_cq = cq.get(),
+                            .cap = {.max_send_wr = 1,
+                                    .max_recv_wr = 1,
+                                    .max_send_sge = 1,
+                                    .max_recv_sge = 1,
+                                    .max_inline_data = 64},
+                            .qp_type = IBV_QPT_RC};
+    check_errno(rdma_create_qp(id, pd.get(), &wanted), "rdma_create_qp");
+    qp.reset(id);
+    ibv_sge into = piece(mr.get(), memory.data(), memory.size());
+    post_recv(id->qp, {.sg_list = &into, .num_sge = 1});
+  }
+
+  // Sends a description that is wrong in the way that `lie` says, then waits until the other side has gone.
+  void send(const std::string &lie, rdma_event_channel *channel, const CmOptions &options) {
+    Description out = describe(mr.get());
+    uint32_t size = sizeof out;
+    if (lie == "short")
+      size = 20;
+    else if (lie == "version")
+      out.version = htobe32(7);
+    else if (lie == "empty")
+      out.length = 0;
+    else if (lie == "wraps")
+      out.length = ~uint64_t{0};
+    ibv_sge sge{.addr = reinterpret_cast<uint64_t>(&out), .length = size, .lkey = 0};
+    if (lie != "silence")
+      post_send(id->qp, {.sg_list = &sge,
+                         .num_sge = 1,
+                         .opcode = IBV_WR_SEND,
+                         .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE});
+    wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.wait);
+  }
+
+  rdma_cm_id *id;
+  std::array<char, 4096> memory{};
+  unique_pd pd{check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd")};
+  unique_mr mr{check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE),
+                         "ibv_reg_mr")};
+  unique_cq cq{check_ptr(ibv_create_cq(id->verbs, 2, nullptr, nullptr, 0), "ibv_create_cq")};
+  unique_cm_qp qp;
+};
+
+Greeting hello_of(const std::string &lie) {
+  Greeting hello = greeting(Refusal::none, lie == "other-version" ? 9 : protocol_version);
+  if (lie == "other-protocol")
+    hello.magic = 0;
+  return hello;
+}
+
+void serve(rdma_event_channel *channel, rdma_cm_id *listener, const std::string &lie,
+           const CmOptions &options) {
+  CmAddress where = cm_address(options);
+  check_errno(rdma_bind_addr(listener, where.get()), "rdma_bind_addr");
+  check_errno(rdma_listen(listener, 1), "rdma_listen");
+  std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener)));
+  unique_cm_event request = wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
+  const unique_cm_id id(request->id);
+  request.reset();
+  if (lie == "no-reason") {
+    check_errno(rdma_reject(id.get(), nullptr, 0), "rdma_reject");
+    return;
+  }
+  if (lie == "no-answer") { // the client loses its patience, which it says by a rejection
+    wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.wait);
+    return;
+  }
+  Liar liar(id.get());
+  const Greeting hello = hello_of(lie);
+  rdma_conn_param answer{.private_data = &hello,
+                         .private_data_len = sizeof hello,
+                         .responder_resources = 1,
+                         .rnr_retry_count = 6};
+  check_errno(rdma_accept(id.get(), &answer), "rdma_accept");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
+  liar.send(lie, channel, options);
+}
+
+void request(rdma_event_channel *channel, rdma_cm_id *id, const std::string &lie,
+             const CmOptions &options) {
+  CmAddress server = cm_address(options);
+  check_errno(rdma_resolve_addr(id, nullptr, server.get(), 2000), "rdma_resolve_addr");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, options.timeout);
+  check_errno(rdma_resolve_route(id, 2000), "rdma_resolve_route");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, options.timeout);
+  Liar liar(id);
+  const Greeting hello = hello_of(lie);
+  rdma_conn_param ask{.private_data = &hello,
+                      .private_data_len = sizeof hello,
+                      .initiator_depth = 1,
+                      .retry_count = 6,
+                      .rnr_retry_count = 6};
+  check_errno(rdma_connect(id, &ask), "rdma_connect");
+  if (lie == "broken-qp") { // so that librdmacm cannot take it to RTR when the answer comes
+    ibv_qp_attr error{};
+    error.qp_state = IBV_QPS_ERR;
+    check_rc(ibv_modify_qp(id->qp, &error, IBV_QP_STATE), "ibv_modify_qp(ERR)");
+  }
+  wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
+  if (lie == "dies")
+    _exit(0);
+  liar.send(lie, channel, options);
+}
+
+void lying_cm(int argc, char **argv) {
+  CommandLine line{"Lies."};
+  const CmOptions options{line, "the server; without it, be the server"};
+  std::string lie;
+  line.add("--lie", lie, "which",
+           {"short", "version", "empty", "wraps", "silence", "dies", "other-version",
+            "other-protocol", "no-reason", "no-answer", "broken-qp"});
+  line.parse(argc, argv);
+  const unique_event_channel channel = create_event_channel();
+  rdma_cm_id *made = nullptr;
+  check_errno(rdma_create_id(channel.get(), &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
+  const unique_cm_id id(made);
+  (options.is_server() ? serve : request)(channel.get(), id.get(), lie, options);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, lying_cm);
+}
