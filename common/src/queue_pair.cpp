@@ -77,6 +77,12 @@ void to_rts(ibv_qp *qp, uint32_t psn) {
   check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp(RTS)");
 }
 
+void to_error(ibv_qp *qp) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_ERR;
+  check_rc(ibv_modify_qp(qp, &attr, IBV_QP_STATE), "ibv_modify_qp(ERR)");
+}
+
 const char *state_of(ibv_qp *qp) {
   constexpr std::array names{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
   ibv_qp_attr attr{};

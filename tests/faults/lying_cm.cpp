@@ -50,13 +50,22 @@ struct Liar {
       out.length = 0;
     else if (lie == "wraps")
       out.length = ~uint64_t{0};
-    ibv_sge sge{.addr = reinterpret_cast<uint64_t>(&out), .length = size, .lkey = 0};
+    // As rping's client says it: address, rkey and size, in 16 bytes.
+    std::array<uint32_t, 4> ping{0, htobe32(0x1000), htobe32(mr->rkey), htobe32(64)};
+    if (lie == "rping-huge")
+      ping[3] = htobe32(1 << 20);
+    const bool as_rping = lie.starts_with("rping");
+    const void *what = as_rping ? static_cast<const void *>(ping.data()) : &out;
+    if (as_rping)
+      size = sizeof ping;
+    ibv_sge sge{.addr = reinterpret_cast<uint64_t>(what), .length = size, .lkey = 0};
     if (lie != "silence")
       post_send(id->qp, {.sg_list = &sge,
                          .num_sge = 1,
                          .opcode = IBV_WR_SEND,
                          .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE});
-    wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.wait);
+    next_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED,
+                  options.wait); // REJECTED if we were faster than our RTU
   }
 
   rdma_cm_id *id;
@@ -70,7 +79,7 @@ struct Liar {
 
 Greeting hello_of(const std::string &lie) {
   Greeting hello = greeting(Refusal::none, lie == "other-version" ? 9 : protocol_version);
-  if (lie == "other-protocol")
+  if (lie == "other-protocol" || lie.starts_with("rping"))
     hello.magic = 0;
   return hello;
 }
@@ -114,6 +123,7 @@ void request(rdma_event_channel *channel, rdma_cm_id *id, const std::string &lie
   const Greeting hello = hello_of(lie);
   rdma_conn_param ask{.private_data = &hello,
                       .private_data_len = sizeof hello,
+                      .responder_resources = 1, // rping's server READs
                       .initiator_depth = 1,
                       .retry_count = 6,
                       .rnr_retry_count = 6};
@@ -135,7 +145,8 @@ void lying_cm(int argc, char **argv) {
   std::string lie;
   line.add("--lie", lie, "which",
            {"short", "version", "empty", "wraps", "silence", "dies", "other-version",
-            "other-protocol", "no-reason", "no-answer", "broken-qp"});
+            "other-protocol", "rping-huge", "rping-address", "no-reason", "no-answer",
+            "broken-qp"});
   line.parse(argc, argv);
   const unique_event_channel channel = create_event_channel();
   rdma_cm_id *made = nullptr;

@@ -5,7 +5,7 @@ import time
 import unittest
 
 import two_hosts
-from two_hosts import B, BUILD, on
+from two_hosts import A, B, BUILD, on
 
 CLIENT = str(BUILD / "examples/cm_client")
 NOBODY = "10.77.0.99"
@@ -44,6 +44,35 @@ class Events(unittest.TestCase):
         self.assertIn("UNREACHABLE: instead of ESTABLISHED, with status -110, Connection timed out", said)
         self.assertIn("troubleshooting.md#cm-unreachable", said)
         self.assertLess(time.monotonic() - began, 25)
+
+
+class ManyClients(unittest.TestCase):
+    def start(self, where, *argv):
+        process = subprocess.Popen(where.wrap(list(argv)), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_a_host_that_dies(self):
+        """Nobody says that it has gone: the server finds out by a WRITE of no bytes, which is not acknowledged."""
+        self.addCleanup(two_hosts.lab, "hosts", "mend")
+        server = self.start(A, str(BUILD / "examples/many_server"), "--cm-port", "0", "--clients", "0", "--silence", "1")
+        port = server.stdout.readline().split()[-1]
+        client = self.start(B, str(BUILD / "examples/many_client"), "--host", A.address, "--cm-port", port, "--rude", "0",
+                            "--clients", "1", "--rounds", "1000000000")
+        deadline = time.monotonic() + 30
+        while " qp 2 " not in on("a", "rdma", "resource"):  # the device's own, and the client's
+            self.assertLess(time.monotonic(), deadline)
+        self.assertIsNone(client.poll())
+        two_hosts.lab("hosts", "cut")
+        began = time.monotonic()
+        self.assertIn("dropped a client: a request: completed with status 12, transport retry counter exceeded",
+                      server.stderr.readline())
+        print(f"  noticed after {time.monotonic() - began:.1f} s", flush=True)
+        server.terminate()
+        self.assertIn("served 1 clients", server.communicate(timeout=60)[0])
+        self.assertEqual(server.returncode, 0)
 
 
 if __name__ == "__main__":

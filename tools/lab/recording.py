@@ -54,9 +54,11 @@ class Recording:
     def lanes(self) -> dict[str, list[str]]:
         """What does not depend on who was faster: each program's calls, and the packets of each direction. What is sent
         again, or acknowledged again, does depend on it, so that counts once; and whether a completion is there before a
-        program goes to sleep does, so the calls of the completion channel do not count. Where a program sleeps on the device's events
-        as well as on completions, the order of its calls depends on which comes first: of that run, packets only."""
-        by_events = any(call.call == "ibv_get_async_event" for calls in self.calls.values() for call in calls)
+        program goes to sleep does, so the calls of the completion channel do not count. Where a program sleeps on the
+        device's or the connection manager's events as well as on completions, the order of its calls depends on which comes
+        first: of that run, packets only."""
+        by_events = any(call.call == "ibv_get_async_event" or (call.call, call.result[:6]) == ("rdma_get_cm_event", "EAGAIN")
+                        for calls in self.calls.values() for call in calls)
         lanes: dict[str, list[str]] = {}
         seen = set()
         for event in self.events:

@@ -158,6 +158,7 @@ class _Request:
     wr_id: int
     first: int    # its PSNs, counted on without the wrap at 2**24
     last: int
+    signaled: bool
     done: bool = False
 
 
@@ -177,7 +178,8 @@ class _Queue:
             packets = 0
         elif self.type != "UD" and not wr["opcode"].startswith("ATOMIC"):
             packets = max(1, -(-wr["length"] // self.mtu))
-        self.requests.append(_Request(number, wr["wr_id"], self.next_psn, self.next_psn + packets - 1))
+        self.requests.append(_Request(number, wr["wr_id"], self.next_psn, self.next_psn + packets - 1,
+                                      wr["signaled"]))
         self.next_psn += packets
 
     def at(self, psn: int) -> Optional[_Request]:
@@ -225,11 +227,13 @@ class _Attribution:
             if queue.taken:
                 event.requests.append(queue.taken.popleft())
             return
-        for request in queue.requests:
-            if request.wr_id == wc["wr_id"] and not request.done:
-                request.done = True
-                event.requests.append(request.number)
-                return
+        waiting = [request for request in queue.requests if request.wr_id == wc["wr_id"] and not request.done]
+        if wc["status"] == "SUCCESS":  # what is not signaled completes only if it fails; a QP may signal all, though
+            waiting = [request for request in waiting if request.signaled] or waiting
+        if waiting:
+            event.requests.append(waiting[0].number)
+            for request in queue.requests:  # and those before it, in order
+                request.done |= request.number <= waiting[0].number
 
     def packet(self, event: Event) -> None:
         packet = event.what

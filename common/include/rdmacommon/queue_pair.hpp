@@ -50,6 +50,11 @@ void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer);
 /// @throws Error if the device refuses
 void to_rts(ibv_qp *qp, uint32_t psn);
 
+/// Any state -> ERR. Whatever is posted completes with IBV_WC_WR_FLUSH_ERR, and nothing goes out any more. Written
+/// out in lesson 11_when_it_breaks.
+/// @throws Error if the device refuses
+void to_error(ibv_qp *qp);
+
 /// The state that `qp` is in now, as the device says: "RESET", "INIT", "RTR", "RTS", "SQD", "SQE" or "ERR".
 /// What its peer may be doing at the time can change it. Written out in lesson 10_memory_windows.
 /// @return a literal

@@ -1,0 +1,233 @@
+// One client of many_server.cpp: everything that belongs to it, and what happens when something of its has completed.
+//
+// It speaks one of two protocols: ours, that of lesson 12, or that of the stock program rping. A client that says what it
+// should not, or nothing, is an Error; whoever catches it closes the connection.
+#pragma once
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/cm.hpp>
+#include <rdmacommon/description.hpp>
+#include <rdmacommon/handles.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <endian.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+// [rping]
+// What rping's client SENDs: a buffer of its own. All of it in network byte order (rping.c of rdma-core).
+struct RpingBuffer {
+  uint64_t address;
+  uint32_t rkey;
+  uint32_t size;
+};
+// [rping]
+static_assert(sizeof(RpingBuffer) == 16);
+
+class ClientConnection {
+public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr int most_requests = 5; // receives and sends that are posted at a time
+
+  // @param id      the request's
+  // @param step    how long the client may take to say what is due
+  // @param silence after which we look whether a client is alive that owes us nothing
+  ClientConnection(rdmacommon::unique_cm_id id, bool is_rping, ibv_cq *cq,
+                   std::chrono::milliseconds step, std::chrono::milliseconds silence)
+      : id_(std::move(id)), is_rping_(is_rping), step_(step), silence_(silence),
+        pd_(rdmacommon::check_ptr(ibv_alloc_pd(id_->verbs), "ibv_alloc_pd")) {
+    using namespace rdmacommon;
+    // rping's client has no access to our memory: the server READs and WRITEs there.
+    const int remote = is_rping ? 0 : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    const int access = IBV_ACCESS_LOCAL_WRITE | remote;
+    data_mr_.reset(check_ptr(
+        ibv_reg_mr(pd_.get(), memory_->data.data(), memory_->data.size(), access), "ibv_reg_mr"));
+    said_mr_.reset(check_ptr(
+        ibv_reg_mr(pd_.get(), &memory_->said, sizeof memory_->said, IBV_ACCESS_LOCAL_WRITE),
+        "ibv_reg_mr"));
+    ibv_qp_init_attr wanted{.send_cq = cq,
+                            .recv_cq = cq,
+                            .cap = {.max_send_wr = most_requests - 1,
+                                    .max_recv_wr = 1,
+                                    .max_send_sge = 1,
+                                    .max_recv_sge = 1,
+                                    .max_inline_data = sizeof(Description)},
+                            .qp_type = IBV_QPT_RC};
+    check_errno(rdma_create_qp(id_.get(), pd_.get(), &wanted), "rdma_create_qp");
+    qp_.reset(id_.get());
+    id_->context = this; // so that an event of the id leads here
+    wait(step_);
+  }
+
+  ibv_qp *qp() const { return id_->qp; }
+  bool is_rping() const { return is_rping_; }
+  Clock::time_point deadline() const { return deadline_; }
+
+  void accept(const rdma_conn_param &asked) {
+    using namespace rdmacommon;
+    post_receive(); // before the client knows that it may send
+    const Greeting hello = greeting();
+    rdma_conn_param answer{.private_data = is_rping_ ? nullptr : &hello,
+                           .private_data_len = static_cast<uint8_t>(is_rping_ ? 0 : sizeof hello),
+                           .responder_resources = asked.responder_resources,
+                           .initiator_depth = std::min<uint8_t>(asked.initiator_depth, 1),
+                           .rnr_retry_count = 6};
+    check_errno(rdma_accept(id_.get(), &answer), "rdma_accept");
+  }
+
+  void established() { wait(step_); }
+
+  // [completed]
+  // @throws Error if the request failed, or the client has said what it should not
+  void completed(const ibv_wc &wc) {
+    --posted_;
+    if (closed_) // flushed
+      return;
+    rdmacommon::check_wc(wc, "a request");
+    wait(owes_us_words() ? step_ : silence_);
+    switch (static_cast<Work>(wc.wr_id)) {
+    case Work::receive:
+      is_rping_ ? rping_said(wc.byte_len) : client_said(wc.byte_len);
+      break;
+    case Work::transfer: // the ping has come, or the pong is there: the client is to go on
+      post_receive();
+      send(RpingBuffer{});
+      break;
+    case Work::look:
+      looking_ = false;
+      break;
+    case Work::send:
+      break;
+    }
+  }
+  // [completed]
+
+  // [overdue]
+  // To be called when the deadline has passed. @throws Error if the client owes us something
+  void overdue() {
+    if (closed_)
+      return;
+    if (owes_us_words())
+      throw rdmacommon::Error("silence", "nothing for " + std::to_string(step_.count()) + " ms",
+                              rdmacommon::Where::here());
+    // It works on our memory, or is idle, or its host is dead. A WRITE of no bytes needs no memory and disturbs
+    // nobody, but its NIC has to acknowledge it: if it does not, the completion says so.
+    wait(silence_);
+    if (std::exchange(looking_, true))
+      return;
+    post({.wr_id = static_cast<uint64_t>(Work::look),
+          .opcode = IBV_WR_RDMA_WRITE,
+          .send_flags = IBV_SEND_SIGNALED});
+  }
+  // [overdue]
+
+  // [close]
+  // What is still posted comes back flushed; the queue pair goes when all of it has, so that no completion is left
+  // that a later queue pair with the same number could be taken for.
+  void close() {
+    if (std::exchange(closed_, true))
+      return;
+    wait(step_);
+    rdmacommon::to_error(id_->qp);
+    rdma_disconnect(id_.get()); // fails if the connection never was, or is not any more
+  }
+  bool is_gone() const { return closed_ && (posted_ == 0 || Clock::now() >= deadline_); }
+  // [close]
+
+private:
+  enum class Work : uint64_t { receive, send, transfer, look };
+  struct Memory {
+    std::array<char, 65536> data;
+    std::array<char, sizeof(rdmacommon::Description)> said; // by either protocol
+  };
+
+  void wait(std::chrono::milliseconds how_long) { deadline_ = Clock::now() + how_long; }
+  bool owes_us_words() const { return is_rping_ || !described_; }
+
+  void post(const ibv_send_wr &request) {
+    rdmacommon::post_send(id_->qp, request);
+    ++posted_;
+  }
+
+  void post_receive() {
+    ibv_sge into = rdmacommon::piece(said_mr_.get(), memory_->said.data(), memory_->said.size());
+    rdmacommon::post_recv(
+        id_->qp, {.wr_id = static_cast<uint64_t>(Work::receive), .sg_list = &into, .num_sge = 1});
+    ++posted_;
+  }
+
+  template <typename Message> void send(const Message &message) {
+    ibv_sge sge{.addr = reinterpret_cast<uint64_t>(&message), .length = sizeof message, .lkey = 0};
+    post({.wr_id = static_cast<uint64_t>(Work::send),
+          .sg_list = &sge,
+          .num_sge = 1,
+          .opcode = IBV_WR_SEND,
+          .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE});
+  }
+
+  // Ours: the client describes its memory, we ours, and from then on it WRITEs and READs without us.
+  void client_said(size_t bytes) {
+    using namespace rdmacommon;
+    if (described_)
+      throw Error("the client", "it says more than it should", Where::here());
+    Description theirs{};
+    std::memcpy(&theirs, memory_->said.data(), sizeof theirs);
+    described(theirs, bytes); // throws if it is not right
+    described_ = true;
+    wait(silence_);
+    post_receive(); // where it would say more
+    send(describe(data_mr_.get()));
+  }
+
+  // [rping-said]
+  // rping: the client advertises a buffer with its ping, which we READ; then another, into which we WRITE it back.
+  void rping_said(size_t bytes) {
+    using namespace rdmacommon;
+    RpingBuffer buffer{};
+    if (bytes != sizeof buffer)
+      throw Error("rping's message", "it has " + std::to_string(bytes) + " bytes, not 16",
+                  Where::here());
+    std::memcpy(&buffer, memory_->said.data(), sizeof buffer);
+    const uint64_t address = be64toh(buffer.address);
+    const uint32_t size = be32toh(buffer.size);
+    if (size == 0 || size > memory_->data.size() || address + size < address)
+      throw Error("rping's message", "there can be no such buffer", Where::here());
+    pong_ = !pong_;
+    ping_size_ = pong_ ? size : std::min(size, ping_size_);
+    ibv_sge sge = piece(data_mr_.get(), memory_->data.data(), ping_size_);
+    post({.wr_id = static_cast<uint64_t>(Work::transfer),
+          .sg_list = &sge,
+          .num_sge = 1,
+          .opcode = pong_ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+          .send_flags = IBV_SEND_SIGNALED,
+          .wr = {.rdma = {.remote_addr = address, .rkey = be32toh(buffer.rkey)}}});
+  }
+  // [rping-said]
+
+  // [members]
+  rdmacommon::unique_cm_id id_;
+  const bool is_rping_;
+  const std::chrono::milliseconds step_, silence_;
+  Clock::time_point deadline_;
+  uint32_t posted_ = 0; // requests whose completions have not come
+  bool closed_ = false, looking_ = false;
+  bool described_ = false; // ours: it has said where its memory is
+  bool pong_ = false; // rping: the ping is here, or under way, and its buffer for the pong is due
+  uint32_t ping_size_ = 0;
+  std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
+  rdmacommon::unique_pd pd_; // a PD for each client: no rkey of another's opens anything here
+  rdmacommon::unique_mr data_mr_, said_mr_;
+  rdmacommon::unique_cm_qp qp_; // the last one made, and the first one to go
+  // [members]
+};

@@ -1,0 +1,89 @@
+// Where many_server.cpp sleeps: one epoll over file descriptors, a timer, and the signals that end it.
+#pragma once
+
+#include <rdmacommon/check.hpp>
+
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+
+// [event-loop]
+class EventLoop {
+public:
+  using Clock = std::chrono::steady_clock;
+
+  EventLoop() {
+    watch(timer_.get());
+    watch(signals_.get());
+  }
+
+  void watch(int fd) {
+    epoll_event wanted{.events = EPOLLIN, .data = {.fd = fd}};
+    rdmacommon::check_errno(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted), "epoll_ctl");
+  }
+
+  // Sleeps until something is there or the time has come, and calls `look_at` with each file that can be read.
+  template <typename LookAt> void sleep_until(Clock::time_point when, LookAt look_at) {
+    set_timer(when);
+    std::array<epoll_event, 8> ready{};
+    const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), -1);
+    if (count < 0 && errno != EINTR)
+      rdmacommon::throw_errno(errno, "epoll_wait");
+    for (int i = 0; i < count; ++i)
+      look_at(ready.at(static_cast<size_t>(i)).data.fd); // the timer's only ends the sleep
+  }
+
+  // Whether SIGTERM or SIGINT has come.
+  bool is_to_end() const {
+    signalfd_siginfo which{};
+    return read(signals_.get(), &which, sizeof which) > 0;
+  }
+
+private:
+  // [timer]
+  void set_timer(Clock::time_point when) {
+    itimerspec value{}; // all zero: no timer
+    if (when != Clock::time_point::max()) {
+      const std::chrono::nanoseconds left =
+          std::max<Clock::duration>(when - Clock::now(), std::chrono::milliseconds(1));
+      value.it_value = {.tv_sec = left.count() / 1'000'000'000,
+                        .tv_nsec = left.count() % 1'000'000'000};
+    }
+    // It also takes back what the timer has to say from before.
+    rdmacommon::check_errno(timerfd_settime(timer_.get(), 0, &value, nullptr), "timerfd_settime");
+  }
+  // [timer]
+
+  static int signals_to_end() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    rdmacommon::check_errno(sigprocmask(SIG_BLOCK, &set, nullptr), "sigprocmask");
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+
+  class File {
+  public:
+    File(int fd, const char *call) : fd_(rdmacommon::check_errno(fd, call)) {}
+    ~File() { close(fd_); }
+    File(const File &) = delete;
+    File &operator=(const File &) = delete;
+    int get() const { return fd_; }
+
+  private:
+    int fd_;
+  };
+  File epoll_{epoll_create1(EPOLL_CLOEXEC), "epoll_create1"};
+  File timer_{timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd_create"};
+  File signals_{signals_to_end(), "signalfd"};
+};
+// [event-loop]

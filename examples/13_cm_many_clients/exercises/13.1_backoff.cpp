@@ -1,0 +1,107 @@
+// Exercise 13.1: a client that stays away for longer each time.
+// Wanted:   the server here is full for 300 ms. The client gets in with at most six attempts, and after each that fails it
+//           waits: 50 ms at most, then 100, then 200, and so on, each time a random part of that, but at least half.
+// Hint: std::uniform_int_distribution. Why random? Because a server that has just started again has all its clients at the
+//       door, and they should not come back at the same moment.
+// Check: ./lab check 13.1
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/cm.hpp>
+#include <rdmacommon/description.hpp>
+#include <rdmacommon/exchange.hpp>
+#include <rdmacommon/options.hpp>
+
+#include <rdma/rdma_cma.h>
+
+#include <arpa/inet.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <random>
+#include <thread>
+
+using namespace rdmacommon;
+using std::chrono::milliseconds;
+
+constexpr milliseconds full_for{300};
+constexpr int most_attempts = 6;
+
+static unique_cm_id create_id(rdma_event_channel *channel) {
+  rdma_cm_id *made = nullptr;
+  check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
+  return unique_cm_id(made);
+}
+
+static void serve(rdma_event_channel *channel, const CmOptions &options) {
+  const unique_cm_id listener = create_id(channel);
+  CmAddress where = cm_address(options);
+  check_errno(rdma_bind_addr(listener.get(), where.get()), "rdma_bind_addr");
+  check_errno(rdma_listen(listener.get(), 1), "rdma_listen");
+  std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener.get())));
+  std::chrono::steady_clock::time_point first;
+  while (true) {
+    const unique_cm_event request =
+        wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
+    const unique_cm_id id(request->id);
+    const auto now = std::chrono::steady_clock::now();
+    if (first == std::chrono::steady_clock::time_point{})
+      first = now;
+    if (now - first < full_for) {
+      const Greeting full = greeting(Refusal::full);
+      check_errno(rdma_reject(id.get(), &full, sizeof full), "rdma_reject");
+      continue;
+    }
+    rdma_conn_param answer{.qp_num = random_psn()}; // without a queue pair, as in exercise 12.1
+    check_errno(rdma_accept(id.get(), &answer), "rdma_accept");
+    wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
+    wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout);
+    check_errno(rdma_disconnect(id.get()), "rdma_disconnect");
+    return;
+  }
+}
+
+// @return whether the server has let us in
+static bool attempt(rdma_event_channel *channel, const CmOptions &options) {
+  const unique_cm_id id = create_id(channel);
+  CmAddress server = cm_address(options);
+  check_errno(rdma_resolve_addr(id.get(), nullptr, server.get(), 2000), "rdma_resolve_addr");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, options.timeout);
+  check_errno(rdma_resolve_route(id.get(), 2000), "rdma_resolve_route");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, options.timeout);
+  rdma_conn_param param{.retry_count = 6, .qp_num = random_psn()};
+  check_errno(rdma_connect(id.get(), &param), "rdma_connect");
+  if (next_cm_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, options.timeout)->event !=
+      RDMA_CM_EVENT_CONNECT_RESPONSE)
+    return false;
+  check_errno(rdma_establish(id.get()), "rdma_establish");
+  check_errno(rdma_disconnect(id.get()), "rdma_disconnect");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout);
+  return true;
+}
+
+static milliseconds pause_after(int failures) {
+  // TODO: it does not wait at all.
+  return milliseconds(failures * 0);
+}
+
+static void backoff(int argc, char **argv) {
+  CommandLine line{"Connects to a server that is full for a while."};
+  const CmOptions options{line, "the server; without it, be the server"};
+  line.parse(argc, argv);
+  const unique_event_channel channel = create_event_channel();
+  if (options.is_server()) {
+    serve(channel.get(), options);
+    return;
+  }
+  for (int failures = 0; !attempt(channel.get(), options); ++failures) {
+    if (failures + 1 == most_attempts)
+      throw Error("the server", "it is still full after six attempts", Where::here());
+    std::this_thread::sleep_for(pause_after(failures));
+  }
+  std::printf("the server has let me in\n");
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, backoff);
+}

@@ -1,0 +1,277 @@
+// 13_cm_many_clients, the clients: many processes, each with a connection of its own, which comes back if it is lost.
+//
+// Lesson:  lessons/13_cm_many_clients.md
+// Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
+// Run:     ./lab run 13_cm_many_clients
+// By hand: many_server --clients 0         the server, until SIGTERM
+//          many_client --host ADDRESS      ADDRESS: of the server's RDMA device
+
+#include "children.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/cm.hpp>
+#include <rdmacommon/completions.hpp>
+#include <rdmacommon/description.hpp>
+#include <rdmacommon/handles.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace rdmacommon;
+using std::chrono::milliseconds;
+
+namespace {
+
+struct Wanted {
+  uint32_t clients = 8, times = 1, rounds = 4, size = 1024, attempts = 10;
+  int rude = -1; // -1: one for every eight clients
+  bool verbose = false;
+};
+
+// What coming again does not mend.
+class Final : public Error {
+public:
+  using Error::Error;
+};
+
+// [backoff]
+// How long to stay away after a failure: twice as long each time, up to a limit, and not the same for all, since those
+// who were thrown out together would come back together.
+class Backoff {
+public:
+  milliseconds next() {
+    const milliseconds longest = std::min(first_ * (1 << std::min(failures_++, 10)), limit_);
+    return milliseconds(
+        std::uniform_int_distribution<int64_t>(longest.count() / 2, longest.count())(random_));
+  }
+  void reset() { failures_ = 0; }
+
+private:
+  static constexpr milliseconds first_{50}, limit_{2000};
+  int failures_ = 0;
+  std::mt19937 random_{std::random_device{}()};
+};
+// [backoff]
+
+class Connection {
+public:
+  // @param rude tells the server nonsense
+  explicit Connection(const CmOptions &options, bool rude = false) : timeout_(options.timeout) {
+    const milliseconds limit = timeout_ + std::chrono::seconds(1);
+    const auto limit_ms = static_cast<int>(milliseconds(timeout_).count());
+    CmAddress server = cm_address(options);
+    check_errno(rdma_resolve_addr(id_.get(), nullptr, server.get(), limit_ms), "rdma_resolve_addr");
+    wait_for_cm_event(channel_.get(), RDMA_CM_EVENT_ADDR_RESOLVED, limit);
+    check_errno(rdma_resolve_route(id_.get(), limit_ms), "rdma_resolve_route");
+    wait_for_cm_event(channel_.get(), RDMA_CM_EVENT_ROUTE_RESOLVED, limit);
+    create_resources();
+    ask();
+    Description mine = describe(mr_.get());
+    if (rude)
+      mine.version = 0;
+    ibv_sge out{.addr = reinterpret_cast<uint64_t>(&mine), .length = sizeof mine, .lkey = 0};
+    post_send(
+        id_->qp,
+        {.sg_list = &out, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE});
+    if (!rude)
+      server_ = described(memory_->theirs, wait("the server's description").byte_len);
+  }
+
+  // [round]
+  // WRITEs a pattern that nobody else writes, READs it back, compares.
+  void write_and_read(uint32_t seed, uint32_t size) {
+    if (size > server_.length)
+      throw Error("the server's memory", "it is too small", Where::here());
+    std::minstd_rand pattern(seed);
+    std::generate_n(memory_->out.begin(), size, [&] { return static_cast<char>(pattern()); });
+    transfer(IBV_WR_RDMA_WRITE, piece(mr_.get(), memory_->out.data(), size));
+    wait("the WRITE");
+    transfer(IBV_WR_RDMA_READ, piece(mr_.get(), memory_->in.data(), size));
+    wait("the READ");
+    if (std::memcmp(memory_->out.data(), memory_->in.data(), size) != 0)
+      throw Final("the comparison", "what was READ is not what was written", Where::here());
+  }
+  // [round]
+
+  void disconnect() {
+    check_errno(rdma_disconnect(id_.get()), "rdma_disconnect");
+    wait_for_cm_event(channel_.get(), RDMA_CM_EVENT_DISCONNECTED, timeout_);
+  }
+
+  // The server ends the connection: REJECTED instead of DISCONNECTED if it has not seen it established.
+  void wait_for_the_end() { next_cm_event(channel_.get(), RDMA_CM_EVENT_DISCONNECTED, timeout_); }
+
+private:
+  static unique_cm_id create_id(rdma_event_channel *channel) {
+    rdma_cm_id *made = nullptr;
+    check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
+    return unique_cm_id(made);
+  }
+
+  void create_resources() {
+    pd_.reset(check_ptr(ibv_alloc_pd(id_->verbs), "ibv_alloc_pd"));
+    mr_.reset(
+        check_ptr(ibv_reg_mr(pd_.get(), memory_.get(), sizeof *memory_, IBV_ACCESS_LOCAL_WRITE),
+                  "ibv_reg_mr"));
+    completions_ = create_comp_channel(id_->verbs);
+    cq_.reset(
+        check_ptr(ibv_create_cq(id_->verbs, 3, nullptr, completions_.get(), 0), "ibv_create_cq"));
+    ibv_qp_init_attr wanted{.send_cq = cq_.get(),
+                            .recv_cq = cq_.get(),
+                            .cap = {.max_send_wr = 2,
+                                    .max_recv_wr = 1,
+                                    .max_send_sge = 1,
+                                    .max_recv_sge = 1,
+                                    .max_inline_data = sizeof(Description)},
+                            .qp_type = IBV_QPT_RC};
+    check_errno(rdma_create_qp(id_.get(), pd_.get(), &wanted), "rdma_create_qp");
+    qp_.reset(id_.get());
+    ibv_sge into = piece(mr_.get(), &memory_->theirs, sizeof memory_->theirs);
+    post_recv(id_->qp, {.sg_list = &into, .num_sge = 1});
+  }
+
+  [[noreturn]] static void reject(Refusal why) {
+    if (why == Refusal::version)
+      throw Final("the server rejects", words_for(why), Where::here());
+    throw Error("the server rejects", words_for(why), Where::here());
+  }
+
+  void ask() {
+    const Greeting hello = greeting();
+    rdma_conn_param param{.private_data = &hello,
+                          .private_data_len = sizeof hello,
+                          .initiator_depth = 1,
+                          .retry_count = 6,
+                          .rnr_retry_count = 6};
+    check_errno(rdma_connect(id_.get(), &param), "rdma_connect");
+    const unique_cm_event answer =
+        next_cm_event(channel_.get(), RDMA_CM_EVENT_ESTABLISHED, timeout_);
+    const auto told = greeting_in(answer->param.conn);
+    if (answer->event == RDMA_CM_EVENT_REJECTED && told)
+      reject(static_cast<Refusal>(told->refusal));
+    check_cm_event(*answer, RDMA_CM_EVENT_ESTABLISHED);
+    if (!told || told->version != protocol_version)
+      reject(Refusal::version);
+  }
+
+  void transfer(ibv_wr_opcode opcode, ibv_sge here) {
+    post_send(id_->qp, {.sg_list = &here,
+                        .num_sge = 1,
+                        .opcode = opcode,
+                        .send_flags = IBV_SEND_SIGNALED,
+                        .wr = {.rdma = {.remote_addr = server_.address, .rkey = server_.rkey}}});
+  }
+
+  ibv_wc wait(const char *what) { // asleep: there are many of us
+    ibv_wc done{};
+    wait_for_completions(cq_.get(), {&done, 1}, what, timeout_);
+    check_wc(done, what);
+    return done;
+  }
+
+  struct Memory {
+    std::array<char, 65536> out, in;
+    Description theirs;
+  };
+  const std::chrono::seconds timeout_;
+  RemoteMemory server_{};
+  unique_event_channel channel_ = create_event_channel();
+  unique_cm_id id_ = create_id(channel_.get());
+  std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
+  unique_pd pd_;
+  unique_mr mr_;
+  unique_comp_channel completions_;
+  unique_cq cq_;
+  unique_cm_qp qp_;
+};
+
+// [client]
+// One client: all rounds, over as many connections as that takes. `ready` is called when it is connected.
+template <typename Ready>
+void come(const CmOptions &options, const Wanted &wanted, uint32_t me, Ready ready) {
+  Backoff backoff;
+  uint32_t done = 0;
+  for (uint32_t attempt = 1;; ++attempt) {
+    try {
+      Connection connection(options);
+      ready();
+      for (; done < wanted.rounds; ++done, attempt = 0, backoff.reset())
+        connection.write_and_read(me * 1'000'003 + done + 1, wanted.size);
+      connection.disconnect();
+      return;
+    } catch (const Final &) {
+      throw;
+    } catch (const Error &error) {
+      if (attempt >= wanted.attempts)
+        throw;
+      const milliseconds pause = backoff.next();
+      if (wanted.verbose)
+        std::printf("client %u, after %u rounds: %s; again in %d ms\n", me, done, error.what(),
+                    static_cast<int>(pause.count()));
+      std::this_thread::sleep_for(pause); // there is no event for a server that has come back
+    }
+  }
+}
+// [client]
+
+void many_client(int argc, char **argv) {
+  CommandLine line{"Many clients at once, each in a process of its own."};
+  CmOptions options{line, "name or address of the server [localhost]"};
+  Wanted wanted;
+  line.add("--clients", wanted.clients, "how many at once [8]", 1, 4096);
+  line.add("--rude", wanted.rude, "how many come before and say nonsense [one for every 8]", 0,
+           4096);
+  line.add("--times", wanted.times, "how often each comes [1]", 1, 1'000'000);
+  line.add("--rounds", wanted.rounds, "how often it WRITEs and READs each time [4]", 0,
+           1'000'000'000);
+  line.add("--size", wanted.size, "bytes at a time [1024]", 1, 65536);
+  line.add("--attempts", wanted.attempts, "how often to try in a row [10]", 1, 1000);
+  line.add("--verbose", wanted.verbose, "say when a client comes again, and why");
+  line.parse(argc, argv);
+  if (options.host.empty())
+    options.host = "localhost";
+
+  Gate gate;
+  std::vector<pid_t> rude, clients;
+  if (wanted.rude < 0)
+    wanted.rude = static_cast<int>(wanted.clients / 8);
+  for (int i = 0; i < wanted.rude; ++i)
+    rude.push_back(start(gate, [&] { Connection(options, true).wait_for_the_end(); }));
+  bool good = wait_for(rude);
+  for (uint32_t me = 0; me < wanted.clients; ++me)
+    clients.push_back(start(gate, [&] {
+      bool first = true;
+      for (uint32_t time = 0; time < wanted.times; ++time)
+        come(options, wanted, me, [&] {
+          if (std::exchange(first, false))
+            gate.pass();
+        });
+    }));
+  gate.open_when(wanted.clients, options.wait);
+  good = wait_for(clients) && good;
+  if (!good)
+    throw Error("the clients", "not all of them have succeeded", Where::here());
+  std::printf(
+      "%u clients, each %u times %u rounds of %u bytes: what was READ is what was written\n",
+      wanted.clients, wanted.times, wanted.rounds, wanted.size);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, many_client);
+}

@@ -1,0 +1,267 @@
+// 13_cm_many_clients, the server: many clients at a time, in one thread that sleeps in one place.
+//
+// Lesson:  lessons/13_cm_many_clients.md
+// Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
+// Run:     ./lab run 13_cm_many_clients
+// By hand: many_server --clients 0         serves until SIGTERM
+//          many_client --host ADDRESS      the client; so is cm_client of lesson 12, and
+//          rping -c -C 100 -a ADDRESS -p 18515
+
+#include "client_connection.hpp"
+#include "event_loop.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/cm.hpp>
+#include <rdmacommon/completions.hpp>
+#include <rdmacommon/description.hpp>
+#include <rdmacommon/handles.hpp>
+#include <rdmacommon/options.hpp>
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+using namespace rdmacommon;
+
+namespace {
+
+struct Limits {
+  uint32_t clients = 8, at_once = 128; // how many to serve in all (0: no end), and at a time
+  std::chrono::seconds silence{5}, grace{10};
+};
+
+// [device]
+// A device that clients have come by: one CQ for all of them, and the clients, by their QP numbers.
+struct Device {
+  Device(ibv_context *context, uint32_t at_once)
+      : channel(create_comp_channel(context)),
+        cq(check_ptr(ibv_create_cq(context,
+                                   static_cast<int>(at_once * ClientConnection::most_requests),
+                                   nullptr, channel.get(), 0),
+                     "ibv_create_cq")) {
+    check_rc(ibv_req_notify_cq(cq.get(), 0), "ibv_req_notify_cq");
+  }
+  unique_comp_channel channel;
+  unique_cq cq;
+  std::unordered_map<uint32_t, std::unique_ptr<ClientConnection>> clients;
+};
+// [device]
+
+class Server {
+public:
+  using Clock = ClientConnection::Clock;
+
+  Server(const CmOptions &options, const Limits &limits) : options_(options), limits_(limits) {
+    CmAddress where = cm_address(options);
+    check_errno(rdma_bind_addr(listener_.get(), where.get()), "rdma_bind_addr");
+    // A request that finds the backlog full is rejected by the kernel, without a reason.
+    check_errno(rdma_listen(listener_.get(), static_cast<int>(limits.at_once)), "rdma_listen");
+    loop_.watch(channel_->fd);
+    std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener_.get())));
+  }
+
+  // [run]
+  void run() {
+    while (!has_ended()) {
+      loop_.sleep_until(next_deadline(), [&](int fd) { look_at(fd); });
+      look_at_the_clock();
+      bury();
+    }
+    std::printf(
+        "served %u clients, %u of them rping's, at most %u at once; rejected %u, dropped %u\n",
+        served_, rping_, most_, rejected_, dropped_);
+  }
+  // [run]
+
+private:
+  uint32_t clients_now() const {
+    size_t count = 0;
+    for (const auto &[context, device] : devices_)
+      count += device.clients.size();
+    return static_cast<uint32_t>(count);
+  }
+
+  bool has_ended() const {
+    const bool enough = limits_.clients > 0 && served_ - dropped_ >= limits_.clients;
+    return (closing_ || enough) && clients_now() == 0;
+  }
+
+  void look_at(int fd) {
+    if (fd == channel_->fd)
+      take_cm_events();
+    for (auto &[context, device] : devices_)
+      if (fd == device.channel->fd)
+        take_completions(device);
+    if (loop_.is_to_end())
+      begin_to_end();
+  }
+
+  // [cm-events]
+  void take_cm_events() {
+    while (const unique_cm_event event = take_cm_event(channel_.get())) {
+      if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        take_request(*event);
+        continue;
+      }
+      auto *client = static_cast<ClientConnection *>(event->id->context);
+      if (event->event == RDMA_CM_EVENT_ESTABLISHED)
+        client->established();
+      else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
+        client->close(); // it has finished, or its process has died
+      else if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT && client != nullptr)
+        drop(*client, name_of(event->event));
+    }
+  }
+  // [cm-events]
+
+  // [request]
+  void take_request(const rdma_cm_event &event) {
+    unique_cm_id id(event.id);
+    id->context = nullptr; // it has the listener's
+    const auto hello = greeting_in(event.param.conn);
+    const Refusal why = hello && hello->version != protocol_version ? Refusal::version
+                        : closing_                                  ? Refusal::closing
+                        : clients_now() >= limits_.at_once          ? Refusal::full
+                                                                    : Refusal::none;
+    if (why != Refusal::none) {
+      const Greeting no = greeting(why);
+      rdma_reject(id.get(), &no, sizeof no); // the client may have gone
+      ++rejected_;
+      return;
+    }
+    try {
+      const auto [place, is_new] = devices_.try_emplace(id->verbs, id->verbs, limits_.at_once);
+      Device &device = place->second;
+      if (is_new)
+        loop_.watch(device.channel->fd);
+      auto client = std::make_unique<ClientConnection>(std::move(id), !hello, device.cq.get(),
+                                                       options_.timeout, limits_.silence);
+      client->accept(event.param.conn);
+      const uint32_t number = client->qp()->qp_num;
+      device.clients.emplace(number, std::move(client));
+      most_ = std::max(most_, clients_now());
+    } catch (
+        const Error
+            &error) { // this one cannot be served; what was made for it goes, and that rejects it
+      std::fprintf(stderr, "a client could not be accepted: %s\n", error.what());
+      ++rejected_;
+    }
+  }
+  // [request]
+
+  // [completions]
+  void take_completions(Device &device) {
+    while (take_event(device.channel.get()) != nullptr)
+      ;
+    check_rc(ibv_req_notify_cq(device.cq.get(), 0), "ibv_req_notify_cq"); // arm, then poll
+    std::array<ibv_wc, 32> done{};
+    while (const size_t count = poll_batch(device.cq.get(), done))
+      for (size_t i = 0; i < count; ++i)
+        if (const auto found = device.clients.find(done.at(i).qp_num);
+            found != device.clients.end())
+          guarded(*found->second, [&](ClientConnection &client) { client.completed(done.at(i)); });
+  }
+  // [completions]
+
+  // [clock]
+  Clock::time_point next_deadline() const {
+    auto next = closing_ ? grace_ends_ : Clock::time_point::max();
+    for (const auto &[context, device] : devices_)
+      for (const auto &[number, client] : device.clients)
+        next = std::min(next, client->deadline());
+    return next;
+  }
+
+  void look_at_the_clock() {
+    const bool no_more_grace = closing_ && Clock::now() >= grace_ends_;
+    for (auto &[context, device] : devices_)
+      for (auto &[number, client] : device.clients) {
+        if (no_more_grace)
+          client->close();
+        else if (Clock::now() >= client->deadline())
+          guarded(*client, [](ClientConnection &late) { late.overdue(); });
+      }
+  }
+  // [clock]
+
+  // [guarded]
+  // What one client does wrong ends that client's connection, and nothing else.
+  template <typename Action> void guarded(ClientConnection &client, Action action) {
+    try {
+      action(client);
+    } catch (const Error &error) {
+      drop(client, error.what());
+    }
+  }
+  // [guarded]
+
+  void drop(ClientConnection &client, const char *why) {
+    std::fprintf(stderr, "dropped a client%s: %s\n", client.is_rping() ? " of rping's" : "", why);
+    ++dropped_;
+    client.close();
+  }
+
+  // [bury]
+  // After all events of this turn: none of them leads to a client that is not any more.
+  void bury() {
+    for (auto &[context, device] : devices_)
+      served_ += static_cast<uint32_t>(std::erase_if(device.clients, [&](const auto &entry) {
+        const bool gone = entry.second->is_gone();
+        rping_ += gone && entry.second->is_rping();
+        return gone;
+      }));
+  }
+  // [bury]
+
+  void begin_to_end() {
+    std::printf("closing: no new clients, and %u may finish\n", clients_now());
+    closing_ = true;
+    grace_ends_ = Clock::now() + limits_.grace;
+  }
+
+  static unique_cm_id create_id(rdma_event_channel *channel) {
+    rdma_cm_id *made = nullptr;
+    check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
+    return unique_cm_id(made);
+  }
+
+  const CmOptions &options_;
+  const Limits limits_;
+  EventLoop loop_;
+  unique_event_channel channel_ = create_event_channel();
+  unique_cm_id listener_ = create_id(channel_.get());
+  std::map<ibv_context *, Device>
+      devices_; // and in them the clients: before the channel that they report to
+  bool closing_ = false;
+  Clock::time_point grace_ends_;
+  uint32_t served_ = 0, rping_ = 0, most_ = 0, rejected_ = 0, dropped_ = 0;
+};
+
+void many_server(int argc, char **argv) {
+  CommandLine line{"Serves many clients at a time, ours and rping's. SIGTERM lets them finish."};
+  CmOptions options{line, "the address to listen on [all of them]"};
+  Limits limits;
+  line.add("--clients", limits.clients,
+           "end after so many that were not dropped; 0: serve until SIGTERM [8]", 0, 1'000'000);
+  line.add("--at-once", limits.at_once, "how many clients at a time [128]", 1, 4096);
+  line.add("--silence", limits.silence, "after which a client's host is looked at");
+  line.add("--grace", limits.grace, "how long clients may go on after SIGTERM");
+  line.parse(argc, argv);
+  Server(options, limits).run();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, many_server);
+}
