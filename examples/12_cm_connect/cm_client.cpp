@@ -121,8 +121,8 @@ void cm_client(int argc, char **argv) {
   // [resources]
   Memory memory{};
   const unique_pd pd(check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd"));
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE),
-                               "ibv_reg_mr"));
+  const int access = IBV_ACCESS_LOCAL_WRITE; // for our own NIC alone
+  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &memory, sizeof memory, access), "ibv_reg_mr"));
   const unique_comp_channel completions = create_comp_channel(id->verbs);
   const unique_cq cq(
       check_ptr(ibv_create_cq(id->verbs, 3, nullptr, completions.get(), 0), "ibv_create_cq"));

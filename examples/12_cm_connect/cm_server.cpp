@@ -92,11 +92,12 @@ void cm_server(int argc, char **argv) {
   Memory memory{"nobody has written here"};
   Description theirs{};
   const unique_pd pd(check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd"));
-  const int open = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const int closed = IBV_ACCESS_LOCAL_WRITE;
+  const int open = closed | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   const unique_mr mr(
       check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), open), "ibv_reg_mr"));
-  const unique_mr theirs_mr(check_ptr(
-      ibv_reg_mr(pd.get(), &theirs, sizeof theirs, IBV_ACCESS_LOCAL_WRITE), "ibv_reg_mr"));
+  const unique_mr theirs_mr(
+      check_ptr(ibv_reg_mr(pd.get(), &theirs, sizeof theirs, closed), "ibv_reg_mr"));
   const unique_comp_channel completions = create_comp_channel(id->verbs);
   const unique_cq cq(
       check_ptr(ibv_create_cq(id->verbs, 2, nullptr, completions.get(), 0), "ibv_create_cq"));

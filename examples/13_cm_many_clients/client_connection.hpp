@@ -50,12 +50,12 @@ public:
     using namespace rdmacommon;
     // rping's client has no access to our memory: the server READs and WRITEs there.
     const int remote = is_rping ? 0 : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-    const int access = IBV_ACCESS_LOCAL_WRITE | remote;
-    data_mr_.reset(check_ptr(
-        ibv_reg_mr(pd_.get(), memory_->data.data(), memory_->data.size(), access), "ibv_reg_mr"));
-    said_mr_.reset(check_ptr(
-        ibv_reg_mr(pd_.get(), &memory_->said, sizeof memory_->said, IBV_ACCESS_LOCAL_WRITE),
-        "ibv_reg_mr"));
+    const int local = IBV_ACCESS_LOCAL_WRITE;
+    data_mr_.reset(
+        check_ptr(ibv_reg_mr(pd_.get(), memory_->data.data(), memory_->data.size(), local | remote),
+                  "ibv_reg_mr"));
+    said_mr_.reset(check_ptr(ibv_reg_mr(pd_.get(), &memory_->said, sizeof memory_->said, local),
+                             "ibv_reg_mr"));
     ibv_qp_init_attr wanted{.send_cq = cq,
                             .recv_cq = cq,
                             .cap = {.max_send_wr = most_requests - 1,

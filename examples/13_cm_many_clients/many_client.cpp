@@ -124,9 +124,9 @@ private:
 
   void create_resources() {
     pd_.reset(check_ptr(ibv_alloc_pd(id_->verbs), "ibv_alloc_pd"));
+    const int access = IBV_ACCESS_LOCAL_WRITE;
     mr_.reset(
-        check_ptr(ibv_reg_mr(pd_.get(), memory_.get(), sizeof *memory_, IBV_ACCESS_LOCAL_WRITE),
-                  "ibv_reg_mr"));
+        check_ptr(ibv_reg_mr(pd_.get(), memory_.get(), sizeof *memory_, access), "ibv_reg_mr"));
     completions_ = create_comp_channel(id_->verbs);
     cq_.reset(
         check_ptr(ibv_create_cq(id_->verbs, 3, nullptr, completions_.get(), 0), "ibv_create_cq"));

@@ -71,8 +71,8 @@ struct Liar {
   rdma_cm_id *id;
   std::array<char, 4096> memory{};
   unique_pd pd{check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd")};
-  unique_mr mr{check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE),
-                         "ibv_reg_mr")};
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  unique_mr mr{check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), access), "ibv_reg_mr")};
   unique_cq cq{check_ptr(ibv_create_cq(id->verbs, 2, nullptr, nullptr, 0), "ibv_create_cq")};
   unique_cm_qp qp;
 };

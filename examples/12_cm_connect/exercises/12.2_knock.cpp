@@ -22,7 +22,7 @@ using namespace rdmacommon;
 
 // A number has to be there, and one that was in use a moment ago would be rejected: "stale connection".
 static const uint32_t no_queue_pair = random_psn();
-constexpr int most_attempts = 5;
+[[maybe_unused]] constexpr int most_attempts = 5;
 
 static unique_cm_id create_id(rdma_event_channel *channel) {
   rdma_cm_id *made = nullptr;
