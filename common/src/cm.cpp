@@ -1,7 +1,6 @@
 #include "rdmacommon/cm.hpp"
 
 #include "hints.hpp"
-#include "rdmacommon/handles.hpp"
 #include "resolve.hpp"
 #include "wait_for.hpp"
 
@@ -37,18 +36,6 @@ std::string reject_reason(int status) {
 }
 
 } // namespace
-
-namespace deleters {
-
-void DestroyCmId::operator()(rdma_cm_id *id) const noexcept {
-  report(rdma_destroy_id(id), "rdma_destroy_id");
-}
-
-void AckCmEvent::operator()(rdma_cm_event *event) const noexcept {
-  report(rdma_ack_cm_event(event), "rdma_ack_cm_event");
-}
-
-} // namespace deleters
 
 CmAddress cm_address(const CmOptions &options) {
   const bool any = options.host.empty();

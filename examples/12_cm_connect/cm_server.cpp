@@ -21,6 +21,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -58,7 +59,8 @@ unique_cm_id take_request(rdma_event_channel *channel, rdma_conn_param &answer,
                           const CmOptions &options) {
   const unique_cm_event event =
       wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
-  unique_cm_id id(event->id);
+  unique_cm_id id(
+      event->id); // the event is the listener's: this id does not wait for it to be acknowledged
   const rdma_conn_param &asked = event->param.conn;
   const auto hello = greeting_in(asked);
   std::printf("CONNECT_REQUEST  on %s, with %u bytes of private data\n",
@@ -68,9 +70,9 @@ unique_cm_id take_request(rdma_event_channel *channel, rdma_conn_param &answer,
     check_errno(rdma_reject(id.get(), &no, sizeof no), "rdma_reject");
     throw Error("the client's greeting", words_for(Refusal::version), Where::here());
   }
-  // How many READs at a time: what the client asks for, as seen from this side.
-  answer.responder_resources = asked.responder_resources;
-  answer.initiator_depth = asked.initiator_depth;
+  // READs at a time, as seen from this side: no more than the client asks for, nor than any device can do.
+  answer.responder_resources = std::min<uint8_t>(asked.responder_resources, 1);
+  answer.initiator_depth = std::min<uint8_t>(asked.initiator_depth, 1);
   return id;
 }
 // [request]
@@ -81,11 +83,14 @@ void cm_server(int argc, char **argv) {
   line.parse(argc, argv);
 
   const unique_event_channel channel = create_event_channel();
-  const unique_cm_id listener = listen(channel.get(), options);
+  unique_cm_id listener = listen(channel.get(), options);
+  // [answer]
   const Greeting hello = greeting();
   rdma_conn_param answer{
       .private_data = &hello, .private_data_len = sizeof hello, .rnr_retry_count = 6};
   const unique_cm_id id = take_request(channel.get(), answer, options);
+  listener.reset(); // one client is enough for this lesson: who else comes finds nobody listening
+  // [answer]
 
   // [resources]
   // Only now is it known which device the client comes by: id->verbs.

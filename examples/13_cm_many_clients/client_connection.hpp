@@ -20,7 +20,9 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -67,12 +69,13 @@ public:
     check_errno(rdma_create_qp(id_.get(), pd_.get(), &wanted), "rdma_create_qp");
     qp_.reset(id_.get());
     id_->context = this; // so that an event of the id leads here
-    wait(step_);
+    due_in(step_);
   }
 
   ibv_qp *qp() const { return id_->qp; }
   bool is_rping() const { return is_rping_; }
   Clock::time_point deadline() const { return deadline_; }
+  bool dropped = false; // the server's mark
 
   void accept(const rdma_conn_param &asked) {
     using namespace rdmacommon;
@@ -80,13 +83,13 @@ public:
     const Greeting hello = greeting();
     rdma_conn_param answer{.private_data = is_rping_ ? nullptr : &hello,
                            .private_data_len = static_cast<uint8_t>(is_rping_ ? 0 : sizeof hello),
-                           .responder_resources = asked.responder_resources,
+                           .responder_resources = std::min<uint8_t>(asked.responder_resources, 1),
                            .initiator_depth = std::min<uint8_t>(asked.initiator_depth, 1),
                            .rnr_retry_count = 6};
     check_errno(rdma_accept(id_.get(), &answer), "rdma_accept");
   }
 
-  void established() { wait(step_); }
+  void established() { due_in(step_); }
 
   // [completed]
   // @throws Error if the request failed, or the client has said what it should not
@@ -95,7 +98,7 @@ public:
     if (closed_) // flushed
       return;
     rdmacommon::check_wc(wc, "a request");
-    wait(owes_us_words() ? step_ : silence_);
+    due_in(owes_us_words() ? step_ : silence_);
     switch (static_cast<Work>(wc.wr_id)) {
     case Work::receive:
       is_rping_ ? rping_said(wc.byte_len) : client_said(wc.byte_len);
@@ -116,14 +119,12 @@ public:
   // [overdue]
   // To be called when the deadline has passed. @throws Error if the client owes us something
   void overdue() {
-    if (closed_)
-      return;
     if (owes_us_words())
       throw rdmacommon::Error("silence", "nothing for " + std::to_string(step_.count()) + " ms",
                               rdmacommon::Where::here());
     // It works on our memory, or is idle, or its host is dead. A WRITE of no bytes needs no memory and disturbs
     // nobody, but its NIC has to acknowledge it: if it does not, the completion says so.
-    wait(silence_);
+    due_in(silence_);
     if (std::exchange(looking_, true))
       return;
     post({.wr_id = static_cast<uint64_t>(Work::look),
@@ -135,14 +136,19 @@ public:
   // [close]
   // What is still posted comes back flushed; the queue pair goes when all of it has, so that no completion is left
   // that a later queue pair with the same number could be taken for.
-  void close() {
+  void close() noexcept {
     if (std::exchange(closed_, true))
       return;
-    wait(step_);
-    rdmacommon::to_error(id_->qp);
+    deadline_ = Clock::time_point::max(); // it owes us nothing any more
+    try {
+      rdmacommon::to_error(id_->qp); // rdma_disconnect does so only if there is a connection
+    } catch (const std::exception &error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
     rdma_disconnect(id_.get()); // fails if the connection never was, or is not any more
   }
-  bool is_gone() const { return closed_ && (posted_ == 0 || Clock::now() >= deadline_); }
+  bool is_closed() const { return closed_; }
+  bool is_gone() const { return closed_ && posted_ == 0; }
   // [close]
 
 private:
@@ -152,7 +158,7 @@ private:
     std::array<char, sizeof(rdmacommon::Description)> said; // by either protocol
   };
 
-  void wait(std::chrono::milliseconds how_long) { deadline_ = Clock::now() + how_long; }
+  void due_in(std::chrono::milliseconds how_long) { deadline_ = Clock::now() + how_long; }
   bool owes_us_words() const { return is_rping_ || !described_; }
 
   void post(const ibv_send_wr &request) {
@@ -176,6 +182,7 @@ private:
           .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE});
   }
 
+  // [client-said]
   // Ours: the client describes its memory, we ours, and from then on it WRITEs and READs without us.
   void client_said(size_t bytes) {
     using namespace rdmacommon;
@@ -185,10 +192,11 @@ private:
     std::memcpy(&theirs, memory_->said.data(), sizeof theirs);
     described(theirs, bytes); // throws if it is not right
     described_ = true;
-    wait(silence_);
+    due_in(silence_);
     post_receive(); // where it would say more
     send(describe(data_mr_.get()));
   }
+  // [client-said]
 
   // [rping-said]
   // rping: the client advertises a buffer with its ping, which we READ; then another, into which we WRITE it back.

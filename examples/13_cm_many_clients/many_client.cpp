@@ -20,6 +20,8 @@
 #include <rdma/rdma_cma.h>
 
 #include <algorithm>
+#include <poll.h>
+
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -176,12 +178,32 @@ private:
                         .wr = {.rdma = {.remote_addr = server_.address, .rkey = server_.rkey}}});
   }
 
-  ibv_wc wait(const char *what) { // asleep: there are many of us
+  // [wait]
+  // Asleep, since there are many of us, until the next completion. The server may end the connection meanwhile.
+  ibv_wc wait(const char *what) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout_;
     ibv_wc done{};
-    wait_for_completions(cq_.get(), {&done, 1}, what, timeout_);
+    while (true) {
+      check_rc(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq"); // arm, then poll
+      if (poll_batch(cq_.get(), {&done, 1}) > 0)
+        break;
+      std::array<pollfd, 2> either{{{completions_->fd, POLLIN, 0}, {channel_->fd, POLLIN, 0}}};
+      const auto left =
+          std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+      const int ready =
+          poll(either.data(), either.size(), static_cast<int>(std::max<int64_t>(left.count(), 0)));
+      if (ready == 0)
+        throw Error(what, "no completion in time", Where::here());
+      if (const unique_cm_event event = take_cm_event(channel_.get()))
+        throw Error(what, std::string("the server has ended it: ") + name_of(event->event),
+                    Where::here());
+      while (take_event(completions_.get()) != nullptr)
+        ;
+    }
     check_wc(done, what);
     return done;
   }
+  // [wait]
 
   struct Memory {
     std::array<char, 65536> out, in;

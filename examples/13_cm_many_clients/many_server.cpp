@@ -27,6 +27,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -43,13 +44,14 @@ struct Limits {
 // [device]
 // A device that clients have come by: one CQ for all of them, and the clients, by their QP numbers.
 struct Device {
-  Device(ibv_context *context, uint32_t at_once)
+  Device(ibv_context *context, uint32_t at_once, EventLoop &loop)
       : channel(create_comp_channel(context)),
         cq(check_ptr(ibv_create_cq(context,
                                    static_cast<int>(at_once * ClientConnection::most_requests),
                                    nullptr, channel.get(), 0),
                      "ibv_create_cq")) {
     check_rc(ibv_req_notify_cq(cq.get(), 0), "ibv_req_notify_cq");
+    loop.watch(channel->fd);
   }
   unique_comp_channel channel;
   unique_cq cq;
@@ -92,7 +94,7 @@ private:
   }
 
   bool has_ended() const {
-    const bool enough = limits_.clients > 0 && served_ - dropped_ >= limits_.clients;
+    const bool enough = limits_.clients > 0 && served_ >= limits_.clients;
     return (closing_ || enough) && clients_now() == 0;
   }
 
@@ -114,11 +116,14 @@ private:
         continue;
       }
       auto *client = static_cast<ClientConnection *>(event->id->context);
+      if (client == nullptr) // the listener's
+        throw Error(name_of(event->event), "the listener has lost its device", Where::here());
       if (event->event == RDMA_CM_EVENT_ESTABLISHED)
         client->established();
       else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
         client->close(); // it has finished, or its process has died
-      else if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT && client != nullptr)
+      else if (event->event !=
+               RDMA_CM_EVENT_TIMEWAIT_EXIT) // that one says that its QP number may be used again
         drop(*client, name_of(event->event));
     }
   }
@@ -140,10 +145,8 @@ private:
       return;
     }
     try {
-      const auto [place, is_new] = devices_.try_emplace(id->verbs, id->verbs, limits_.at_once);
-      Device &device = place->second;
-      if (is_new)
-        loop_.watch(device.channel->fd);
+      Device &device =
+          devices_.try_emplace(id->verbs, id->verbs, limits_.at_once, loop_).first->second;
       auto client = std::make_unique<ClientConnection>(std::move(id), !hello, device.cq.get(),
                                                        options_.timeout, limits_.silence);
       client->accept(event.param.conn);
@@ -175,7 +178,8 @@ private:
 
   // [clock]
   Clock::time_point next_deadline() const {
-    auto next = closing_ ? grace_ends_ : Clock::time_point::max();
+    const bool in_grace = closing_ && Clock::now() < grace_ends_;
+    auto next = in_grace ? grace_ends_ : Clock::time_point::max();
     for (const auto &[context, device] : devices_)
       for (const auto &[number, client] : device.clients)
         next = std::min(next, client->deadline());
@@ -199,15 +203,17 @@ private:
   template <typename Action> void guarded(ClientConnection &client, Action action) {
     try {
       action(client);
-    } catch (const Error &error) {
+    } catch (const std::exception &error) {
       drop(client, error.what());
     }
   }
   // [guarded]
 
   void drop(ClientConnection &client, const char *why) {
+    if (client.is_closed())
+      return;
     std::fprintf(stderr, "dropped a client%s: %s\n", client.is_rping() ? " of rping's" : "", why);
-    ++dropped_;
+    client.dropped = true;
     client.close();
   }
 
@@ -215,19 +221,26 @@ private:
   // After all events of this turn: none of them leads to a client that is not any more.
   void bury() {
     for (auto &[context, device] : devices_)
-      served_ += static_cast<uint32_t>(std::erase_if(device.clients, [&](const auto &entry) {
-        const bool gone = entry.second->is_gone();
-        rping_ += gone && entry.second->is_rping();
-        return gone;
-      }));
+      std::erase_if(device.clients, [&](const auto &entry) {
+        const ClientConnection &client = *entry.second;
+        if (client.is_gone()) {
+          ++(client.dropped ? dropped_ : served_);
+          rping_ += !client.dropped && client.is_rping();
+        }
+        return client.is_gone();
+      });
   }
   // [bury]
 
+  // [begin-to-end]
   void begin_to_end() {
-    std::printf("closing: no new clients, and %u may finish\n", clients_now());
+    if (!closing_)
+      std::printf("closing: no new clients, and %u may finish\n", clients_now());
+    // Whoever says it twice does not want to wait.
+    grace_ends_ = closing_ ? Clock::now() : Clock::now() + limits_.grace;
     closing_ = true;
-    grace_ends_ = Clock::now() + limits_.grace;
   }
+  // [begin-to-end]
 
   static unique_cm_id create_id(rdma_event_channel *channel) {
     rdma_cm_id *made = nullptr;

@@ -71,7 +71,7 @@ class ManyClients(unittest.TestCase):
                       server.stderr.readline())
         print(f"  noticed after {time.monotonic() - began:.1f} s", flush=True)
         server.terminate()
-        self.assertIn("served 1 clients", server.communicate(timeout=60)[0])
+        self.assertIn("dropped 1\n", server.communicate(timeout=60)[0])
         self.assertEqual(server.returncode, 0)
 
 

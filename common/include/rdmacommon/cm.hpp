@@ -3,12 +3,14 @@
 ///
 /// Whatever rdma_cm does, it reports by an event on a channel, which is a file descriptor. Each event has to be
 /// acknowledged; rdma_destroy_id() waits until all events of its id are. A unique_cm_event does so when it goes, so
-/// it must go before the id does: declare it later, or in a block of its own.
+/// it must go before the id does: declare it later, or in a block of its own. (A CONNECT_REQUEST counts for the listener, not
+/// for the id that it brings.)
 ///
 /// Written out in lesson 12_cm_connect; see also rdma_cm(7), rdma_get_cm_event(3).
 #pragma once
 
 #include "rdmacommon/check.hpp"
+#include "rdmacommon/handles.hpp"
 #include "rdmacommon/options.hpp"
 
 #include <rdma/rdma_cma.h>
@@ -28,13 +30,15 @@ struct DestroyEventChannel {
   }
 };
 struct DestroyCmId {
-  void operator()(rdma_cm_id *id) const noexcept;
+  void operator()(rdma_cm_id *id) const noexcept { report(rdma_destroy_id(id), "rdma_destroy_id"); }
 };
 struct DestroyCmQp {
   void operator()(rdma_cm_id *id) const noexcept { rdma_destroy_qp(id); }
 };
 struct AckCmEvent {
-  void operator()(rdma_cm_event *event) const noexcept;
+  void operator()(rdma_cm_event *event) const noexcept {
+    report(rdma_ack_cm_event(event), "rdma_ack_cm_event");
+  }
 };
 // [cm-deleters]
 /// @endcond

@@ -1,5 +1,6 @@
 // Exercise 12.1: a question and its answer, in private data alone: no PD, no region, no queue pair.
-// Wanted:   the server adds up the bytes of the client's question and answers with the sum; the client prints it.
+// Wanted:   the server adds up the bytes of the client's question and answers with the sum, 32 bits in network byte order; the
+//           client prints it.
 // Hint: what the server gives to rdma_accept() as private data comes to the client with CONNECT_RESPONSE, padded with
 //       zeros. Without a queue pair it is the program that answers it, by rdma_establish(): that stands here already.
 // Check: ./lab check 12.1
