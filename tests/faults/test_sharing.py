@@ -150,7 +150,7 @@ class Export(unittest.TestCase):
 
     @unittest.skipIf("sanitize" in needs_device.BUILD.name, "the sanitizers' library has to be the first one loaded")
     def test_the_import_itself(self):
-        os.chdir(needs_device.BUILD / "tests/faults")  # LD_PRELOAD takes a space for the end of a path
+        os.chdir(needs_device.BUILD / "tests/doubles")  # LD_PRELOAD takes a space for the end of a path
         outcome = self.export("env", "LD_PRELOAD=./libimport_double.so")
         self.assertEqual(outcome.status[""], 0, outcome.text())
         said = outcome.of("")
