@@ -36,10 +36,10 @@ size_t taken = 0;
 std::map<const ibv_mr *, Memory *> regions;
 decltype(verbs_context::query_device_ex) real_query = nullptr;
 
-template <typename Function> Function *next(Function *, const char *name) {
+template <typename Function> Function *next(const char *name) {
   return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
 }
-#define NEXT(function) next(&function, #function)
+#define NEXT(function) next<decltype(function)>(#function)
 
 [[gnu::format(printf, 1, 2)]] void say(const char *format, ...) {
   if (!std::getenv("FAKE_CALLS"))

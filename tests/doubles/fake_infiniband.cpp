@@ -25,10 +25,10 @@ int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr, size_t s
   return rc;
 }
 
-template <typename Function> Function *next(Function *, const char *name) {
+template <typename Function> Function *next(const char *name) {
   return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
 }
-#define NEXT(function) next(&function, #function)
+#define NEXT(function) next<decltype(function)>(#function)
 
 // The GRH that RoCE needs behind the back of a program that gives none: to ourselves, by the IPv4 address.
 int own_grh(ibv_context *context, ibv_ah_attr &attr) {

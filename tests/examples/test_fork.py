@@ -17,7 +17,7 @@ def run(*arguments):
     """What each of these, "stale --cure" for example, prints, and its exit status; and the log after them."""
     environment = [f"PROGRAM={needs_device.program('fork')}", f"DEVICE={PLACE.device}"]
     said = subprocess.run(PLACE.wrap(["env", *environment, "sh", "-c", EACH, "sh", *arguments]), capture_output=True, text=True,
-                          timeout=120).stdout
+                          timeout=300).stdout
     *outcomes, log = re.split(r"^(.*?)^status (\d+)\n", said, flags=re.M | re.S)
     return list(zip(outcomes[1::3], map(int, outcomes[2::3]))), log
 
