@@ -38,4 +38,13 @@ ibv_wc wait_for_completion(ibv_cq *cq, const char *what, std::chrono::seconds ti
   return completion;
 }
 
+std::optional<ibv_wc> poll_within(ibv_cq *cq, std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  ibv_wc completion{};
+  while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq") == 0)
+    if (std::chrono::steady_clock::now() >= deadline)
+      return std::nullopt;
+  return completion;
+}
+
 } // namespace rdmacommon

@@ -88,6 +88,7 @@ TEST(Check, HintBelongsToTheTransition) {
   };
   EXPECT_TRUE(contains(hint_of("ibv_modify_qp(RTR)"), "#rtr-einval"));
   EXPECT_TRUE(contains(hint_of("ibv_modify_qp(INIT)"), "#modify-qp-einval"));
+  EXPECT_TRUE(contains(hint_of("ibv_fork_init"), "#after-fork"));
 }
 
 } // namespace

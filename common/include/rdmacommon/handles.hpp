@@ -10,7 +10,8 @@
 /// A handle belongs to one thread and to one process: a child after fork() must not destroy it.
 ///
 /// Written out in lessons 01_hello_device (context), 07_completions (channel), 08_datagrams (address handle),
-/// 09_shared_receive (shared receive queue), 10_memory_windows (memory window) and 02_send_recv (the others).
+/// 09_shared_receive (shared receive queue), 10_memory_windows (memory window), 15_device_memory (device memory)
+/// and 02_send_recv (the others).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -59,6 +60,9 @@ struct DestroyAh {
 struct DeallocMw {
   void operator()(ibv_mw *mw) const noexcept { report(ibv_dealloc_mw(mw), "ibv_dealloc_mw"); }
 };
+struct FreeDm {
+  void operator()(ibv_dm *dm) const noexcept { report(ibv_free_dm(dm), "ibv_free_dm"); }
+};
 /// @endcond
 
 } // namespace deleters
@@ -84,5 +88,8 @@ using unique_ah = std::unique_ptr<ibv_ah, deleters::DestroyAh>;
 /// A memory window, from ibv_alloc_mw(). Destroying it revokes what it grants. Goes before the region that it
 /// is bound to, which cannot be deregistered until then, and, if of type 2, before the QP that it is bound on.
 using unique_mw = std::unique_ptr<ibv_mw, deleters::DeallocMw>;
+
+/// Memory of the device's own, from ibv_alloc_dm(). Outlives the regions over it, and goes before the device.
+using unique_dm = std::unique_ptr<ibv_dm, deleters::FreeDm>;
 
 } // namespace rdmacommon

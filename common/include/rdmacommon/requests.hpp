@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 
 namespace rdmacommon {
 
@@ -39,5 +40,12 @@ void post_srq_recv(ibv_srq *srq, ibv_recv_wr request);
 /// @return the completion, whose status is IBV_WC_SUCCESS
 /// @throws Error if the request failed, or if nothing has completed in time
 ibv_wc wait_for_completion(ibv_cq *cq, const char *what, std::chrono::seconds timeout);
+
+/// The same where a failure, or that nothing completes, is an outcome and no error. Introduced in lesson
+/// 10_memory_windows, as next_completion().
+/// @param limit how long; 0 polls once
+/// @return the completion, whatever its status; nothing if there was none in time
+/// @throws Error if the CQ cannot be polled
+std::optional<ibv_wc> poll_within(ibv_cq *cq, std::chrono::milliseconds limit);
 
 } // namespace rdmacommon

@@ -1,0 +1,39 @@
+// 14_fork: two processes with a queue pair each, which tell each other over a link where those are.
+#pragma once
+
+#include "family.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/device.hpp>
+#include <rdmacommon/exchange.hpp>
+#include <rdmacommon/queue_pair.hpp>
+
+#include <infiniband/verbs.h>
+
+// A queue pair that is connected over a link, as lesson 02 does it over TCP.
+struct Linked {
+  Linked(const rdmacommon::DeviceOptions &options, void *memory, size_t length, ibv_qp_cap cap,
+         int access = IBV_ACCESS_LOCAL_WRITE)
+      : port(rdmacommon::open_port(options)),
+        pd(rdmacommon::check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd")),
+        mr(rdmacommon::check_ptr(ibv_reg_mr(pd.get(), memory, length, access), "ibv_reg_mr")),
+        cq(rdmacommon::check_ptr(ibv_create_cq(port.context.get(), 64, nullptr, nullptr, 0),
+                                 "ibv_create_cq")),
+        qp(rdmacommon::create_rc_qp(pd.get(), cq.get(), cap)) {
+    rdmacommon::to_init(qp.get(), port, access & ~IBV_ACCESS_LOCAL_WRITE);
+  }
+  void tell(const Link &peer) const {
+    peer.tell(to_line(rdmacommon::Endpoint{
+        .lid = port.attr.lid, .qpn = qp->qp_num, .psn = psn, .gid = port.gid.gid}));
+  }
+  void to_rtr(const Link &peer, Limit limit) const {
+    rdmacommon::to_rtr(qp.get(), port, rdmacommon::parse_endpoint(peer.hear(limit)));
+  }
+
+  rdmacommon::Port port;
+  rdmacommon::unique_pd pd;
+  rdmacommon::unique_mr mr;
+  rdmacommon::unique_cq cq;
+  rdmacommon::unique_qp qp;
+  uint32_t psn = rdmacommon::random_psn();
+};

@@ -1,0 +1,75 @@
+// Exercise 15.2: a lock that several may have to read, or one to write.
+// Wanted:   two readers get it together, a writer gets it when both are gone, and a reader not while it writes.
+// Hint: in the lock's word the lower half is the writer, as in the lesson, and the upper half can count the readers.
+//       Who adds 1 there learns from the old value whether a writer has it, and then has to take the 1 back.
+// Check: ./lab check 15.2
+
+#include "on_chip.hpp"
+
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/remote_words.hpp>
+
+using namespace rdmacommon;
+using locks::OnChip;
+
+constexpr size_t lock = 0;
+[[maybe_unused]] constexpr uint64_t one_reader = uint64_t{1} << 32;
+
+// TODO: a reader takes the lock as a writer does.
+static bool try_read(RemoteWords &words, uint64_t me) {
+  return words.compare_swap(lock, 0, me) == 0;
+}
+
+static void end_read(RemoteWords &words, uint64_t me) {
+  words.compare_swap(lock, me, 0);
+}
+
+static bool try_write(RemoteWords &words, uint64_t me) {
+  return words.compare_swap(lock, 0, me) == 0; // nobody writes, and nobody reads
+}
+
+// Not by WRITE: at the same time a reader may add its 1, and take it back.
+static void end_write(RemoteWords &words, uint64_t me) {
+  words.fetch_add(lock, -me);
+}
+
+static void exercise(int argc, char **argv) {
+  CommandLine line{"Readers and writers."};
+  DeviceOptions options{line};
+  line.parse(argc, argv);
+
+  const Port port = open_port(options);
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const OnChip chip(port, pd.get(), 4096, false);
+  uint64_t result = 0;
+  constexpr int access = IBV_ACCESS_LOCAL_WRITE;
+  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &result, sizeof result, access), "ibv_reg_mr"));
+  const unique_cq cq(
+      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
+  to_init(qp.get(), port, IBV_ACCESS_REMOTE_ATOMIC);
+  const Endpoint self{
+      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+  to_rtr(qp.get(), port, self);
+  to_rts(qp.get(), self.psn);
+  RemoteWords words(qp.get(), cq.get(), mr.get(), result, chip.share(), std::chrono::seconds(5));
+
+  const auto say = [](const char *who, bool has_it) {
+    std::printf("%s: %s\n", who, has_it ? "has the lock" : "has to wait");
+  };
+  say("reader 1", try_read(words, 1));
+  say("reader 2", try_read(words, 2));
+  say("writer 3", try_write(words, 3));
+  end_read(words, 1);
+  say("writer 3", try_write(words, 3));
+  end_read(words, 2);
+  say("writer 3", try_write(words, 3));
+  say("reader 1", try_read(words, 1));
+  end_write(words, 3);
+  say("reader 1", try_read(words, 1));
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, exercise);
+}

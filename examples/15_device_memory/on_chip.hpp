@@ -1,0 +1,157 @@
+// Memory on the NIC's chip, or host memory in its place: bytes that have an offset and no address.
+#pragma once
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/device.hpp>
+#include <rdmacommon/exchange.hpp>
+#include <rdmacommon/handles.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace locks {
+
+using namespace rdmacommon;
+
+// [ask]
+// How much memory of its own the device has, in bytes; 0: none.
+inline size_t max_on_chip(ibv_context *context) {
+  ibv_device_attr_ex device{};
+  check_rc(ibv_query_device_ex(context, nullptr, &device), "ibv_query_device_ex");
+  return device.max_dm_size;
+}
+// [ask]
+
+class OnChip {
+public:
+  static constexpr size_t enough = 64 * 1024; // what is taken if nobody says how much
+
+  // [choose]
+  /// @param size how many bytes; 0: what the device has, up to `enough`
+  /// @param required whether host memory will not do
+  OnChip(const Port &port, ibv_pd *pd, size_t size, bool required) {
+    const size_t most = max_on_chip(port.context.get());
+    const std::string name = port.device_name();
+    if (most == 0 && required)
+      throw Unsupported(name + " has no memory of its own (max_dm_size is 0)");
+    if (most != 0 && size > most)
+      throw Error("--size " + std::to_string(size),
+                  name + " has " + std::to_string(most) + " bytes", Where::here());
+    size_ = size != 0 ? size : std::min(enough, most != 0 ? most : enough);
+    size_ -= size_ % sizeof(uint64_t); // whole words
+    if (most != 0) {
+      allocate(port.context.get(), pd);
+      std::printf("%s has memory of its own: %zu bytes of it are ours\n", name.c_str(), size_);
+    } else {
+      stand_in(pd);
+      std::printf("%s has no memory of its own: %zu bytes of host memory stand in for it\n",
+                  name.c_str(), size_);
+    }
+  }
+  // [choose]
+
+  size_t size() const { return size_; }
+
+  // [copy]
+  // The NIC's memory is no place that memcpy() may write to: the provider knows how.
+  void copy_in(size_t offset, const void *from, size_t length) {
+    check_range(offset, length);
+    if (dm_)
+      check_rc(ibv_memcpy_to_dm(dm_.get(), offset, from, length), "ibv_memcpy_to_dm");
+    else
+      std::memcpy(host_.get() + offset, from, length);
+  }
+
+  void copy_out(void *to, size_t offset, size_t length) {
+    check_range(offset, length);
+    if (dm_)
+      check_rc(ibv_memcpy_from_dm(to, dm_.get(), offset, length), "ibv_memcpy_from_dm");
+    else
+      std::memcpy(to, host_.get() + offset, length);
+  }
+  // [copy]
+
+  // [piece]
+  // For our own requests, and for the peer: in both the address is an offset.
+  ibv_sge piece(size_t offset, size_t length) const {
+    return {.addr = offset, .length = static_cast<uint32_t>(length), .lkey = mr_->lkey};
+  }
+
+  RemoteMemory share() const { return {.address = 0, .rkey = mr_->rkey, .length = size_}; }
+  // [piece]
+
+  void dump(size_t offset, size_t length) {
+    for (size_t end = offset + length; offset < end; offset += 16) {
+      uint8_t bytes[16];
+      copy_out(bytes, offset, sizeof bytes);
+      std::printf("  %04zx ", offset);
+      for (const uint8_t byte : bytes)
+        std::printf(" %02x", byte);
+      std::printf("  ");
+      for (const uint8_t byte : bytes)
+        std::printf("%c", byte >= ' ' && byte <= '~' ? byte : '.');
+      std::printf("\n");
+    }
+  }
+
+private:
+  static constexpr unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                                     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+
+  // [allocate]
+  void allocate(ibv_context *context, ibv_pd *pd) {
+    ibv_alloc_dm_attr attr{
+        .length = size_,
+        .log_align_req = 3, // 2^3 bytes: an atomic's word must not lie across two
+        .comp_mask = 0,
+    };
+    dm_.reset(check_ptr(ibv_alloc_dm(context, &attr), "ibv_alloc_dm"));
+    mr_.reset(check_ptr(ibv_reg_dm_mr(pd, dm_.get(), 0, size_, access | IBV_ACCESS_ZERO_BASED),
+                        "ibv_reg_dm_mr"));
+    const std::vector<uint8_t> zeros(size_); // nothing promises that it begins as zeros
+    copy_in(0, zeros.data(), zeros.size());
+  }
+  // [allocate]
+
+  // [stand-in]
+  // A region whose addresses begin at 0, and so are offsets. IBV_ACCESS_ZERO_BASED would say the same, but SoftRoCE
+  // does not look at it. Within their page, address and memory have to lie alike, so the memory begins a page.
+  void stand_in(ibv_pd *pd) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t whole_pages = (size_ + page - 1) / page * page;
+    host_.reset(
+        check_ptr(static_cast<char *>(std::aligned_alloc(page, whole_pages)), "aligned_alloc"));
+    std::memset(host_.get(), 0, size_);
+    mr_.reset(check_ptr(ibv_reg_mr_iova(pd, host_.get(), size_, 0, access), "ibv_reg_mr_iova"));
+  }
+  // [stand-in]
+
+  // Of a NIC's memory, mlx5 copies words of four bytes only; so do we everywhere.
+  void check_range(size_t offset, size_t length) const {
+    if (offset > size_ || length > size_ - offset)
+      throw Error("a copy of " + std::to_string(length) + " bytes at offset " +
+                      std::to_string(offset),
+                  "there are " + std::to_string(size_), Where::here());
+    if (offset % 4 != 0 || length % 4 != 0)
+      throw Error("a copy", "offset and length must be multiples of four", Where::here());
+  }
+
+  // [members]
+  size_t size_;
+  unique_dm dm_; // null where host memory stands in
+  std::unique_ptr<char, decltype(&std::free)> host_{nullptr, std::free}; // that memory
+  unique_mr mr_; // last, so that it goes first: ibv_free_dm fails while a region is left
+  // [members]
+};
+
+} // namespace locks

@@ -1,0 +1,79 @@
+// Preloaded, it makes an InfiniBand port of a RoCE one, to programs on one host: the link layer says so, the port has
+// a LID, and a queue pair is connected by that LID, without a GRH, or not at all.
+// With FAKE_CALLS=1 it says on stderr to which LID.
+
+#include <infiniband/verbs.h>
+
+#include <dlfcn.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+constexpr uint16_t our_lid = 7;
+decltype(verbs_context::query_port) real_query = nullptr;
+
+int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr, size_t size) {
+  const int rc = real_query(context, port, attr, size);
+  if (rc == 0) {
+    attr->link_layer = IBV_LINK_LAYER_INFINIBAND;
+    attr->lid = our_lid;
+  }
+  return rc;
+}
+
+template <typename Function> Function *next(const char *name) {
+  return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
+}
+#define NEXT(function) next<decltype(function)>(#function)
+
+// The GRH that RoCE needs behind the back of a program that gives none: to ourselves, by the IPv4 address.
+int own_grh(ibv_context *context, ibv_ah_attr &attr) {
+  for (uint32_t index = 0; index < 16; ++index) {
+    ibv_gid_entry entry{};
+    const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    if (ibv_query_gid_ex(context, attr.port_num, index, &entry, 0) == 0 &&
+        entry.gid_type == IBV_GID_TYPE_ROCE_V2 &&
+        std::memcmp(entry.gid.raw, mapped, sizeof mapped) == 0) {
+      attr.is_global = 1;
+      attr.grh = {.dgid = entry.gid, .sgid_index = static_cast<uint8_t>(index), .hop_limit = 64};
+      return 0;
+    }
+  }
+  return ENETUNREACH;
+}
+
+} // namespace
+
+extern "C" {
+
+ibv_context *ibv_open_device(ibv_device *device) {
+  static const auto real = NEXT(ibv_open_device);
+  ibv_context *context = real(device);
+  if (!context)
+    return nullptr;
+  verbs_context *verbs = verbs_get_ctx(context);
+  if (verbs->query_port != query_port)
+    real_query = verbs->query_port;
+  verbs->query_port = query_port;
+  return context;
+}
+
+int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask) {
+  static const auto real = NEXT(ibv_modify_qp);
+  ibv_qp_attr changed = *attr;
+  if (mask & IBV_QP_AV) {
+    if (attr->ah_attr.is_global || attr->ah_attr.dlid != our_lid)
+      return EINVAL;
+    if (std::getenv("FAKE_CALLS"))
+      std::fprintf(stderr, "fake: connected to LID %u\n", attr->ah_attr.dlid);
+    if (const int error = own_grh(qp->context, changed.ah_attr))
+      return error;
+  }
+  return real(qp, &changed, mask);
+}
+
+} // extern "C"

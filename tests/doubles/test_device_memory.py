@@ -1,0 +1,99 @@
+"""15_device_memory on memory of the NIC's own, and on InfiniBand: both are doubles behind the interface of verbs."""
+import os
+import unittest
+
+import needs_device
+from lab import examples, normalise
+
+# By relative paths, since LD_PRELOAD takes a space for the end of one.
+os.chdir(needs_device.BUILD / "tests/doubles")
+MEMORY, INFINIBAND = "./libfake_device_memory.so", "./libfake_infiniband.so"
+STAND_IN = "has no memory of its own: 65536 bytes of host memory stand in for it"
+ON_CHIP = "has memory of its own: 65536 bytes of it are ours"
+QUICK = ["--rounds", "8", "--no-deaths"]
+
+
+def run(*arguments, doubles=(MEMORY,), program="device_memory", kind="pair"):
+    under = ["env", "FAKE_CALLS=1", f"LD_PRELOAD={':'.join(doubles)}"] if doubles else []
+    return examples.run(needs_device.PLACE, needs_device.BUILD, program, kind, arguments, under=under)
+
+
+@unittest.skipIf("sanitize" in needs_device.BUILD.name, "the sanitizers' library has to be the first one loaded")
+@unittest.skipUnless(needs_device.PLACE.device.startswith("rxe"), "the doubles stand on SoftRoCE")
+class Doubles(unittest.TestCase):
+    def assertAsInTheLesson(self, outcome):
+        self.assertFalse(outcome.failed, outcome.text())
+        expected = examples.expected_file("15_device_memory").read_text()
+        self.assertIn(STAND_IN, expected)
+        roles = {role: [line for line in outcome.of(role) if not line.startswith("fake: ")] for role in outcome.status}
+        found = normalise.differences(expected.replace(STAND_IN, ON_CHIP), roles, needs_device.PLACE.device)
+        self.assertEqual(found, [], "\n".join(found))
+
+    def test_on_the_chip_all_is_as_in_the_lesson(self):
+        outcome = run("--require-device-memory")
+        self.assertAsInTheLesson(outcome)
+        calls = [line for line in outcome.of("server") if line.startswith("fake: ")]
+        self.assertEqual(calls, ["fake: ibv_alloc_dm 65536 bytes, aligned to 2^3", "fake: ibv_reg_dm_mr 65536 bytes at 0",
+                                 "fake: ibv_dereg_mr", "fake: ibv_free_dm with 0 regions"])
+
+    def test_on_infiniband_by_lid(self):
+        outcome = run(*QUICK, doubles=(MEMORY, INFINIBAND))
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("the sum of 8 counters is 32", outcome.of("server"))
+        for role in outcome.status:
+            calls = [line for line in outcome.of(role) if "LID" in line]
+            self.assertEqual(calls, ["fake: connected to LID 7"] * 5)
+
+    def test_infiniband_takes_no_grh(self):
+        """The double would not let it pass: RoCE's address with a GRH, and the other way round."""
+        outcome = run(doubles=(INFINIBAND,), program="send_recv")
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("fake: connected to LID 7", outcome.of("client"))
+
+    def test_what_is_refused(self):
+        for doubles in ((MEMORY,), ()):
+            outcome = run(doubles=doubles, program="../tests/doubles/chip_edges", kind="device")
+            self.assertFalse(outcome.failed, outcome.text())
+            self.assertNotIn("NOT", outcome.text())
+            self.assertIn("ok: not a word", outcome.text())
+            self.assertEqual("ok: atomics need words that lie as such" in outcome.text(), bool(doubles))
+
+    def test_exercises(self):
+        for name in ("15.1_move", "15.2_readers"):
+            outcome = run(program=f"{name}.solution", kind="device")
+            lines = [line for line in outcome.of("") if not line.startswith("fake: ")]
+            self.assertEqual(lines[1:], examples.expected_file(name).read_text().splitlines()[1:])
+
+
+class Options(unittest.TestCase):
+    def server(self, *arguments, doubles=()):
+        """Alone: it is to end before it listens."""
+        return run(*arguments, doubles=doubles, kind="device")
+
+    @unittest.skipUnless(needs_device.PLACE.device.startswith("rxe"), "others may have it")
+    def test_required(self):
+        outcome = self.server("--require-device-memory")
+        self.assertEqual(outcome.status[""], 77)
+        self.assertEqual(len(outcome.lines), 1, outcome.text())
+        self.assertIn("has no memory of its own (max_dm_size is 0)", outcome.text())
+
+    @unittest.skipIf("sanitize" in needs_device.BUILD.name, "the sanitizers' library has to be the first one loaded")
+    def test_more_than_there_is(self):
+        outcome = self.server("--size", "65544", doubles=(MEMORY,))
+        self.assertEqual(outcome.status[""], 1)
+        self.assertIn("--size 65544: rxe0 has 65536 bytes", outcome.text())
+
+    def test_fewer_locks_than_counters(self):
+        outcome = self.server("--size", "136")
+        self.assertEqual(outcome.status[""], 1)
+        self.assertIn("--counters: there are 1 locks for them", outcome.text())
+
+    def test_many_processes_and_a_small_table(self):
+        outcome = run("--size", "192", "--counters", "2", "--processes", "8", "--rounds", "10", "--no-deaths", doubles=())
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("8 locks, 0 of them taken", outcome.of("server"))
+        self.assertIn("the sum of 2 counters is 80", outcome.of("server"))
+
+
+if __name__ == "__main__":
+    needs_device.main()
