@@ -140,7 +140,7 @@ class Many(unittest.TestCase):
 
     def test_comes_back_after_a_restart(self):
         self.serve()
-        client = self.client("--clients", "2", "--rounds", "20000")
+        client = self.client("--clients", "2", "--rounds", "10000")
         self.until_connected(2)
         self.server.kill()
         self.server.communicate()
@@ -162,7 +162,7 @@ class Many(unittest.TestCase):
 
     def test_running_transfers_finish(self):
         self.serve("--grace", "60")
-        client = self.client("--clients", "2", "--rounds", "40000")
+        client = self.client("--clients", "2", "--rounds", "25000")
         self.until_connected(2)
         self.server.terminate()
         self.assertIn("closing: no new clients, and 2 may finish", self.server.stdout.readline())
