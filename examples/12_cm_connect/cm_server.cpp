@@ -46,8 +46,7 @@ unique_cm_id listen(rdma_event_channel *channel, const CmOptions &options) {
   unique_cm_id listener(made);
   CmAddress where = cm_address(options);
   check_errno(rdma_bind_addr(listener.get(), where.get()), "rdma_bind_addr");
-  check_errno(rdma_listen(listener.get(), 1),
-              "rdma_listen"); // one request may wait to be looked at
+  check_errno(rdma_listen(listener.get(), 1), "rdma_listen"); // one request may wait
   std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener.get())));
   return listener;
 }
@@ -59,8 +58,8 @@ unique_cm_id take_request(rdma_event_channel *channel, rdma_conn_param &answer,
                           const CmOptions &options) {
   const unique_cm_event event =
       wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
-  unique_cm_id id(
-      event->id); // the event is the listener's: this id does not wait for it to be acknowledged
+  // Declared behind the event, and may go before it is acknowledged: this event counts for the listener.
+  unique_cm_id id(event->id);
   const rdma_conn_param &asked = event->param.conn;
   const auto hello = greeting_in(asked);
   std::printf("CONNECT_REQUEST  on %s, with %u bytes of private data\n",

@@ -153,9 +153,8 @@ private:
       const uint32_t number = client->qp()->qp_num;
       device.clients.emplace(number, std::move(client));
       most_ = std::max(most_, clients_now());
-    } catch (
-        const Error
-            &error) { // this one cannot be served; what was made for it goes, and that rejects it
+    } catch (const std::exception &error) {
+      // This one cannot be served. What was made for it goes, which rejects it.
       std::fprintf(stderr, "a client could not be accepted: %s\n", error.what());
       ++rejected_;
     }
