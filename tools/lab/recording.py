@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Sequence
@@ -52,8 +53,9 @@ class Recording:
                          data["arguments"])
 
     def lanes(self) -> dict[str, list[str]]:
-        """What does not depend on who was faster: each program's calls, and the packets of each direction. What is sent
-        again, or acknowledged again, does depend on it, so that counts once; and whether a completion is there before a
+        """What does not depend on who was faster: each program's calls, and the packets of each direction. Completions of
+        receives have no order with those of sends, nor acknowledgements with what is sent the same way: each are a lane of
+        their own. What is sent again, or acknowledged again, does depend on it, so that counts once; and whether a completion is there before a
         program goes to sleep does, so the calls of the completion channel do not count. Where a program sleeps on the
         device's or the connection manager's events as well as on completions, the order of its calls depends on which comes
         first: of that run, packets only."""
@@ -64,14 +66,19 @@ class Recording:
         for event in self.events:
             what = event.what
             if not event.is_packet and not by_events and what.call not in CHANNEL_CALLS:
+                title = self.titles.get(event.host, event.host)
                 for part in what.text.split("; ") if what.wcs else [what.text]:
-                    lanes.setdefault(self.titles.get(event.host, event.host), []).append(
+                    if what.wcs:  # it names the queue once for all that it took
+                        part = re.sub(r"^\w+: ", "", part)
+                    receives = what.wcs and part.startswith("RECV")
+                    lanes.setdefault(f"{title}, receives" if receives else title, []).append(
                         f"{what.call} {part} = {what.result}")
             elif event.is_packet and event.sent:
                 details = " ".join(f"{name} {value}".strip() for name, value in what.details)
                 packet = (event.host, what.name, what.dest_qp, what.psn, what.nak)
                 if packet not in seen:
-                    lanes.setdefault(f"packets from host {event.host}", []).append(
+                    kind = "acknowledgements" if what.name == "Acknowledge" else "packets"
+                    lanes.setdefault(f"{kind} from host {event.host}", []).append(
                         f"{what.name}, {what.length} B, {details}")
                 seen.add(packet)
         return lanes
