@@ -65,7 +65,7 @@ class AmongHonestOnes(unittest.TestCase):
         self.assertIn("8176 locks, 0 of them taken", said)
 
     def test_one_that_is_turned_away(self):
-        said, _ = self.run_with("sh", "-c", f"{LIAR} --lie no-receive \"$@\"; {LIAR} --lie done-with-lock \"$@\"", "sh")
+        said, _ = self.run_with("sh", "-c", '"$0" --lie no-receive "$@"; "$0" --lie done-with-lock "$@"', LIAR)
         self.assertRegex(said, r"turned process \d away: the SEND of the directory: completed with status 13")
         self.assertIn("8176 locks, 0 of them taken", said)
 
