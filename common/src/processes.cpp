@@ -77,6 +77,15 @@ std::string Link::hear(milliseconds limit) const {
 }
 
 std::string Link::hear(milliseconds limit, std::vector<File> &files, size_t count) const {
+  std::string text = hear(limit, files);
+  if (files.size() != count) {
+    files.clear();
+    fail("the other process's message", "it has not the files that it should");
+  }
+  return text;
+}
+
+std::string Link::hear(milliseconds limit, std::vector<File> &files) const {
   files.clear();
   if (!has_spoken(limit))
     fail("the other process", "it has not said anything in time");
@@ -99,9 +108,9 @@ std::string Link::hear(milliseconds limit, std::vector<File> &files, size_t coun
         std::memcpy(&fd, CMSG_DATA(header) + at, sizeof fd);
         files.emplace_back(fd); // ours from here on, wanted or not
       }
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || files.size() != count) {
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     files.clear();
-    fail("the other process's message", "it is too long, or has not the files that it should");
+    fail("the other process's message", "it is too long, or has more files than there is room for");
   }
   return {text.data(), static_cast<size_t>(length)};
 }

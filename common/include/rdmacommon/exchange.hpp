@@ -13,7 +13,7 @@
 /// Each message ends in a zero byte; a newline is taken as well, so that a person with `nc` can be
 /// the peer. What the peer sends is checked before it is used.
 ///
-/// Introduced in lesson 02_send_recv; memory in 04_read_write.
+/// Introduced in lesson 02_send_recv, except where another one is named.
 #pragma once
 
 #include "rdmacommon/options.hpp"
@@ -43,7 +43,7 @@ std::string to_line(const Endpoint &endpoint);
 Endpoint parse_endpoint(std::string_view line);
 
 /// Memory of the other side's that it lets this side use: what an RDMA WRITE, an RDMA READ or an atomic needs
-/// to know. All of it is in host byte order here.
+/// to know. All of it is in host byte order here. Introduced in lesson 04_read_write.
 struct RemoteMemory {
   uint64_t address; ///< As the other side counts: a virtual address of its program's, or 0.
   uint32_t rkey;    ///< The key of its region.
@@ -51,12 +51,14 @@ struct RemoteMemory {
 };
 
 /// What the other side must know to use `mr`, all of it. What it may do there is up to the access flags.
+/// Introduced in lesson 04_read_write.
 RemoteMemory share(const ibv_mr *mr);
 
 /// A RemoteMemory as "ADDRESS:RKEY:LENGTH": 16, 8 and 16 lower-case hexadecimal digits.
+/// Introduced in lesson 04_read_write.
 std::string to_line(const RemoteMemory &memory);
 
-/// The reverse.
+/// The reverse. Introduced in lesson 04_read_write.
 /// @throws Error if the text does not have exactly this form, or names no memory that there can be
 RemoteMemory parse_remote_memory(std::string_view text);
 

@@ -4,7 +4,7 @@
 /// An example makes a CommandLine, lets one of the structs below add its options to it, adds its own,
 /// and calls parse().
 ///
-/// Introduced in lesson 01_hello_device.
+/// Introduced in lesson 01_hello_device, except where another one is named.
 #pragma once
 
 #include <chrono>
@@ -80,6 +80,7 @@ struct DeviceOptions {
 };
 
 /// What a program with two roles needs besides: `--host`, `--tcp-port`, `--timeout`, `--wait`.
+/// Introduced in lesson 02_send_recv.
 struct PairOptions : DeviceOptions {
   explicit PairOptions(CommandLine &line); ///< Adds the options to `line`.
 
@@ -93,6 +94,7 @@ struct PairOptions : DeviceOptions {
 
 /// What the programs need that connect by rdma_cm: `--host`, `--cm-port`, `--timeout`, `--wait`. There is no option for
 /// the device, since rdma_cm finds it by the address. Its CommandLine refers to it, so it can be neither copied nor moved.
+/// Introduced in lesson 12_cm_connect.
 struct CmOptions {
   /// Adds the options to `line`.
   /// @param host_help what `--host` is to this program

@@ -65,6 +65,9 @@ public:
   /// @throws Error also if there are fewer or more
   std::string hear(std::chrono::milliseconds limit, std::vector<File> &files, size_t count) const;
 
+  /// The same with as many files as come, 0 to `most_files`: for a text that says how many there should be.
+  std::string hear(std::chrono::milliseconds limit, std::vector<File> &files) const;
+
 private:
   File socket_;
 };

@@ -1,0 +1,262 @@
+/// @file
+/// A ring of slots in shared memory: many workers, of many processes, put messages into it; one consumer takes them
+/// in runs of consecutive slots.
+///
+/// Written out in lesson 17_slot_ring. Who may attach, and what happens when one of them dies: ring_host.hpp.
+#pragma once
+
+#include "rdmacommon/processes.hpp"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace rdmacommon {
+
+// [shape]
+/// How large a ring is. Chosen by whoever makes it.
+struct RingShape {
+  uint32_t slots = 1024;    ///< A power of two, at most SlotRing::most_slots.
+  uint32_t slot_size = 256; ///< In bytes, a multiple of 64, at most 1 MiB.
+  uint64_t appendix =
+      0; ///< Bytes behind the slots' data, for whatever the ring's users agree on; at most 16 GiB.
+
+  bool operator==(const RingShape &) const = default; ///< Whether both are the same.
+};
+// [shape]
+
+// [control]
+/// What a slot is. A worker makes it claimed and ready, the consumer free; abandoned is what was claimed and will
+/// not become ready any more.
+enum class SlotState : uint32_t { free, claimed, ready, abandoned };
+
+/// All that there is to know about a slot, in one word, which is changed by one instruction.
+struct SlotWord {
+  SlotState state; ///< bits 0-3
+  uint32_t count;  ///< bits 4-11: slots of the message that begins here; 0 in a free slot
+  uint32_t worker; ///< bits 16-31: who claimed it; 0 is nobody
+  uint32_t lap;    ///< bits 32-63: the generation: how many times the ring had been gone round
+
+  /// As one number.
+  uint64_t packed() const {
+    return uint64_t{lap} << 32 | worker << 16 | count << 4 | static_cast<uint32_t>(state);
+  }
+  /// From one number.
+  static SlotWord unpacked(uint64_t word) {
+    return {.state = static_cast<SlotState>(word & 0xf),
+            .count = static_cast<uint32_t>(word >> 4 & 0xff),
+            .worker = static_cast<uint32_t>(word >> 16 & 0xffff),
+            .lap = static_cast<uint32_t>(word >> 32)};
+  }
+};
+
+/// Of each slot. Of a message's slots, only the first one's says anything; the others stay free.
+struct SlotControl {
+  std::atomic<uint64_t> word; ///< A SlotWord.
+  uint32_t length;   ///< Of the message, in bytes. Valid as the data are: once the word says ready.
+  uint32_t reserved; ///< 0
+};
+// [control]
+
+// [header]
+/// Where everything is. There are no addresses in it: the segment lies at another one in every process.
+struct RingLayout {
+  std::array<char, 8> magic; ///< "slotring"
+  uint32_t version;          ///< Of all that is in the segment.
+  uint32_t size;             ///< Of the RingHeader.
+  RingShape shape;           ///< Of slots and their data.
+  uint64_t controls; ///< Where the first SlotControl is, in bytes from the segment's beginning.
+  uint64_t data;     ///< Where the first slot's data are.
+  uint64_t appendix; ///< Where the appendix begins: on a page of its own.
+  uint64_t length;   ///< Of the whole segment.
+
+  bool operator==(const RingLayout &) const = default; ///< Whether all of it is the same.
+};
+
+/// What the segment begins with.
+struct RingHeader {
+  RingLayout layout; ///< Never changes.
+
+  // Each on a cache line of its own: who writes the one must not slow down who reads the other.
+  alignas(64) std::atomic<uint64_t> head; ///< The position that is claimed next.
+  alignas(64) std::atomic<
+      uint64_t> awaited; ///< The one that the consumer sleeps for, or SlotRing::nothing.
+  alignas(
+      64) std::atomic<uint32_t> room; ///< Bit 0: somebody waits for slots. The rest counts wakes.
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(SlotControl) == 16 &&
+              sizeof(RingHeader) == 256);
+// [header]
+
+/// A run of consecutive slots that the consumer has taken.
+struct SlotRun {
+  uint64_t position = 0; ///< Of its first slot, counted over all laps.
+  uint32_t first = 0;    ///< Its first slot.
+  uint32_t count = 0;    ///< How many; 0: nothing was ready.
+};
+
+/// One message of a run, where it lies.
+struct SlotMessage {
+  uint32_t slot;   ///< Its first slot.
+  uint32_t slots;  ///< How many it takes.
+  uint32_t worker; ///< Whose it is.
+  /// Its bytes, in shared memory. The worker should not change them any more, but can: copy, then check, then use.
+  std::span<std::byte> data;
+};
+
+/// The ring, as one process has it. A *position* counts slots over all laps: position p is slot p % slots, in lap
+/// p / slots.
+///
+/// Workers call claim() and try_claim(), from any number of threads and processes; give_back() is for whoever has the
+/// run. The rest that is not const is the consumer's: one thread of one process.
+/// Neither a Claim nor this object may be used in a child that was forked after it was made: the mapping is not
+/// inherited. The child attaches for itself.
+class SlotRing {
+public:
+  static constexpr uint32_t most_slots = 1 << 24; ///< So that 24 bits can name each.
+  static constexpr uint32_t longest_run = 255;    ///< So that 8 bits can count it.
+  static constexpr uint32_t most_workers =
+      0xfffe; ///< The number of a worker that joins is 1 to this.
+  static constexpr uint32_t own_worker =
+      0xffff; ///< The one for threads of the process that owns the ring.
+  static constexpr uint64_t nothing =
+      ~uint64_t{0}; ///< Of RingHeader::awaited: the consumer is awake.
+
+  /// Slots that are claimed: theirs until publish(), or until this object goes, which gives them up.
+  class Claim {
+  public:
+    Claim(Claim &&other) noexcept; ///< The slots are this one's then.
+    Claim &operator=(Claim &&) = delete;
+    ~Claim(); ///< Gives the slots up, unless publish() has been called.
+
+    /// Where the message goes. Its length is as it was claimed.
+    std::span<std::byte> data() const { return data_; }
+    uint64_t position() const { return position_; } ///< Of its first slot.
+
+    /// Makes the message ready, and wakes the consumer if that sleeps for it. To be called once.
+    /// @return false if the slots are not this worker's any more; nothing has been done then
+    [[nodiscard]] bool publish();
+
+  private:
+    friend class SlotRing;
+    Claim(SlotRing &ring, uint64_t position, uint32_t worker, uint32_t count, uint32_t length);
+
+    SlotRing *ring_; // null once it is published
+    uint64_t position_;
+    uint64_t word_; // of its first slot, while that is claimed
+    std::span<std::byte> data_;
+  };
+
+  /// Makes the memory of a new ring.
+  /// @throws Error if the shape is not one, or there is no room
+  static File make(const RingShape &shape);
+
+  /// Attaches to a ring, and checks that it is one.
+  /// @param memory   from make(), in this process or another
+  /// @param doorbell an eventfd that wakes the consumer; stays the caller's, and must live as long as this object
+  /// @throws Error if it is none, or one of another version
+  SlotRing(int memory, int doorbell);
+  ~SlotRing(); ///< Claims must be gone by then.
+  SlotRing(const SlotRing &) = delete;
+  SlotRing &operator=(const SlotRing &) = delete;
+
+  const RingShape &shape() const { return shape_; } ///< As it was when this process attached.
+  /// The longest message, in bytes. Longer ones do not fit into a run, or into the ring.
+  uint32_t longest_message() const;
+  /// All slots' data, from slot 0 on: what an RDMA sender registers.
+  std::span<std::byte> data() const { return {data_, size_t{shape_.slots} * shape_.slot_size}; }
+
+  /// What lies behind the data, zeros in the beginning. Its meaning, and who writes what in it and when, is up to the
+  /// ring's users; empty if the shape has none.
+  std::span<std::byte> appendix() const { return {appendix_, shape_.appendix}; }
+
+  /// The position that is claimed next. For statistics: it is old when it is returned.
+  uint64_t head() const { return header_->head.load(std::memory_order_acquire); }
+  /// Whether a worker waits for room, or has done so a moment ago.
+  bool is_waited_for() const { return (header_->room.load(std::memory_order_acquire) & 1) != 0; }
+
+  /// Claims the slots for a message of `length` bytes; 0 takes one slot as well.
+  /// @param worker who: the slots come back if that worker is given up
+  /// @return none if there is no room now
+  /// @throws Error if the message is too long, or the ring is damaged
+  std::optional<Claim> try_claim(uint32_t worker, uint32_t length);
+
+  /// The same, waiting for room.
+  /// @param is_over asked now and then; true ends the wait. It is for the consumer's death, which frees no slots
+  /// @throws Error also if there is no room within `limit`, or the consumer is gone
+  Claim claim(uint32_t worker, uint32_t length, std::chrono::milliseconds limit,
+              const std::function<bool()> &is_over = {});
+
+  /// Takes what is ready now, as one run: no more than `most` slots, and never across the ring's end. Its cost
+  /// follows the slots that are taken, not those of the ring.
+  /// @param most 1 to longest_run; a message that is longer makes a run by itself
+  /// @throws Error if what the workers have written there cannot be
+  SlotRun take(uint32_t most = longest_run);
+
+  /// One message of a run after the other.
+  /// @param at 0 for the first; moved on to the next. At run.count there is none any more
+  /// @throws Error if what the workers have written there cannot be
+  SlotMessage message(const SlotRun &run, uint32_t &at);
+
+  /// Makes the slots of a run free, and wakes who waits for them. Runs may be given back in any order, by any process
+  /// and thread that has attached: by the one that the consumer has left the run to, one at a time. A run may be a part
+  /// of one that was taken, of whole messages. If that process dies in here, another may give the same run back
+  /// again, even if it has been given back whole: what is free already, or has been claimed since, stays as it is.
+  void give_back(const SlotRun &run);
+
+  /// Whether a message's slots have not been given back yet.
+  /// @param position of its first slot, as it was published
+  bool holds(uint64_t position) const;
+
+  /// Says that the consumer is about to sleep: from here on the next message rings the doorbell.
+  /// @return false if that message is there already: then there is nothing to sleep for
+  bool arm();
+  /// After the sleep, and after an arm() that returned false: takes back what arm() said, and the doorbell's count.
+  /// @param also_doorbell false if another ring with the same doorbell takes the count back
+  void disarm(bool also_doorbell = true);
+
+  /// Gives up what a worker has claimed and not published. Its process must have ended, or must not write any more:
+  /// it cannot publish, but while it has the memory mapped, it can write to slots that are another's by then.
+  /// @return how many slots
+  uint32_t reclaim(uint32_t worker);
+
+  uint64_t rings() const {
+    return rings_.load(std::memory_order_relaxed);
+  } ///< Of this object: doorbells rung.
+  uint64_t wakes() const {
+    return wakes_.load(std::memory_order_relaxed);
+  } ///< Of this object: workers woken.
+
+private:
+  SlotControl &control(uint64_t position) const { return controls_[position & (shape_.slots - 1)]; }
+  uint32_t lap(uint64_t position) const { return static_cast<uint32_t>(position >> shift_); }
+  uint64_t free_word(uint64_t position) const {
+    return SlotWord{.state = SlotState::free, .count = 0, .worker = 0, .lap = lap(position)}
+        .packed();
+  }
+  uint32_t slots_for(uint32_t length) const;
+  bool is_free(uint64_t position, uint32_t count) const;
+  uint32_t checked_count(uint64_t position, SlotWord word) const;
+  void ring_if_awaited(uint64_t position);
+  void wake(uint32_t most);
+
+  std::unique_ptr<SharedMemory> memory_;
+  pid_t process_; // that it is mapped in
+  RingShape shape_;
+  unsigned shift_ = 0; // 2 to the power of it is the number of slots
+  RingHeader *header_ = nullptr;
+  SlotControl *controls_ = nullptr;
+  std::byte *data_ = nullptr, *appendix_ = nullptr;
+  int doorbell_;
+  uint64_t next_ = 0; // the consumer's
+  std::atomic<uint64_t> rings_{0}, wakes_{0};
+};
+
+} // namespace rdmacommon

@@ -1,0 +1,113 @@
+#include "rdmacommon/ring_host.hpp"
+
+#include "ring_peers.hpp"
+
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+
+namespace rdmacommon {
+namespace {
+
+using std::chrono::milliseconds;
+
+[[noreturn]] void fail(const char *what, const char *why) {
+  throw Error(what, why, Where::here());
+}
+
+// Takes `before` and a number off the beginning of a text.
+bool take_number(std::string_view &text, std::string_view before, uint32_t &number) {
+  if (!text.starts_with(before))
+    return false;
+  text.remove_prefix(before.size());
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  text.remove_prefix(static_cast<size_t>(rest - text.data()));
+  return error == std::errc();
+}
+
+} // namespace
+
+socklen_t abstract_address(sockaddr_un &address, const std::string &name) {
+  if (name.empty() || name.size() >= sizeof address.sun_path)
+    fail("the name of a ring", "it is empty or too long");
+  address = {.sun_family = AF_UNIX, .sun_path = {}};
+  std::memcpy(address.sun_path + 1, name.data(), name.size()); // after a zero
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+File unix_socket(int flags) {
+  return File(check_errno(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), "socket"));
+}
+
+// [peers]
+ucred peer_of(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  check_errno(getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length), "SO_PEERCRED");
+  return peer;
+}
+
+bool is_of_group(int socket, gid_t group) {
+  if (peer_of(socket).gid == group)
+    return true;
+  std::vector<gid_t> groups(32); // all others that it had when it connected
+  auto length = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+  int result = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &length);
+  if (result < 0 && errno == ERANGE) { // there are more, and now the kernel has said how many
+    groups.resize(length / sizeof(gid_t));
+    result = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &length);
+  }
+  check_errno(result, "SO_PEERGROUPS");
+  groups.resize(length / sizeof(gid_t));
+  return std::ranges::find(groups, group) != groups.end();
+}
+// [peers]
+
+Link connect_to_ring(const std::string &name, std::optional<uid_t> owner, milliseconds limit) {
+  File socket = unix_socket(0);
+  // connect() waits while the owner's queue is full, and without this for ever.
+  limit = std::max(limit, milliseconds(1)); // 0 would be for ever, too
+  const timeval most{.tv_sec = limit.count() / 1000, .tv_usec = limit.count() % 1000 * 1000};
+  check_errno(setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most), "SO_SNDTIMEO");
+  sockaddr_un address;
+  const socklen_t length = abstract_address(address, name);
+  check_errno(connect(socket.get(), reinterpret_cast<sockaddr *>(&address), length), "connect");
+  if (peer_of(socket.get()).uid != owner.value_or(geteuid()))
+    fail("the owner of the ring", "it is another user");
+  return Link(std::move(socket));
+}
+
+// [join]
+RingWorker::RingWorker(Link link, milliseconds limit) : link_(std::move(link)) {
+  const File myself(check_errno(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)),
+                                "pidfd_open")); // glibc 2.36 has a function
+  link_.tell(ring_hello, std::array{myself.get()});
+  std::vector<File> files; // the doorbell, and each ring's memory
+  const std::string said = link_.hear(limit, files);
+  std::string_view text = said;
+  uint32_t rings = 0;
+  if (!take_number(text, ring_answer, number_) || !take_number(text, ring_count, rings) ||
+      !text.empty() || number_ == 0 || number_ > SlotRing::most_workers || rings == 0 ||
+      rings > RingHost::most_rings || files.size() != 1 + rings)
+    fail("the owner of the ring", "it speaks another version");
+  doorbell_ = std::move(files[0]);
+  for (uint32_t i = 1; i <= rings; ++i) {
+    rings_.push_back(std::make_unique<SlotRing>(files[i].get(), doorbell_.get()));
+    if (rings_.back()->shape() != ring().shape())
+      fail("the owner of the rings", "they have different shapes");
+  }
+}
+// [join]
+
+SlotRing::Claim RingWorker::claim(uint32_t length, milliseconds limit, uint32_t index) {
+  return ring(index).claim(number_, length, limit, [this] { return is_alone(); });
+}
+
+} // namespace rdmacommon

@@ -1,0 +1,325 @@
+#include "rdmacommon/slot_ring.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <ctime>
+#include <string>
+
+namespace rdmacommon {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds
+    look_around(100); // how often a worker that waits asks whether the consumer lives
+
+[[noreturn]] void fail(const char *what, const std::string &why) {
+  throw Error(what, why, Where::here());
+}
+
+[[noreturn]] void damaged() {
+  fail("the ring", "it is damaged: a slot says what cannot be");
+}
+
+// Not FUTEX_PRIVATE_FLAG, which is for the threads of one process: the kernel finds a shared one by file and offset,
+// so it may lie at another address in each process.
+long futex(std::atomic<uint32_t> &word, int operation, uint32_t value, const timespec *limit) {
+  return syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), operation, value, limit, nullptr,
+                 0);
+}
+
+} // namespace
+
+uint32_t SlotRing::longest_message() const {
+  return std::min(shape_.slots, longest_run) * shape_.slot_size;
+}
+
+uint32_t SlotRing::slots_for(uint32_t length) const {
+  if (length > longest_message())
+    fail("a message", "it has " + std::to_string(length) + " bytes, and " +
+                          std::to_string(longest_message()) + " fit");
+  return std::max(1U, (length + shape_.slot_size - 1) / shape_.slot_size);
+}
+
+uint32_t SlotRing::checked_count(uint64_t position, SlotWord word) const {
+  const uint64_t slot = position & (shape_.slots - 1);
+  if (word.count == 0 || slot + word.count > shape_.slots)
+    damaged();
+  return word.count;
+}
+
+bool SlotRing::is_free(uint64_t position, uint32_t count) const {
+  // Acquire: what the consumer has read from these slots it has read before we write into them.
+  for (uint32_t i = 0; i < count; ++i)
+    if (control(position + i).word.load(std::memory_order_acquire) != free_word(position + i))
+      return false;
+  return true;
+}
+
+// [claim]
+std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t length) {
+  const uint32_t wanted = slots_for(length);
+  for (;;) {
+    uint64_t head = header_->head.load(std::memory_order_acquire);
+    const uint64_t to_end = shape_.slots - (head & (shape_.slots - 1));
+    const bool fits = wanted <= to_end;
+    const auto count = static_cast<uint32_t>(fits ? wanted : to_end);
+    if (!is_free(head, count)) {
+      const SlotWord found = SlotWord::unpacked(control(head).word.load(std::memory_order_acquire));
+      if (found.lap == lap(head) &&
+          found.state != SlotState::free) // claimed, but head has not been moved
+        header_->head.compare_exchange_strong(head, head + checked_count(head, found));
+      else if (header_->head.load(std::memory_order_acquire) == head)
+        return std::nullopt; // of the lap before, and still in use
+      continue;
+    }
+    // What does not fit before the ring's end begins anew: the rest is nobody's, and the consumer passes over it.
+    const SlotWord claimed{.state = fits ? SlotState::claimed : SlotState::abandoned,
+                           .count = count,
+                           .worker = fits ? worker : 0,
+                           .lap = lap(head)};
+    // This is the claim. Slot and owner change together, so there is no moment in which a slot is taken and nobody
+    // knows by whom. It fails if another was quicker, in this lap or in a later one.
+    uint64_t expected = free_word(head);
+    if (!control(head).word.compare_exchange_strong(expected, claimed.packed()))
+      continue;
+    const uint64_t position = head;
+    // Whoever finds the slot claimed may do this for us. So may the consumer, if we die here.
+    header_->head.compare_exchange_strong(head, head + count);
+    if (fits)
+      return Claim(*this, position, worker, count, length);
+    ring_if_awaited(position);
+  }
+}
+// [claim]
+
+// [wait-for-room]
+SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds limit,
+                                const std::function<bool()> &is_over) {
+  const auto deadline = steady_clock::now() + limit;
+  for (bool is_alone = false;;) {
+    if (std::optional<Claim> claim = try_claim(worker, length))
+      return std::move(*claim);
+    // Say that we wait, then look again. The consumer frees slots, then looks whether somebody waits. Both change
+    // the same word, so one of the two comes first there: either it sees us, or we see the slots.
+    const uint32_t seen = header_->room.fetch_or(1, std::memory_order_acq_rel) | 1;
+    if (std::optional<Claim> claim = try_claim(worker, length))
+      return std::move(*claim);
+    const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0 || is_alone) {
+      wake(1); // what woke us may have been meant for somebody who has use for it
+      fail("the ring", is_alone ? "nobody takes from it any more" : "it stays full");
+    }
+    const timespec nap{
+        .tv_sec = 0,
+        .tv_nsec = std::min<long>(std::min(left, look_around).count() * 1'000'000, 999'999'999)};
+    // Sleeps only if the word is still what it was: a wake in between is not lost.
+    if (futex(header_->room, FUTEX_WAIT, seen, &nap) < 0) {
+      if (errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
+        throw_errno(errno, "futex");
+      is_alone = errno == ETIMEDOUT && is_over && is_over();
+    }
+  }
+}
+// [wait-for-room]
+
+SlotRing::Claim::Claim(SlotRing &ring, uint64_t position, uint32_t worker, uint32_t count,
+                       uint32_t length)
+    : ring_(&ring), position_(position),
+      word_(SlotWord{
+          .state = SlotState::claimed, .count = count, .worker = worker, .lap = ring.lap(position)}
+                .packed()),
+      data_(ring.data_ + (position & (ring.shape_.slots - 1)) * ring.shape_.slot_size, length) {
+  ring.control(position).length = length;
+}
+
+SlotRing::Claim::Claim(Claim &&other) noexcept
+    : ring_(std::exchange(other.ring_, nullptr)), position_(other.position_), word_(other.word_),
+      data_(other.data_) {}
+
+// [publish]
+bool SlotRing::Claim::publish() {
+  SlotRing &ring = *std::exchange(ring_, nullptr);
+  SlotWord ready = SlotWord::unpacked(word_);
+  ready.state = SlotState::ready;
+  // Release: the consumer that sees "ready" sees the message. By compare-and-swap, since the slots may not be ours any
+  // more: then the word is another's, or of another lap, and stays as it is. Sequentially consistent because of the
+  // look at `awaited` that follows, and must not be done before it.
+  uint64_t expected = word_;
+  if (!ring.control(position_).word.compare_exchange_strong(expected, ready.packed(),
+                                                            std::memory_order_seq_cst))
+    return false;
+  ring.ring_if_awaited(position_);
+  return true;
+}
+// [publish]
+
+SlotRing::Claim::~Claim() {
+  if (ring_ == nullptr)
+    return;
+  SlotWord abandoned = SlotWord::unpacked(word_);
+  abandoned.state = SlotState::abandoned;
+  uint64_t expected = word_;
+  if (ring_->control(position_).word.compare_exchange_strong(expected, abandoned.packed()))
+    ring_->ring_if_awaited(position_);
+}
+
+// [ring]
+// Exactly one message is the one that the consumer sleeps for, so exactly one worker rings, and once.
+void SlotRing::ring_if_awaited(uint64_t position) {
+  if (header_->awaited.load(std::memory_order_seq_cst) != position)
+    return;
+  const uint64_t one = 1;
+  // EAGAIN: the count is at its end, so the doorbell has rung.
+  if (write(doorbell_, &one, sizeof one) >= 0)
+    rings_.fetch_add(1, std::memory_order_relaxed);
+}
+// [ring]
+
+// [arm]
+bool SlotRing::arm() {
+  // Say what we sleep for, then look whether it is there. A worker publishes, then looks what we sleep for. With all
+  // four sequentially consistent, at least one of us sees what the other has done. With anything less, the store
+  // may wait in this CPU's store buffer while the load is done, and both look too early.
+  header_->awaited.store(next_, std::memory_order_seq_cst);
+  const SlotWord word = SlotWord::unpacked(control(next_).word.load(std::memory_order_seq_cst));
+  return word.lap != lap(next_) ||
+         (word.state != SlotState::ready && word.state != SlotState::abandoned);
+}
+
+void SlotRing::disarm(bool also_doorbell) {
+  header_->awaited.store(nothing, std::memory_order_relaxed); // a ring too many does no harm
+  uint64_t count;
+  if (also_doorbell && read(doorbell_, &count, sizeof count) < 0 && errno != EAGAIN)
+    throw_errno(errno, "read of the doorbell");
+}
+// [arm]
+
+// [take]
+SlotRun SlotRing::take(uint32_t most) {
+  SlotRun run;
+  uint64_t last = next_; // where the last message begins that we have seen
+  for (;;) {
+    const uint64_t position = next_ + run.count;
+    // Acquire: with "ready" comes the message.
+    const SlotWord word =
+        SlotWord::unpacked(control(position).word.load(std::memory_order_acquire));
+    const bool is_ready = word.state == SlotState::ready;
+    if (word.lap != lap(position) || (!is_ready && word.state != SlotState::abandoned))
+      break;
+    const uint32_t count = checked_count(position, word);
+    if (run.count > 0 && (!is_ready || run.count + count > most))
+      break;
+    last = position;
+    run.count += count;
+    const bool is_end = ((position + count) & (shape_.slots - 1)) == 0;
+    if (is_ready && !is_end)
+      continue;
+    if (is_ready)
+      break;
+    // Abandoned, and nothing before it: passed over.
+    uint64_t head = position;
+    header_->head.compare_exchange_strong(head, position + count);
+    next_ += count;
+    give_back({.position = position,
+               .first = static_cast<uint32_t>(position & (shape_.slots - 1)),
+               .count = count});
+    run.count = 0;
+  }
+  if (run.count == 0)
+    return run;
+  // Its worker may have died, or may sleep, before it moved the head over its message; then there is none behind it.
+  uint64_t head = last;
+  if (header_->head.load(std::memory_order_acquire) == last)
+    header_->head.compare_exchange_strong(head, next_ + run.count);
+  run.position = next_;
+  run.first = static_cast<uint32_t>(next_ & (shape_.slots - 1));
+  next_ += run.count;
+  return run;
+}
+// [take]
+
+SlotMessage SlotRing::message(const SlotRun &run, uint32_t &at) {
+  SlotControl &its = control(run.position + at);
+  const SlotWord word =
+      SlotWord::unpacked(its.word.load(std::memory_order_relaxed)); // take() saw it
+  const uint32_t length = its.length, slot = run.first + at;
+  if (word.count == 0 || word.count > run.count - at || length > word.count * shape_.slot_size)
+    damaged();
+  at += word.count;
+  return {.slot = slot,
+          .slots = word.count,
+          .worker = word.worker,
+          .data = {data_ + size_t{slot} * shape_.slot_size, length}};
+}
+
+// [give-back]
+void SlotRing::give_back(const SlotRun &run) {
+  uint32_t messages = 0;
+  for (uint32_t i = 0; i < run.count; ++i) {
+    const uint64_t position = run.position + i;
+    std::atomic<uint64_t> &word = control(position).word;
+    const SlotWord its = SlotWord::unpacked(word.load(std::memory_order_relaxed));
+    // As long as it is of this lap, nobody else changes it. If it is not, whoever had the run before us has freed it and
+    // died later, and it may have been claimed since. So each slot is freed once, however often its run comes back.
+    const bool is_done = its.lap != lap(position);
+    if (!is_done) // the next lap's. Release: what we have read here we have read before anybody writes here
+      word.store(free_word(position + shape_.slots), std::memory_order_release);
+    messages += is_done || its.count > 0;
+  }
+  // Changed even though it stays the same: only that puts us before or after the worker that says it waits.
+  if ((header_->room.fetch_or(0, std::memory_order_acq_rel) & 1) != 0)
+    wake(std::max(1U, messages)); // where so many have left, about as many have room
+}
+
+bool SlotRing::holds(uint64_t position) const {
+  const SlotWord word = SlotWord::unpacked(control(position).word.load(std::memory_order_acquire));
+  return word.state == SlotState::ready && word.lap == lap(position);
+}
+
+void SlotRing::wake(uint32_t most) {
+  std::atomic<uint32_t> &room = header_->room;
+  uint32_t seen = room.load(std::memory_order_relaxed);
+  // Counts one more wake, and takes the bit away: whoever is about to sleep on the old value does not.
+  while (!room.compare_exchange_weak(seen, (seen | 1) + 1, std::memory_order_acq_rel))
+    ;
+  const long woken =
+      futex(room, FUTEX_WAKE, static_cast<uint32_t>(std::min<uint32_t>(most, INT_MAX)), nullptr);
+  if (woken <= 0)
+    return;
+  wakes_.fetch_add(static_cast<uint64_t>(woken), std::memory_order_relaxed);
+  if (woken == static_cast<long>(most)) // there may be more of them
+    room.fetch_or(1, std::memory_order_acq_rel);
+}
+// [give-back]
+
+// [reclaim]
+uint32_t SlotRing::reclaim(uint32_t worker) {
+  uint32_t slots = 0;
+  for (uint64_t position = next_; position - next_ < shape_.slots;) {
+    SlotControl &its = control(position);
+    uint64_t seen = its.word.load(std::memory_order_acquire);
+    const SlotWord word = SlotWord::unpacked(seen);
+    if (word.lap != lap(position) || word.state == SlotState::free)
+      break; // nobody has claimed anything from here on
+    const uint32_t count = checked_count(position, word);
+    if (word.worker == worker && word.state == SlotState::claimed) {
+      SlotWord abandoned = word;
+      abandoned.state = SlotState::abandoned;
+      if (its.word.compare_exchange_strong(seen, abandoned.packed()))
+        slots += count;
+    }
+    position += count;
+  }
+  wake(INT_MAX); // it may have been woken for slots that are free, and died before it claimed them
+  return slots;
+}
+// [reclaim]
+
+} // namespace rdmacommon

@@ -1,0 +1,125 @@
+// Threads put messages into a slot ring and one takes them out, some give up what they have claimed, and another
+// gives back what was taken: for the thread sanitizer, which sees where an order between two threads is missing.
+#include <rdmacommon/slot_ring.hpp>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace rdmacommon;
+
+namespace {
+
+// Gives runs back, and some of them twice, as if somebody had died over them.
+class Returner {
+public:
+  explicit Returner(SlotRing &ring) : ring_(ring), thread_([this] { work(); }) {}
+  ~Returner() {
+    leave({}); // a run of no slots is the last
+    thread_.join();
+  }
+  void leave(const SlotRun &run) {
+    const std::lock_guard lock(mutex_);
+    runs_.push_back(run);
+    has_more_.notify_one();
+  }
+
+private:
+  void work() {
+    for (uint32_t number = 0;; ++number) {
+      std::unique_lock lock(mutex_);
+      has_more_.wait(lock, [this] { return !runs_.empty(); });
+      const SlotRun run = runs_.front();
+      runs_.pop_front();
+      lock.unlock();
+      if (run.count == 0)
+        return;
+      if (number % 3 == 0) // a part, and then all
+        ring_.give_back({.position = run.position, .first = run.first, .count = run.count / 2});
+      ring_.give_back(run);
+      if (number % 3 == 1)
+        ring_.give_back(run);
+    }
+  }
+
+  SlotRing &ring_;
+  std::mutex mutex_;
+  std::condition_variable has_more_;
+  std::deque<SlotRun> runs_;
+  std::thread thread_;
+};
+
+} // namespace
+
+int main() {
+  constexpr uint32_t threads = 4, messages = 50'000;
+  const File memory = SlotRing::make({.slots = 32, .slot_size = 64});
+  const File doorbell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  SlotRing ring(memory.get(), doorbell.get()); // one mapping: the sanitizer goes by addresses
+  std::vector<std::thread> workers;
+  for (uint32_t worker = 1; worker <= threads; ++worker)
+    workers.emplace_back([&ring, worker] {
+      bool has_dropped = false;
+      for (uint32_t number = 0; number < messages;) {
+        const uint32_t length = 4 + (number * 37 + worker * 11) % 200;
+        SlotRing::Claim claim = ring.claim(worker, length, std::chrono::seconds(60));
+        std::memset(claim.data().data(), static_cast<int>(number & 0xff), length);
+        std::memcpy(claim.data().data(), &number, sizeof number);
+        if (number % 7 == 3 && !std::exchange(has_dropped, true))
+          continue; // dropped, and then once more
+        has_dropped = false;
+        if (!claim.publish())
+          std::abort();
+        ++number;
+      }
+    });
+  std::vector<uint32_t> next(threads + 1);
+  Returner returner(ring);
+  uint32_t runs = 0;
+  for (uint64_t received = 0; received < uint64_t{threads} * messages;) {
+    const SlotRun run = ring.take();
+    for (uint32_t at = 0; at < run.count; ++received) {
+      const SlotMessage message = ring.message(run, at);
+      uint32_t number;
+      std::memcpy(&number, message.data.data(), sizeof number);
+      if (number != next[message.worker]++) {
+        std::printf("worker %u: %u is not the next\n", message.worker, number);
+        return 1;
+      }
+      for (const std::byte byte : message.data.subspan(sizeof number))
+        if (byte != static_cast<std::byte>(number & 0xff)) {
+          std::printf("worker %u: message %u is torn\n", message.worker, number);
+          return 1;
+        }
+    }
+    if (run.count > 0) {
+      if (++runs % 2 == 0)
+        ring.give_back(run);
+      else
+        returner.leave(run);
+      continue;
+    }
+    if (ring.arm()) {
+      pollfd bell{.fd = doorbell.get(), .events = POLLIN, .revents = 0};
+      if (poll(&bell, 1, 60'000) == 0) {
+        std::printf("nothing has come for a minute\n");
+        return 1;
+      }
+    }
+    ring.disarm();
+  }
+  for (std::thread &worker : workers)
+    worker.join();
+  std::printf("%u threads, %u messages each\n", threads, messages);
+  return 0;
+}
