@@ -1,7 +1,9 @@
-"""Turns the Markdown of code-hosting sites into Doxygen's, on its way into Doxygen; the files stay as they are.
+"""What Doxygen reads instead of the project's files, which stay as they are.
 
-Links between lessons become references, links into the tree become links to the example's page or plain text, and
-headings get labels, so that the anchors which those sites make by themselves work here too.
+Markdown of code-hosting sites: links between lessons become references, links into the tree become links to the example's
+page or plain text, and headings get labels, so that the anchors which those sites make by themselves work here too.
+
+Headers: a lesson's name becomes a link to it, and what names none is linked to the lesson that the file names first.
 """
 import os
 import re
@@ -9,12 +11,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tools"))
+from lab import ladder  # noqa: E402
+from lab.anchors import slug  # noqa: E402
+
+# The pages beside the ladder, in the order in which they stand in the tree of pages.
+BESIDE = ("reading_a_packet", "real_hardware", "troubleshooting", "glossary", "verbs")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-
-
-def slug(heading: str) -> str:
-    """The anchor that code-hosting sites give a heading."""
-    return re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).lower()).strip().replace(" ", "-")
 
 
 def label(page: str, heading: str = "") -> str:
@@ -44,7 +47,7 @@ def link(match, here: Path) -> str:
         if page_of(path) == "README":
             return f"[{text}](index.html)"
         return f"[{text}](#{label(page_of(path), anchor)})"
-    if path.is_relative_to(ROOT / "examples") and path.suffix in (".cpp", ".hpp"):
+    if path.is_relative_to(ROOT / "examples") and path.suffix in (".cpp", ".hpp", ".c", ".h"):
         return f'<a href="{example_page(path)}">{text}</a>'
     if path.suffix == ".hpp":
         return f"[{text}](@ref {path.name})"
@@ -52,6 +55,27 @@ def link(match, here: Path) -> str:
 
 
 def filtered(text: str, here: Path) -> str:
+    return header(text) if here.suffix == ".hpp" else markdown(text, here)
+
+
+def header(text: str) -> str:
+    """Line for line, so that Doxygen's warnings name the right ones."""
+    stems = re.compile(r"\b(?:" + "|".join(lesson.stem for lesson in ladder.read()) + r")\b")
+    introduced = stems.search(text)[0]
+    lines, names_one = text.splitlines(), True  # the comment on the file does
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith("///") and "///<" not in line:
+            names_one = False
+            continue
+        names_one = names_one or bool(stems.search(line))
+        lines[i] = stems.sub(lambda stem: f'@ref {label("lessons/" + stem[0])} "{stem[0]}"', line)
+        # The last line of a comment on something that gets a page or a place on one: not on a member.
+        if re.match(r"\s*/// (?!@cond|@endcond)", line) and not names_one and re.match(r"\s+(class|struct) |[^/\s]", lines[i + 1]):
+            lines[i] += f' @see lesson @ref {label("lessons/" + introduced)} "{introduced}"'
+    return "\n".join(lines) + "\n"
+
+
+def markdown(text: str, here: Path) -> str:
     page, in_code, out = page_of(here), False, []
     for line in text.splitlines():
         if line.startswith("```"):
@@ -60,7 +84,7 @@ def filtered(text: str, here: Path) -> str:
             if line.startswith("<!--"):
                 continue
             heading = re.match(r"(#+) (.*)", line)
-            if heading:
+            if heading and not (page == "README" and heading[1] != "#"):  # they would stand in the tree, before the lessons
                 name = label(page) if heading[1] == "#" else label(page, slug(heading[2]))
                 line = f"{line} {{#{name}}}"
             # In a code span, too, Doxygen takes :: for a name to link to.
@@ -70,7 +94,7 @@ def filtered(text: str, here: Path) -> str:
                 line = re.sub(r"\| \[[^\]]*\]\(#(page_lessons_\w+)\)", r"| @subpage \1", line)
         out.append(line)
     if page == "lessons/README":
-        out += ["", *(f"- @subpage {label(f'lessons/{page}')}" for page in ("reading_a_packet", "troubleshooting"))]
+        out += ["", *(f"- @subpage {label(f'lessons/{page}')}" for page in BESIDE)]
     return "\n".join(out) + "\n"
 
 

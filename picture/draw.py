@@ -3,7 +3,7 @@
 Colours have a fixed meaning: a server, a client, a NIC, memory, and everything else. Full arrows are RDMA
 packets or what follows from them, dashed ones go over TCP. A picture follows the reader's light or dark
 theme by itself. Each NN_name.py beside this file defines draw() -> str; each NN_name_trace.json is a run of an example
-(./lab trace), which tools/lab/timeline_svg.py draws.
+(./lab trace), which tools/lab/timeline_svg.py draws. plot.py beside this file draws plots.
 
     python3 picture/draw.py            draws all of them
     python3 picture/draw.py --check    fails if a committed picture is not what its source draws
@@ -16,6 +16,8 @@ from html import escape
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+LIBRARY = {"draw.py", "plot.py"}  # what the pictures are drawn with
+sys.path.append(str(HERE.parent / "tools"))  # where recordings and measurements are read
 # role -> (line on light, fill on light, line on dark, fill on dark)
 COLOURS = {
     "server": ("#1668a8", "#e3f0fa", "#6cb6f0", "#173247"),
@@ -90,31 +92,37 @@ class Picture:
 
 def sources() -> list[Path]:
     """Of each picture: a program that draws it, or a run of an example that ./lab record has kept."""
-    return sorted(path for path in [*HERE.glob("*.py"), *HERE.glob("*_trace.json")] if path.name != "draw.py")
+    return sorted(path for path in [*HERE.glob("*.py"), *HERE.glob("*_trace.json")] if path.name not in LIBRARY)
 
 
-def drawn(source: Path) -> str:
+def drawn(source: Path, *of_what) -> str:
+    """The picture as SVG. `of_what`: for a plot, what it shows, if not the run that is published."""
     if source.suffix == ".json":
-        sys.path.insert(0, str(HERE.parent / "tools"))
         from lab import recording, timeline_svg
         return timeline_svg.draw(recording.Recording.load(source))
     spec = importlib.util.spec_from_file_location("picture_" + source.stem, source)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.draw()
+    return module.draw(*of_what)
 
 
 def main() -> int:
     sys.modules["draw"] = sys.modules["__main__"]  # what the sources import
-    stale = []
+    stale, failed = [], False
     for source in sources():
-        target, svg = source.with_suffix(".svg"), drawn(source)
+        target = source.with_suffix(".svg")
+        try:
+            svg = drawn(source)
+        except FileNotFoundError as error:
+            print(f"{source.name} needs {error.filename}: ./lab bench --publish writes the measurements", file=sys.stderr)
+            failed = True
+            continue
         if not target.exists() or target.read_text() != svg:
             stale.append(target.name)
             if "--check" not in sys.argv:
                 target.write_text(svg)
     print(*(f"{'stale' if '--check' in sys.argv else 'drew'} {name}" for name in stale), sep="\n" if stale else "")
-    return 1 if stale and "--check" in sys.argv else 0
+    return 1 if failed or stale and "--check" in sys.argv else 0
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from lab.paths import ROOT
 
 LAB = str(ROOT / "lab")
 # A kernel that the user chose for the shared machine does not matter here, nor does where it is.
-ENVIRONMENT = {**os.environ, "LAB_PLACE": "machine", "LAB_MACHINE": f"test-{os.getpid()}", "LAB_IDLE": "60"}
+ENVIRONMENT = {**os.environ, "LAB_PLACE": "machine", "LAB_MACHINE": f"test-{os.getpid()}", "LAB_IDLE": "60",
+               "LAB_PROGRESS": "off"}
 
 
 def need_machine() -> None:

@@ -4,11 +4,12 @@
 #include "resolve.hpp"
 #include "wait_for.hpp"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 
-#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -38,9 +39,13 @@ std::string reject_reason(int status) {
 } // namespace
 
 CmAddress cm_address(const CmOptions &options) {
-  const bool any = options.host.empty();
-  const unique_addrinfo found = resolve(options.host, options.cm_port, any ? AF_INET6 : AF_UNSPEC,
-                                        any ? AI_PASSIVE | AI_NUMERICHOST : 0);
+  return cm_address(options.host, options.cm_port);
+}
+
+CmAddress cm_address(const std::string &host, uint16_t port) {
+  const bool any = host.empty();
+  const unique_addrinfo found =
+      resolve(host, port, any ? AF_INET6 : AF_UNSPEC, any ? AI_PASSIVE | AI_NUMERICHOST : 0);
   CmAddress address{};
   std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
   return address;
@@ -73,9 +78,7 @@ unique_cm_event next_cm_event(rdma_event_channel *channel, rdma_cm_event_type wa
     if (unique_cm_event event = take_cm_event(channel))
       return event;
   throw Error(name_of(wanted), "no event within " + std::to_string(timeout.count()) + " ms", where,
-              wanted == RDMA_CM_EVENT_CONNECT_REQUEST
-                  ? hint("no client has come: start one, with this host's address", "no-client")
-                  : hint_for_cm_event(RDMA_CM_EVENT_UNREACHABLE, 0));
+              hint_for_no_cm_event(wanted));
 }
 // [next-event]
 
@@ -95,6 +98,38 @@ unique_cm_event wait_for_cm_event(rdma_event_channel *channel, rdma_cm_event_typ
   unique_cm_event event = next_cm_event(channel, wanted, timeout, where);
   check_cm_event(*event, wanted, where);
   return event;
+}
+
+unique_cm_id create_cm_id(rdma_event_channel *channel) {
+  rdma_cm_id *made = nullptr;
+  check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
+  return unique_cm_id(made);
+}
+
+unique_cm_id cm_listen(rdma_event_channel *channel, const CmOptions &options, int backlog) {
+  unique_cm_id listener = create_cm_id(channel);
+  CmAddress where = cm_address(options);
+  check_errno(rdma_bind_addr(listener.get(), where.get()), "rdma_bind_addr");
+  check_errno(rdma_listen(listener.get(), backlog), "rdma_listen");
+  std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener.get())));
+  return listener;
+}
+
+void cm_resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &options) {
+  const std::chrono::milliseconds own_limit = options.timeout;
+  const auto limit = own_limit + std::chrono::seconds(1); // rdma_cm gives up first: it says why
+  const int limit_ms = static_cast<int>(own_limit.count());
+  CmAddress server = cm_address(options);
+  check_errno(rdma_resolve_addr(id, nullptr, server.get(), limit_ms), "rdma_resolve_addr");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, limit);
+  check_errno(rdma_resolve_route(id, limit_ms), "rdma_resolve_route");
+  wait_for_cm_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, limit);
+}
+
+unique_cm_qp create_cm_qp(rdma_cm_id *id, ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap) {
+  ibv_qp_init_attr wanted{.send_cq = cq, .recv_cq = cq, .cap = cap, .qp_type = IBV_QPT_RC};
+  check_errno(rdma_create_qp(id, pd, &wanted), "rdma_create_qp");
+  return unique_cm_qp(id);
 }
 
 const char *name_of(rdma_cm_event_type event) {

@@ -100,6 +100,10 @@ constexpr StatusHint status_hints[] = {
      "no acknowledgement came: the peer's QP is gone or not yet in RTR, or its address is wrong",
      "retry-exceeded"},
     {IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer", "local-length"},
+    {IBV_WC_LOC_QP_OP_ERR,
+     "the message is longer than the receive, or an SGE of ours is wrong: SoftRoCE has this status "
+     "for both",
+     "local-operation"},
     {IBV_WC_LOC_PROT_ERR,
      "an SGE's lkey, address and length do not lie inside one registered region, or it lacks "
      "IBV_ACCESS_LOCAL_WRITE",
@@ -157,6 +161,17 @@ std::string hint_for_cm_event(rdma_cm_event_type event, int status) {
     if (row.event == event && (row.status == 0 || row.status == status))
       return hint(row.what_to_do, row.anchor);
   return "";
+}
+
+std::string hint_for_no_cm_event(rdma_cm_event_type wanted) {
+  switch (wanted) {
+  case RDMA_CM_EVENT_CONNECT_REQUEST:
+    return hint("no client has come: start one, with this host's address", "no-client");
+  case RDMA_CM_EVENT_DISCONNECTED: // the host has been there
+    return "";
+  default:
+    return hint_for_cm_event(RDMA_CM_EVENT_UNREACHABLE, 0);
+  }
 }
 
 std::string hint(std::string_view what_to_do, std::string_view anchor) {

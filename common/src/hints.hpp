@@ -21,6 +21,9 @@ std::string hint_for_status(ibv_wc_status status);
 /// @param status the event's: a negative error number or, of REJECTED, the reason
 std::string hint_for_cm_event(rdma_cm_event_type event, int status);
 
+/// The hint for an rdma_cm event that is waited for and does not come, or "".
+std::string hint_for_no_cm_event(rdma_cm_event_type wanted);
+
 /// A hint ends in where to read more: an anchor of the troubleshooting page.
 std::string hint(std::string_view what_to_do, std::string_view anchor);
 

@@ -13,6 +13,7 @@
 #include <rdmacommon/handles.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/requests.hpp>
+#include <rdmacommon/stopwatch.hpp>
 
 #include "descriptions.hpp"
 
@@ -23,21 +24,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
-#include <ctime>
 
 using namespace rdmacommon;
 
 namespace {
 
 using Memory = std::array<char, 4096>;
-
-double cpu_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
-}
 
 // [listen]
 unique_cm_id listen(rdma_event_channel *channel, const CmOptions &options) {
@@ -128,13 +121,11 @@ void cm_server(int argc, char **argv) {
   // [accept]
 
   // [sleep]
-  const auto began = std::chrono::steady_clock::now();
-  const double cpu_began = cpu_ms();
+  const Stopwatch watch;              // of lesson 04
   send_description(id->qp, mr.get()); // after that the client needs nothing of us
   wait_for_cm_event(channel.get(), RDMA_CM_EVENT_DISCONNECTED, options.wait);
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
-  std::printf("DISCONNECTED     after %.3f ms, of which I was awake for %.3f ms\n", took.count(),
-              cpu_ms() - cpu_began);
+  std::printf("DISCONNECTED     after %.3f ms, of which I was awake for %.3f ms\n",
+              watch.elapsed_ms(), watch.cpu_ms());
   check_errno(rdma_disconnect(id.get()), "rdma_disconnect"); // the client waits for it
   std::printf("my memory after:  \"%.*s\"\n", static_cast<int>(memory.size()), memory.data());
   // [sleep]

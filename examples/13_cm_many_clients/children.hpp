@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -38,19 +39,27 @@ public:
   bool is_first_failure() const { return !failed_->test_and_set(); }
   void open_when(uint32_t count, std::chrono::milliseconds limit) {
     close(arrived_[1]);
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + limit;
+    const auto left = [&] {
+      const auto rest = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+      return static_cast<int>(std::max<int64_t>(rest.count(), 0));
+    };
     char byte = 0;
     pollfd readable{.fd = arrived_[0], .events = POLLIN, .revents = 0};
-    while (count > 0 && poll(&readable, 1, static_cast<int>(limit.count())) > 0 &&
-           read(arrived_[0], &byte, 1) > 0)
+    while (count > 0 && poll(&readable, 1, left()) > 0 && read(arrived_[0], &byte, 1) > 0)
       --count;
     close(opened_[1]);
   }
 
 private:
-  // In memory that the children share.
-  std::atomic_flag *const failed_ =
-      new (mmap(nullptr, sizeof(std::atomic_flag), PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic_flag;
+  static void *shared_memory() {
+    void *memory = mmap(nullptr, sizeof(std::atomic_flag), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    rdmacommon::check_errno(memory == MAP_FAILED ? -1 : 0, "mmap");
+    return memory;
+  }
+  std::atomic_flag *const failed_ = new (shared_memory()) std::atomic_flag;
   std::array<int, 2> arrived_{}, opened_{};
 };
 // [gate]
@@ -60,10 +69,13 @@ private:
 // fail, the first one says why.
 template <typename Work> pid_t start(const Gate &gate, Work work) {
   std::fflush(stdout);
+  const pid_t parent = getpid();
   const pid_t pid = rdmacommon::check_errno(fork(), "fork");
   if (pid != 0)
     return pid;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) // its end came before the line above
+    _exit(1);
   gate.child_begins();
   int status = 1;
   try {

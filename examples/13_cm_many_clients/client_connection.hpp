@@ -58,16 +58,12 @@ public:
                   "ibv_reg_mr"));
     said_mr_.reset(check_ptr(ibv_reg_mr(pd_.get(), &memory_->said, sizeof memory_->said, local),
                              "ibv_reg_mr"));
-    ibv_qp_init_attr wanted{.send_cq = cq,
-                            .recv_cq = cq,
-                            .cap = {.max_send_wr = most_requests - 1,
-                                    .max_recv_wr = 1,
-                                    .max_send_sge = 1,
-                                    .max_recv_sge = 1,
-                                    .max_inline_data = sizeof(Description)},
-                            .qp_type = IBV_QPT_RC};
-    check_errno(rdma_create_qp(id_.get(), pd_.get(), &wanted), "rdma_create_qp");
-    qp_.reset(id_.get());
+    qp_ = create_cm_qp(id_.get(), pd_.get(), cq,
+                       {.max_send_wr = most_requests - 1,
+                        .max_recv_wr = 1,
+                        .max_send_sge = 1,
+                        .max_recv_sge = 1,
+                        .max_inline_data = sizeof(Description)});
     id_->context = this; // so that an event of the id leads here
     due_in(step_);
   }

@@ -19,9 +19,9 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-#include <algorithm>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -73,13 +73,7 @@ class Connection {
 public:
   // @param rude tells the server nonsense
   explicit Connection(const CmOptions &options, bool rude = false) : timeout_(options.timeout) {
-    const milliseconds limit = timeout_ + std::chrono::seconds(1);
-    const auto limit_ms = static_cast<int>(milliseconds(timeout_).count());
-    CmAddress server = cm_address(options);
-    check_errno(rdma_resolve_addr(id_.get(), nullptr, server.get(), limit_ms), "rdma_resolve_addr");
-    wait_for_cm_event(channel_.get(), RDMA_CM_EVENT_ADDR_RESOLVED, limit);
-    check_errno(rdma_resolve_route(id_.get(), limit_ms), "rdma_resolve_route");
-    wait_for_cm_event(channel_.get(), RDMA_CM_EVENT_ROUTE_RESOLVED, limit);
+    cm_resolve(id_.get(), channel_.get(), options);
     create_resources();
     ask();
     Description mine = describe(mr_.get());
@@ -118,12 +112,6 @@ public:
   void wait_for_the_end() { next_cm_event(channel_.get(), RDMA_CM_EVENT_DISCONNECTED, timeout_); }
 
 private:
-  static unique_cm_id create_id(rdma_event_channel *channel) {
-    rdma_cm_id *made = nullptr;
-    check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
-    return unique_cm_id(made);
-  }
-
   void create_resources() {
     pd_.reset(check_ptr(ibv_alloc_pd(id_->verbs), "ibv_alloc_pd"));
     const int access = IBV_ACCESS_LOCAL_WRITE;
@@ -132,16 +120,12 @@ private:
     completions_ = create_comp_channel(id_->verbs);
     cq_.reset(
         check_ptr(ibv_create_cq(id_->verbs, 3, nullptr, completions_.get(), 0), "ibv_create_cq"));
-    ibv_qp_init_attr wanted{.send_cq = cq_.get(),
-                            .recv_cq = cq_.get(),
-                            .cap = {.max_send_wr = 2,
-                                    .max_recv_wr = 1,
-                                    .max_send_sge = 1,
-                                    .max_recv_sge = 1,
-                                    .max_inline_data = sizeof(Description)},
-                            .qp_type = IBV_QPT_RC};
-    check_errno(rdma_create_qp(id_.get(), pd_.get(), &wanted), "rdma_create_qp");
-    qp_.reset(id_.get());
+    qp_ = create_cm_qp(id_.get(), pd_.get(), cq_.get(),
+                       {.max_send_wr = 2,
+                        .max_recv_wr = 1,
+                        .max_send_sge = 1,
+                        .max_recv_sge = 1,
+                        .max_inline_data = sizeof(Description)});
     ibv_sge into = piece(mr_.get(), &memory_->theirs, sizeof memory_->theirs);
     post_recv(id_->qp, {.sg_list = &into, .num_sge = 1});
   }
@@ -212,7 +196,7 @@ private:
   const std::chrono::seconds timeout_;
   RemoteMemory server_{};
   unique_event_channel channel_ = create_event_channel();
-  unique_cm_id id_ = create_id(channel_.get());
+  unique_cm_id id_ = create_cm_id(channel_.get());
   std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
   unique_pd pd_;
   unique_mr mr_;

@@ -20,8 +20,6 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -64,18 +62,15 @@ public:
   using Clock = ClientConnection::Clock;
 
   Server(const CmOptions &options, const Limits &limits) : options_(options), limits_(limits) {
-    CmAddress where = cm_address(options);
-    check_errno(rdma_bind_addr(listener_.get(), where.get()), "rdma_bind_addr");
-    // A request that finds the backlog full is rejected by the kernel, without a reason.
-    check_errno(rdma_listen(listener_.get(), static_cast<int>(limits.at_once)), "rdma_listen");
     loop_.watch(channel_->fd);
-    std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener_.get())));
   }
 
   // [run]
   void run() {
     while (!has_ended()) {
       loop_.sleep_until(next_deadline(), [&](int fd) { look_at(fd); });
+      if (loop_.is_to_end())
+        begin_to_end();
       look_at_the_clock();
       bury();
     }
@@ -104,8 +99,6 @@ private:
     for (auto &[context, device] : devices_)
       if (fd == device.channel->fd)
         take_completions(device);
-    if (loop_.is_to_end())
-      begin_to_end();
   }
 
   // [cm-events]
@@ -116,15 +109,23 @@ private:
         continue;
       }
       auto *client = static_cast<ClientConnection *>(event->id->context);
-      if (client == nullptr) // the listener's
-        throw Error(name_of(event->event), "the listener has lost its device", Where::here());
-      if (event->event == RDMA_CM_EVENT_ESTABLISHED)
+      if (client == nullptr) { // the listener's
+        if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+          throw Error(name_of(event->event), "the listener has lost its device", Where::here());
+        continue;
+      }
+      switch (event->event) {
+      case RDMA_CM_EVENT_ESTABLISHED:
         client->established();
-      else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
-        client->close(); // it has finished, or its process has died
-      else if (event->event !=
-               RDMA_CM_EVENT_TIMEWAIT_EXIT) // that one says that its QP number may be used again
+        break;
+      case RDMA_CM_EVENT_DISCONNECTED: // it has finished, or its process has died
+        client->close();
+        break;
+      case RDMA_CM_EVENT_TIMEWAIT_EXIT: // its QP number may be used again
+        break;
+      default:
         drop(*client, name_of(event->event));
+      }
     }
   }
   // [cm-events]
@@ -241,19 +242,13 @@ private:
   }
   // [begin-to-end]
 
-  static unique_cm_id create_id(rdma_event_channel *channel) {
-    rdma_cm_id *made = nullptr;
-    check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
-    return unique_cm_id(made);
-  }
-
   const CmOptions &options_;
   const Limits limits_;
   EventLoop loop_;
   unique_event_channel channel_ = create_event_channel();
-  unique_cm_id listener_ = create_id(channel_.get());
-  std::map<ibv_context *, Device>
-      devices_; // and in them the clients: before the channel that they report to
+  unique_cm_id listener_ = cm_listen(channel_.get(), options_, static_cast<int>(limits_.at_once));
+  // With the clients in them: declared after, so that they go before the channel that they report to.
+  std::map<ibv_context *, Device> devices_;
   bool closing_ = false;
   Clock::time_point grace_ends_;
   uint32_t served_ = 0, rping_ = 0, most_ = 0, rejected_ = 0, dropped_ = 0;

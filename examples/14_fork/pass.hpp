@@ -36,7 +36,6 @@ struct alignas(cmsghdr) Control {
   std::array<char, CMSG_SPACE(most_files * sizeof(int))> bytes{};
 };
 
-// [pass]
 // The other process gets descriptors of its own for the same open files, whatever their numbers.
 inline void tell_with_files(const Link &to, std::string text, std::span<const int> files) {
   iovec words{.iov_base = text.data(), .iov_len = text.size()};
@@ -52,7 +51,6 @@ inline void tell_with_files(const Link &to, std::string text, std::span<const in
   std::memcpy(CMSG_DATA(header), files.data(), files.size_bytes());
   rdmacommon::check_errno(static_cast<int>(sendmsg(to.fd(), &message, MSG_NOSIGNAL)), "sendmsg");
 }
-// [pass]
 
 // [receive]
 // @return what was said; exactly `files` descriptors came with it

@@ -1,5 +1,6 @@
 """./lab new makes a project that builds outside the tree, against an installed rdmacommon and as a subproject."""
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -54,6 +55,13 @@ class New(unittest.TestCase):
     def test_meson_build_is_a_dozen_lines(self):
         self.assertLessEqual(len((self.project / "meson.build").read_text().splitlines()), 12)
         self.assertIn("meson setup build", (self.project / "README.md").read_text())
+
+    def test_what_the_programs_share_is_no_program(self):
+        run([ROOT / "lab", "new", self.top / "shared", "--from", "19"], self.top)
+        meson = (self.top / "shared/meson.build").read_text()
+        self.assertEqual(re.findall(r"^executable\('(\w+)'", meson, re.M), ["slot_server", "shared_client", "word_count", "own_connections", "tcp_requests"])
+        self.assertRegex(meson, r"(?m)^parts = static_library\('parts', .*'caller.cpp'")
+        self.assertIn("build/slot_server", (self.top / "shared/README.md").read_text())
 
     def test_does_not_overwrite(self):
         result = subprocess.run([ROOT / "lab", "new", self.project, "--from", "02"], capture_output=True, text=True)

@@ -5,9 +5,10 @@
 // Its rules are those of rdma-core's mlx5 provider, and of ibv_alloc_dm(3), or stricter: what it lets through, a NIC does.
 // With FAKE_CALLS=1 it says on stderr what is called.
 
+#include "next.hpp"
+
 #include <infiniband/verbs.h>
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -35,11 +36,6 @@ struct Memory : ibv_dm {
 size_t taken = 0;
 std::map<const ibv_mr *, Memory *> regions;
 decltype(verbs_context::query_device_ex) real_query = nullptr;
-
-template <typename Function> Function *next(const char *name) {
-  return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
-}
-#define NEXT(function) next<decltype(function)>(#function)
 
 [[gnu::format(printf, 1, 2)]] void say(const char *format, ...) {
   if (!std::getenv("FAKE_CALLS"))
@@ -125,7 +121,7 @@ int free_dm(ibv_dm *dm) {
 }
 
 ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length, unsigned access) {
-  static const auto reg_mr_iova = NEXT(ibv_reg_mr_iova);
+  static const auto reg_mr_iova = REAL(ibv_reg_mr_iova);
   constexpr unsigned allowed = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                                IBV_ACCESS_ZERO_BASED;
@@ -153,7 +149,7 @@ ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length, unsign
 extern "C" {
 
 ibv_context *ibv_open_device(ibv_device *device) {
-  static const auto real = NEXT(ibv_open_device);
+  static const auto real = REAL(ibv_open_device);
   ibv_context *context = real(device);
   if (!context)
     return nullptr;
@@ -168,7 +164,7 @@ ibv_context *ibv_open_device(ibv_device *device) {
 }
 
 int ibv_dereg_mr(ibv_mr *mr) {
-  static const auto real = NEXT(ibv_dereg_mr);
+  static const auto real = REAL(ibv_dereg_mr);
   const auto found = regions.find(mr);
   Memory *memory = found == regions.end() ? nullptr : found->second;
   const int rc = real(mr);

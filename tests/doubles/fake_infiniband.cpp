@@ -2,9 +2,9 @@
 // a LID, and a queue pair is connected by that LID, without a GRH, or not at all.
 // With FAKE_CALLS=1 it says on stderr to which LID.
 
-#include <infiniband/verbs.h>
+#include "next.hpp"
 
-#include <dlfcn.h>
+#include <infiniband/verbs.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -24,11 +24,6 @@ int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr, size_t s
   }
   return rc;
 }
-
-template <typename Function> Function *next(const char *name) {
-  return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
-}
-#define NEXT(function) next<decltype(function)>(#function)
 
 // The GRH that RoCE needs behind the back of a program that gives none: to ourselves, by the IPv4 address.
 int own_grh(ibv_context *context, ibv_ah_attr &attr) {
@@ -51,7 +46,7 @@ int own_grh(ibv_context *context, ibv_ah_attr &attr) {
 extern "C" {
 
 ibv_context *ibv_open_device(ibv_device *device) {
-  static const auto real = NEXT(ibv_open_device);
+  static const auto real = REAL(ibv_open_device);
   ibv_context *context = real(device);
   if (!context)
     return nullptr;
@@ -63,7 +58,7 @@ ibv_context *ibv_open_device(ibv_device *device) {
 }
 
 int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask) {
-  static const auto real = NEXT(ibv_modify_qp);
+  static const auto real = REAL(ibv_modify_qp);
   ibv_qp_attr changed = *attr;
   if (mask & IBV_QP_AV) {
     if (attr->ah_attr.is_global || attr->ah_attr.dlid != our_lid)

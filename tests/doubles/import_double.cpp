@@ -2,9 +2,10 @@
 //
 // The importer gets a device, a PD and an MR of its own, and the MR has the address that the exporter's has, as
 // an imported one would. What it does with them is then the same as on a device that can.
+#include "next.hpp"
+
 #include <infiniband/verbs.h>
 
-#include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,8 +29,7 @@ std::string note_about(uint32_t handle) {
 
 // The exporter's side: leaves a note where the region lies.
 extern "C" ibv_mr *ibv_reg_mr(ibv_pd *pd, void *address, size_t length, int access) {
-  const auto real =
-      reinterpret_cast<ibv_mr *(*)(ibv_pd *, void *, size_t, int)>(dlsym(RTLD_NEXT, "ibv_reg_mr"));
+  static const auto real = REAL(ibv_reg_mr);
   ibv_mr *mr = real(pd, address, length, access);
   if (mr)
     if (FILE *note = std::fopen(note_about(mr->handle).c_str(), "w")) {

@@ -3,16 +3,16 @@
 // At exit the kernel cleans up after everybody, so looking afterwards would show nothing. `rdma
 // resource` shows each object with the process that made it; here is the last moment to ask. librdmacm never closes
 // the device that it has opened: there it is when the program destroys its event channel.
-#include <infiniband/verbs.h>
+#include "next.hpp"
 
-#include <dlfcn.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-
-struct rdma_event_channel;
 
 namespace {
 
@@ -31,13 +31,12 @@ void look() {
 
 extern "C" int ibv_close_device(ibv_context *context) {
   look();
-  const auto real = reinterpret_cast<int (*)(ibv_context *)>(dlsym(RTLD_NEXT, "ibv_close_device"));
+  static const auto real = REAL(ibv_close_device);
   return real(context);
 }
 
 extern "C" void rdma_destroy_event_channel(rdma_event_channel *channel) {
   look();
-  const auto real = reinterpret_cast<void (*)(rdma_event_channel *)>(
-      dlsym(RTLD_NEXT, "rdma_destroy_event_channel"));
+  static const auto real = REAL(rdma_destroy_event_channel);
   real(channel);
 }

@@ -4,12 +4,12 @@
 #include <rdmacommon/description.hpp>
 #include <rdmacommon/handles.hpp>
 #include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-#include <arpa/inet.h>
 #include <endian.h>
 #include <unistd.h>
 
@@ -24,16 +24,12 @@ namespace {
 
 struct Liar {
   explicit Liar(rdma_cm_id *id) : id(id) {
-    ibv_qp_init_attr wanted{.send_cq = cq.get(),
-                            .recv_cq = cq.get(),
-                            .cap = {.max_send_wr = 1,
-                                    .max_recv_wr = 1,
-                                    .max_send_sge = 1,
-                                    .max_recv_sge = 1,
-                                    .max_inline_data = 64},
-                            .qp_type = IBV_QPT_RC};
-    check_errno(rdma_create_qp(id, pd.get(), &wanted), "rdma_create_qp");
-    qp.reset(id);
+    qp = create_cm_qp(id, pd.get(), cq.get(),
+                      {.max_send_wr = 1,
+                       .max_recv_wr = 1,
+                       .max_send_sge = 1,
+                       .max_recv_sge = 1,
+                       .max_inline_data = 64});
     ibv_sge into = piece(mr.get(), memory.data(), memory.size());
     post_recv(id->qp, {.sg_list = &into, .num_sge = 1});
   }
@@ -84,12 +80,8 @@ Greeting hello_of(const std::string &lie) {
   return hello;
 }
 
-void serve(rdma_event_channel *channel, rdma_cm_id *listener, const std::string &lie,
-           const CmOptions &options) {
-  CmAddress where = cm_address(options);
-  check_errno(rdma_bind_addr(listener, where.get()), "rdma_bind_addr");
-  check_errno(rdma_listen(listener, 1), "rdma_listen");
-  std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener)));
+void serve(rdma_event_channel *channel, const std::string &lie, const CmOptions &options) {
+  const unique_cm_id listener = cm_listen(channel, options, 1);
   unique_cm_event request = wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
   const unique_cm_id id(request->id);
   request.reset();
@@ -112,14 +104,10 @@ void serve(rdma_event_channel *channel, rdma_cm_id *listener, const std::string 
   liar.send(lie, channel, options);
 }
 
-void request(rdma_event_channel *channel, rdma_cm_id *id, const std::string &lie,
-             const CmOptions &options) {
-  CmAddress server = cm_address(options);
-  check_errno(rdma_resolve_addr(id, nullptr, server.get(), 2000), "rdma_resolve_addr");
-  wait_for_cm_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, options.timeout);
-  check_errno(rdma_resolve_route(id, 2000), "rdma_resolve_route");
-  wait_for_cm_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, options.timeout);
-  Liar liar(id);
+void request(rdma_event_channel *channel, const std::string &lie, const CmOptions &options) {
+  const unique_cm_id id = create_cm_id(channel);
+  cm_resolve(id.get(), channel, options);
+  Liar liar(id.get());
   const Greeting hello = hello_of(lie);
   rdma_conn_param ask{.private_data = &hello,
                       .private_data_len = sizeof hello,
@@ -127,12 +115,9 @@ void request(rdma_event_channel *channel, rdma_cm_id *id, const std::string &lie
                       .initiator_depth = 1,
                       .retry_count = 6,
                       .rnr_retry_count = 6};
-  check_errno(rdma_connect(id, &ask), "rdma_connect");
-  if (lie == "broken-qp") { // so that librdmacm cannot take it to RTR when the answer comes
-    ibv_qp_attr error{};
-    error.qp_state = IBV_QPS_ERR;
-    check_rc(ibv_modify_qp(id->qp, &error, IBV_QP_STATE), "ibv_modify_qp(ERR)");
-  }
+  check_errno(rdma_connect(id.get(), &ask), "rdma_connect");
+  if (lie == "broken-qp") // so that librdmacm cannot take it to RTR when the answer comes
+    to_error(id->qp);
   wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
   if (lie == "dies")
     _exit(0);
@@ -149,10 +134,7 @@ void lying_cm(int argc, char **argv) {
             "broken-qp"});
   line.parse(argc, argv);
   const unique_event_channel channel = create_event_channel();
-  rdma_cm_id *made = nullptr;
-  check_errno(rdma_create_id(channel.get(), &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
-  const unique_cm_id id(made);
-  (options.is_server() ? serve : request)(channel.get(), id.get(), lie, options);
+  (options.is_server() ? serve : request)(channel.get(), lie, options);
 }
 
 } // namespace

@@ -31,13 +31,13 @@ class LyingPeer(unittest.TestCase):
 
     def against_server(self, what, program="send_recv"):
         server = start(needs_device.program(program), "--tcp-port", "0", "--timeout", "2")
-        client = start(sys.executable, PEER, "client", port_of(server), what)
+        client = start(sys.executable, "-S", PEER, "client", port_of(server), what)
         output, _ = server.communicate(timeout=60)
         client.communicate(timeout=60)
         return server.returncode, output
 
     def against_client(self, what, program="send_recv"):
-        server = start(sys.executable, PEER, "server", "0", what)
+        server = start(sys.executable, "-S", PEER, "server", "0", what)
         client = start(needs_device.program(program), "--host", "127.0.0.1", "--tcp-port", port_of(server),
                        "--timeout", "2")
         output, _ = client.communicate(timeout=60)

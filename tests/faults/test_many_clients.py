@@ -6,6 +6,7 @@ import time
 import unittest
 
 import needs_device
+from lines import next_line
 
 PLACE = needs_device.PLACE
 SERVER = needs_device.program("many_server")
@@ -38,7 +39,7 @@ class Many(unittest.TestCase):
     def serve(self, *options, port="0"):
         self.server = start([SERVER, "--clients", "0", "--cm-port", port, *options])
         self.addCleanup(self.end, self.server)
-        self.port = re.match(r"listening on rdma_cm port (\d+)", self.server.stdout.readline())[1]
+        self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(self.server))[1]
 
     def end(self, process):
         if process.poll() is None:
@@ -165,7 +166,7 @@ class Many(unittest.TestCase):
         client = self.client("--clients", "2", "--rounds", "25000")
         self.until_connected(2)
         self.server.terminate()
-        self.assertIn("closing: no new clients, and 2 may finish", self.server.stdout.readline())
+        self.assertIn("closing: no new clients, and 2 may finish", next_line(self.server))
         _, err = self.finish(self.client("--clients", "1", "--attempts", "1"), 1)
         self.assertIn("the server rejects: it is about to end", err)
         self.finish(client)

@@ -8,7 +8,7 @@ from lab.paths import ROOT
 
 
 def lab(*words, **environment):
-    result = subprocess.run([ROOT / "lab", *words], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+    result = subprocess.run([ROOT / "lab", *words], env={**os.environ, "LAB_PROGRESS": "off", **environment}, stdin=subprocess.DEVNULL,
                             capture_output=True, text=True, timeout=60)
     return result.returncode, result.stdout, result.stderr
 
@@ -39,6 +39,10 @@ class CommandLine(unittest.TestCase):
                 self.assertIn(f"\n    {command} ", out)
         for command in cli.COMMANDS:
             self.assertEqual(lab(command, "--help")[0], 0, command)
+
+    def test_a_programs_own_arguments_may_follow_any_option(self):
+        self.wrong("run", "--program", "rat", "07", "--", "--size", "1", says="no program rat")
+        self.wrong("run", "07", "--program", "rat", "--", "--size", "1", says="no program rat")
 
     def test_works_from_any_folder(self):
         result = subprocess.run([ROOT / "lab", "run", "nosuch"], cwd="/", capture_output=True, text=True)

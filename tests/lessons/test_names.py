@@ -1,12 +1,14 @@
-"""Names and sizes: what the layout promises."""
+"""Names, sizes, and what stands above each exercise: what the layout promises."""
+import re
 import unittest
 from collections import Counter
+from itertools import takewhile
 
 from lab import examples, ladder
 from lab.paths import ROOT
 
 FOLDERS = ["common", "examples", "tests", "tools", "picture", "docs"]
-SUFFIXES = {".cpp", ".hpp", ".py", ".sh", ".svg", ".txt", ".patch"}
+SUFFIXES = {".cpp", ".hpp", ".c", ".h", ".py", ".sh", ".svg", ".txt", ".patch"}
 
 
 def files():
@@ -30,7 +32,7 @@ class Names(unittest.TestCase):
         self.assertEqual({path.stem for path in (ROOT / "lessons").glob("[0-9]*.md")}, set(stems))
 
     def test_examples_stay_short(self):
-        for path in (ROOT / "examples").rglob("*.?pp"):
+        for path in [*(ROOT / "examples").rglob("*.?pp"), *(ROOT / "examples").rglob("*.[ch]")]:
             self.assertLessEqual(len(path.read_text().splitlines()), 300, path)
 
     def test_no_expected_output_is_left_over(self):
@@ -38,10 +40,39 @@ class Names(unittest.TestCase):
         for lesson in ladder.read():
             folder = ROOT / "examples" / lesson.stem
             known |= {lesson.stem} | {f"{lesson.stem}.break.{path.stem}" for path in folder.glob("break/*.patch")}
-            known |= {path.stem for path in folder.glob("exercises/*.cpp")}
+            known |= {name for name, its in examples.exercises().items() if its == lesson}
             known |= {f"{lesson.stem}.{other}" for other in examples.others(lesson)}
         names = {path.stem for path in (ROOT / "tests/expected").iterdir() if not path.stem.endswith(".transcript")}
         self.assertLessEqual(names, known)
+
+
+def banner(lesson, name):
+    text = examples.exercise_file(name).read_text()
+    return list(takewhile(lambda line: line.startswith("//"), text.splitlines()))
+
+
+def grade(lesson, name):
+    """One star, two or three; "" if the exercise does not say."""
+    found = re.match(rf"// Exercise {name.split('_')[0]} \((★{{1,3}})\): \S", banner(lesson, name)[0])
+    return found[1] if found else ""
+
+
+class Exercises(unittest.TestCase):
+    def test_each_says_what_it_wants(self):
+        for name, lesson in examples.exercises().items():
+            with self.subTest(name):
+                lines = banner(lesson, name)
+                self.assertTrue(grade(lesson, name), lines[0])
+                labels = [found[1] for line in lines if (found := re.match(r"// (\w+): +\S", line))]
+                self.assertEqual(labels, ["Wanted", "Hint", "Check"])
+                self.assertEqual(lines[-1], f"// Check: ./lab check {name.split('_')[0]}")
+
+    def test_the_lesson_gives_the_same_grade(self):
+        for lesson in ladder.read():
+            names = [name for name, its in examples.exercises().items() if its == lesson]
+            told = re.findall(r"^(\d+)\. \[(.+?)\]\((.+?)\) \((★+)\): \S", lesson.file.read_text(), re.M)
+            self.assertEqual(told, [(str(number), examples.exercise_file(name).name, f"../{examples.exercise_file(name).relative_to(ROOT)}", grade(lesson, name))
+                                    for number, name in enumerate(names, 1)], lesson.stem)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
 """The Doxygen site builds without a warning, and no link in it leads nowhere."""
 import os
 import re
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 from lab import docs, ladder
 from lab.errors import LabError
+from lab.paths import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+import filter as docs_filter  # noqa: E402
 
 
 class Site(unittest.TestCase):
@@ -33,11 +38,35 @@ class Site(unittest.TestCase):
         self.assertNotIn(-1, places)
         self.assertEqual(places, sorted(places))
 
+    def test_pages_beside_the_ladder_are_in_the_tree(self):
+        for path in (ROOT / "lessons").glob("[a-z]*.md"):
+            self.assertIn(path.stem, docs_filter.BESIDE)
+            self.assertTrue((self.html / f"page_lessons_{path.stem}.html").exists(), path.stem)
+
     def test_code_is_coloured(self):
         for lesson in ladder.read():
             page = (self.html / f"page_lessons_{lesson.stem}.html").read_text()
             if lesson.kind != "lesson":
                 self.assertIn('class="keyword', page, lesson.stem)
+
+    def test_every_helper_is_linked_to_its_lesson(self):
+        without, helpers = set(), 0
+        for page in [*self.html.glob("*rdmacommon_1_1*.html"), *self.html.glob("*_8hpp.html")]:
+            if page.stem.endswith("-members"):
+                continue
+            text = page.read_text()
+            # A class is one helper, with its members; a header's page has one memitem for each function.
+            parts = re.split(r'<div class="memitem">', text)[1:] if page.stem.endswith("_8hpp") else [text]
+            helpers += len(parts)
+            without |= {f"{page.name}: {part[:200]}" for part in parts if 'href="page_lessons_' not in part}
+        self.assertEqual(without, set())
+        self.assertGreater(helpers, 80)
+
+    def test_a_header_names_the_lesson_of_each_helper(self):
+        self.assertEqual(docs_filter.header("/// @file\n/// Lesson 02_send_recv.\n\n/// One.\nint one();\n/// Two: 04_read_write.\nint two();\n"),
+                         '/// @file\n/// Lesson @ref page_lessons_02_send_recv "02_send_recv".\n\n'
+                         '/// One. @see lesson @ref page_lessons_02_send_recv "02_send_recv"\nint one();\n'
+                         '/// Two: @ref page_lessons_04_read_write "04_read_write".\nint two();\n')
 
     def test_a_warning_is_an_error(self):
         original = docs.example_pages

@@ -17,7 +17,8 @@ def configure(name, compiler, *options):
     folder = TOP / name
     if not (folder / "build.ninja").exists():
         shutil.rmtree(folder, ignore_errors=True)
-        run(["meson", "setup", str(folder), str(ROOT), "-Dwerror=true", "-Dnested=true", "-Doptimization=0", *options], CXX=compiler)
+        run(["meson", "setup", str(folder), str(ROOT), "-Dwerror=true", "-Dnested=true", "-Doptimization=0", "-Ddebug=false",
+             *options], CXX=compiler)
     return folder
 
 

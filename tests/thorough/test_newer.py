@@ -45,7 +45,7 @@ class Newer(unittest.TestCase):
         """@return the root of the newer libraries"""
         apt = self.folder / "apt"
         options = ["-o", f"Dir::Etc::SourceList={apt}/sources.list", "-o", "Dir::Etc::SourceParts=/dev/null"]
-        command = [*kernel._private_apt(apt, ""), *options]
+        command = [*kernel.private_apt(apt, ""), *options]
         sources = kernel._sources_of("bookworm-backports")
         (apt / "sources.list").write_text(sources.replace("bookworm-backports", "trixie"))
         run(*command, "update")

@@ -18,12 +18,13 @@ def calls(recorded, host, name):
 class Trace(unittest.TestCase):
     def test_runs_are_still_like_the_pictures(self):
         for lesson in ladder.read():
-            for name in ["", *examples.breaks(lesson)]:
+            breaks = examples.breaks(lesson)
+            for name in ["", *breaks, *examples.others(lesson)]:
                 file = recording.file_of(lesson.stem, name)
                 if file.exists():
                     with self.subTest(file.stem):
                         kept = recording.Recording.load(file)
-                        program = examples.program(lesson, name) if name else lesson.program
+                        program = examples.program(lesson, name) if name in breaks else name or lesson.program
                         _, now = trace.of_example(lesson.kind, program, kept.arguments)
                         found = kept.differences(now, A.device)
                         self.assertEqual(found, [], "\n".join(found))

@@ -1,7 +1,7 @@
 """./lab check 02.1: builds an exercise and says what is still missing."""
 from __future__ import annotations
 
-from lab import build, examples, normalise, packages, place, run
+from lab import build, examples, normalise, packages, place, progress, run
 
 
 def add_parser(subparsers) -> None:
@@ -13,15 +13,14 @@ def add_parser(subparsers) -> None:
 def main(args) -> int:
     name = examples.find_exercise(args.exercise)
     packages.ensure("build", "device")
-    folder = build.build(f"examples/{name}")
-    lesson = examples.exercises()[name]
-    source = f"examples/{lesson.stem}/exercises/{name}.cpp"
-    print(f"checking {source}")
+    folder = build.build(*examples.targets(name))
+    print(f"checking {examples.exercise_file(name).relative_to(examples.ROOT)}")
     missing = verdict(place.find_place(), folder, name, run.printer())
     if missing:
         print("not yet:", *missing, sep="\n  ")
         return 1
     print(f"exercise {args.exercise} is solved")
+    progress.note("solved", name)
     return 0
 
 

@@ -37,6 +37,7 @@ def make(out: Path) -> Path:
 
 def example_pages():
     for lesson in ladder.read():
-        for source in sorted((ROOT / "examples" / lesson.stem).rglob("*.?pp")):
+        folder = ROOT / "examples" / lesson.stem
+        for source in sorted([*folder.rglob("*.?pp"), *folder.rglob("*.[ch]")]):
             name = source.relative_to(ROOT / "examples").as_posix()
             yield f"/** @example {name}\n * Explained in @ref page_lessons_{lesson.stem}. */\n"

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from lab import kernel, keeper, machine, packages, place
+from lab import kernel, keeper, machine, packages, place, progress
 from lab.errors import LabError
 
 
@@ -29,7 +29,8 @@ def report(state: str, what: str, mend: str = "") -> None:
 
 
 def main(args) -> int:
-    for group in ("build", "device", "machine", "docs", "check", "wire"):
+    progress.note("run", "00_your_lab")  # which has no program
+    for group in ("build", "device", "machine", "kernel", "docs", "check", "wire"):
         names = packages.missing(group)
         report("missing" if names else "ok", f"packages: {group}" + (f": {' '.join(names)}" if names else ""),
                f"as root: {packages.command(group)}" if names else "")

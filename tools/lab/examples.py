@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import Optional, Sequence
 
-from lab import ladder, pair
+from lab import kbuild, ladder, pair, place as places
 from lab.errors import LabError, UsageError, nearest
+from lab.listening import LISTENING
 from lab.paths import ROOT
 from lab.place import Place
 
@@ -22,6 +23,8 @@ def find(stem: str) -> ladder.Lesson:
 
 
 def programs(lesson: ladder.Lesson) -> list[str]:
+    if lesson.kind == "kernel":
+        return [lesson.program]  # of several sources, whose names are no programs
     return sorted(path.stem for path in (ROOT / "examples" / lesson.stem).glob("*.cpp"))
 
 
@@ -33,9 +36,13 @@ def others(lesson: ladder.Lesson) -> list[str]:
 
 
 def program(lesson: ladder.Lesson, broken: str) -> str:
-    """The built program that has this change; the patch says which one it is made from."""
-    patch = (ROOT / "examples" / lesson.stem / "break" / f"{broken}.patch").read_text()
-    return Path(re.search(r"^\+\+\+ b/(\S+)", patch, re.M)[1]).stem + f".{broken}"
+    """The built program that has this change. The patch says which one it is made from, or names the broken_source of one."""
+    folder = ROOT / "examples" / lesson.stem
+    if lesson.kind == "kernel":
+        return f"{lesson.program}.{broken}"
+    changed = Path(re.search(r"^\+\+\+ b/(\S+)", (folder / "break" / f"{broken}.patch").read_text(), re.M)[1])
+    whose = re.search(rf"'(\w+)': '\S*/{re.escape(changed.name)}'", (folder / "meson.build").read_text())
+    return (whose[1] if whose else changed.stem) + f".{broken}"
 
 
 def breaks(lesson: ladder.Lesson) -> list[str]:
@@ -45,7 +52,14 @@ def breaks(lesson: ladder.Lesson) -> list[str]:
 def exercises() -> dict[str, ladder.Lesson]:
     """Number ("02.1") of each exercise with its name -> its lesson."""
     return {path.stem: lesson for lesson in ladder.read()
-            for path in sorted((ROOT / "examples" / lesson.stem / "exercises").glob("*.cpp"))}
+            for path in sorted((ROOT / "examples" / lesson.stem / "exercises").glob("*"))
+            if path.suffix in (".c", ".cpp")}
+
+
+def exercise_file(name: str) -> Path:
+    """Where the reader writes."""
+    lesson = exercises()[name]
+    return ROOT / "examples" / lesson.stem / "exercises" / (name + (".c" if lesson.kind == "kernel" else ".cpp"))
 
 
 def find_exercise(number: str) -> str:
@@ -58,11 +72,19 @@ def find_exercise(number: str) -> str:
 
 def kind_of_exercise(name: str) -> str:
     """As its lesson's, or "device": the expected output tells, since for a pair each line begins with its role."""
-    return exercises()[name].kind if expected_file(name).read_text().startswith("[") else "device"
+    kind = exercises()[name].kind
+    return kind if kind in ("alone", "kernel") or expected_file(name).read_text().startswith("[") else "device"
 
 
-LISTENING = re.compile(r"listening on (?:TCP|rdma_cm) port (\d+)")  # what every server of ours prints
 PORT_OPTION = {"pair": "--tcp-port", "cm-pair": "--cm-port"}
+
+
+def kernel_lesson(program: str) -> Optional[ladder.Lesson]:
+    """The lesson whose module, changed module, or exercise `program` is."""
+    for lesson in ladder.read():
+        if lesson.kind == "kernel" and (program.partition(".")[0] == lesson.program or program.startswith(lesson.number + ".")):
+            return lesson
+    return None
 
 
 def sides(program: str) -> tuple[str, str]:
@@ -76,23 +98,43 @@ def sides(program: str) -> tuple[str, str]:
 
 
 def targets(program: str) -> list[str]:
-    """What to build in order to run it."""
+    """What Meson builds in order to run it. A module is kbuild's, and is built when it is run."""
+    lesson = kernel_lesson(program)
+    if lesson:
+        return [f"examples/{lesson.sides[0]}"]
     return [f"examples/{side}" for side in dict.fromkeys(sides(program))]
 
 
 def run(place: Place, build: Path, program: str, kind: str, extra: Sequence[str] = (), *, under: Sequence[str] = (),
         client_place: Optional[Place] = None, **options) -> pair.Outcome:
-    """Runs a program of build/examples, with its other side, by its kind ("device", "pair" or "cm-pair", as in ladder.txt).
+    """Runs a program of build/examples, with its other side, by its kind, as in ladder.txt.
 
     @param under what starts the program, if it is not to start by itself: env(1), strace(1), …
     @param client_place where the client runs, if not where the server does
     @param options as pair.run() takes them"""
-    if kind not in PORT_OPTION:
-        return pair.run(place, _command(build, program, place, under, extra), **options)
-    # rdma_cm finds the device by the address.
+    if kind == "kernel":
+        return _run_module(place, build, program, extra, under, client_place, options)
     without_device = dataclasses.replace(place, device="")
+    if kind not in PORT_OPTION:
+        return pair.run(place, _command(build, program, without_device if kind == "alone" else place, under, extra), **options)
+    # rdma_cm finds the device by the address.
     both = [_command(build, side, place if kind == "pair" else without_device, under, extra) for side in sides(program)]
     return run_pair(place, *both, client_place, port_option=PORT_OPTION[kind], **options)
+
+
+def _run_module(place: Place, build: Path, program: str, extra: Sequence[str], under: Sequence[str],
+                client_place: Optional[Place], options) -> pair.Outcome:
+    """The server, which `under` starts, and the module as its client. Both in the emulated machine, and never elsewhere: a mistake in a module is
+    one in the kernel."""
+    lesson = kernel_lesson(program)
+    place = place if place.kind == "machine" else places.find_machine()
+    client = client_place or place
+    if client.kind != "machine":
+        raise LabError(f"{lesson.stem} is a kernel module, which runs in the emulated machine only")
+    module = kbuild.module(lesson, program, build)
+    client_argv = ["python3", "-I", "-S", str(ROOT / "tools/lab/guest_module.py"), str(module), *extra]
+    return pair.run(place, [*_command(build, lesson.sides[0], dataclasses.replace(place, device=""), under, ()), "--cm-port", "0"],
+                    pair.Client(LISTENING, lambda line: [*client_argv, f"server={place.address}", f"port={line[1]}"], client), **options)
 
 
 def _command(build: Path, program: str, place: Place, under: Sequence[str], extra: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ import fcntl
 import functools
 import marshal
 import os
+import re
 import signal
 import socket
 import sys
@@ -102,8 +103,8 @@ class Machine:
 
     def last_words(self) -> str:
         lines = [line.strip() for line in self.console.read_text(errors="replace").splitlines() if line.strip()]
-        panic = [line for line in lines[:-6] if "Kernel panic" in line]  # the call trace after it is long
-        return "".join(f"\n  console: {line}" for line in panic[:1] + lines[-6:])
+        why = [line for line in lines[:-6] if re.search(r"BUG: |Oops: |RIP: |Kernel panic", line)]  # the call trace is long
+        return "".join(f"\n  console: {line}" for line in why[:4] + lines[-6:])
 
 
 class Keeper:

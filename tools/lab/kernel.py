@@ -63,7 +63,7 @@ def arch() -> Arch:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -77,7 +77,7 @@ def get() -> Kernel:
     @raises LabError if there is none to be had"""
     wanted = os.environ.get("LAB_KERNEL", "")
     folder = cache_dir() / "kernel" / (wanted or "stable").replace("/", "_")
-    with _locked(folder.with_suffix(".lock")):
+    with locked(folder.with_suffix(".lock")):
         found = _complete(folder)
         if found:
             return found
@@ -145,7 +145,7 @@ def _download(folder: Path, wanted: str) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".partial-{folder.name}-") as temp:
         work = Path(temp)
-        apt = _private_apt(work / "apt", wanted)
+        apt = private_apt(work / "apt", wanted)
         print("lab: fetching package lists for the emulated machine's kernel", file=sys.stderr)
         # Some other source of this machine may be down without harm; if not, the kernel is not to be found.
         updated = subprocess.run([*apt, "update"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -155,11 +155,11 @@ def _download(folder: Path, wanted: str) -> None:
             said = [line for line in updated.stderr.splitlines() if line.startswith(("E:", "W:"))]
             raise LabError(f"{error}; apt-get update: {said[0]}" if said else str(error)) from None
         print(f"lab: downloading {', '.join(packages)} (about 70 MB)", file=sys.stderr)
-        _run([*apt, "download", *packages], cwd=work / "apt")
+        output_of([*apt, "download", *packages], cwd=work / "apt")
         tree = work / "tree"
         for package in sorted((work / "apt").glob("*.deb")):
             print(f"lab: unpacking {package.name}", file=sys.stderr)
-            _run(["dpkg-deb", "-x", str(package), str(tree)])
+            output_of(["dpkg-deb", "-x", str(package), str(tree)])
         images = sorted((tree / "boot").glob(arch().image + "*"))
         if not images:
             raise LabError(f"{', '.join(packages)} holds no kernel image")
@@ -169,7 +169,7 @@ def _download(folder: Path, wanted: str) -> None:
         _finish(tree, folder, version, _unpacked(images[0]).relative_to(tree))
 
 
-def _private_apt(folder: Path, wanted: str) -> list[str]:
+def private_apt(folder: Path, wanted: str) -> list[str]:
     """An apt-get that reads this machine's sources and writes only below `folder`."""
     for name in ("lists/partial", "cache/archives/partial", "parts"):
         (folder / name).mkdir(parents=True)
@@ -200,25 +200,25 @@ def _packages(apt: list[str], wanted: str) -> list[str]:
     """The package that holds the image, and on Ubuntu those that hold the modules."""
     cache = ["apt-cache", *apt[2:]]
     if wanted and not re.match(r"[a-z]+-", wanted):
-        names = _run([*cache, "search", "--names-only", f"^linux-image-{re.escape(wanted)}"]).split("\n")
+        names = output_of([*cache, "search", "--names-only", f"^linux-image-{re.escape(wanted)}"]).split("\n")
         names = [line.split()[0] for line in names if line and "cloud" not in line and "-rt-" not in line
                  and "-dbg" not in line and "unsigned" not in line]
         if not names:
             raise LabError(f"LAB_KERNEL={wanted}: apt knows no linux-image-{wanted}…")
         return [names[-1]]
     meta = arch().package
-    if not _run([*cache, "pkgnames", meta]):
+    if not output_of([*cache, "pkgnames", meta]):
         meta = "linux-image-generic"
-    if not _run([*cache, "pkgnames", meta]):
+    if not output_of([*cache, "pkgnames", meta]):
         raise LabError(f"this machine's apt sources have no kernel package ({arch().package} or {meta})")
-    depends = _run([*cache, "depends", "--no-recommends", "--no-suggests", meta])
+    depends = output_of([*cache, "depends", "--no-recommends", "--no-suggests", meta])
     image = re.search(r"Depends: (linux-image-\S*\d\S*)", depends)
     if not image:
         raise LabError(f"{meta} depends on no kernel package")
     packages = [image[1]]
     version = image[1].removeprefix("linux-image-").removeprefix("unsigned-")
     for name in (f"linux-modules-{version}", f"linux-modules-extra-{version}"):
-        if name in _run([*cache, "pkgnames", name]).split():
+        if name in output_of([*cache, "pkgnames", name]).split():
             packages.append(name)
     return packages
 
@@ -239,7 +239,7 @@ def _host_kernel(folder: Path) -> None:
         work.rename(folder)
 
 
-def _run(argv: list[str], **options) -> str:
+def output_of(argv: list[str], **options) -> str:
     result = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
     if result.returncode:
         reason = (result.stderr or result.stdout).strip().split("\n")[-1]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lab.errors import LabError
 from lab.paths import ROOT
 
-KINDS = ("lesson", "device", "pair", "cm-pair")
+KINDS = ("lesson", "device", "alone", "pair", "cm-pair", "kernel")
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,8 @@ class Lesson:
     stem: str  # 02_send_recv
     part: str  # Verbs by hand
     idea: str  # the one new idea
-    kind: str  # "lesson": text only, "device": one program, "pair": server and client, who exchange their addresses
-               # over TCP; "cm-pair": the same by rdma_cm
+    kind: str  # "lesson": text only, "device": one program, "alone": one that uses no device, "pair": server and client, who exchange their addresses
+               # over TCP; "cm-pair": the same by rdma_cm; "kernel": the client is a kernel module
     sides: tuple[str, ...] = ()  # the programs, where server and client are two
 
     @property
@@ -29,11 +29,14 @@ class Lesson:
     @property
     def program(self) -> str:
         """The one that stands for the lesson: it is run where no other is named."""
-        return self.sides[0] if self.sides else self.name
+        if not self.sides:
+            return self.name
+        server, client = self.sides
+        return client if self.kind == "kernel" else server
 
     @property
     def is_pair(self) -> bool:
-        return self.kind in ("pair", "cm-pair")
+        return self.kind in ("pair", "cm-pair", "kernel")
 
     @property
     def file(self):

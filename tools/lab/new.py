@@ -62,17 +62,24 @@ def main(args) -> int:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise LabError(f"{folder} is there already and not empty")
     sources = sorted(path for path in (ROOT / "examples" / lesson.stem).glob("*.?pp"))
-    programs = [path.stem for path in sources if path.suffix == ".cpp"]
+    meson = (ROOT / "examples" / lesson.stem / "meson.build").read_text()
+    programs = re.findall(r"'(\w+)'", re.search(r"^programs = \[(.*?)\]", meson, re.M | re.S)[1])
+    # What else there is belongs to all programs: nothing is linked in that a program does not call.
+    rest = [path.name for path in sources if path.suffix == ".cpp" and path.stem not in programs]
+    libraries = "[rdmacommon, dependency('threads')]" if "'threads'" in meson else "rdmacommon"
     folder.mkdir(parents=True, exist_ok=True)
     for path in sources:
         shutil.copy(path, folder)
     (folder / "meson.build").write_text(MESON.format(
-        name=name, programs="\n".join(f"executable('{program}', '{program}.cpp', dependencies: rdmacommon)"
-                                      for program in programs)))
+        name=name, programs="\n".join(([f"parts = static_library('parts', {', '.join(map(repr, rest))}, dependencies: {libraries})"]
+                                       if rest else []) + [
+            f"executable('{program}', '{program}.cpp', {'link_with: parts, ' if rest else ''}dependencies: {libraries})"
+            for program in programs])))
     commands = [f"build/{programs[0]}"]
     if lesson.is_pair:
-        commands = [f"build/{programs[0]}                  # the server",
-                    f"build/{programs[-1]} --host ADDRESS   # the client; ADDRESS is the server's"]
+        server, client = lesson.sides or (programs[0], programs[0])
+        commands = [f"{f'build/{server}':34} # the server",
+                    f"{f'build/{client} --host ADDRESS':34} # the client; ADDRESS is the server's"]
     (folder / "README.md").write_text(README.format(name=name, stem=lesson.stem,
                                                     run="```sh\n" + "\n".join(commands) + "\n```"))
     print(f"made {folder} from examples/{lesson.stem}; {folder}/README.md says how to build it")

@@ -17,9 +17,12 @@ DEBIAN = {
     "build": "meson ninja-build g++ pkg-config libibverbs-dev librdmacm-dev libcli11-dev libgtest-dev patch",
     "device": "ibverbs-providers ibverbs-utils rdmacm-utils iproute2 kmod",
     "machine": f"{QEMU} busybox-static zstd",
+    "kernel": "make gcc patch",
     "docs": "doxygen graphviz",
     "check": "clang clang-format perftest",
     "wire": "tcpdump tshark",
+    "bench": "perftest ucx-utils libfabric-bin rdmacm-utils",
+    "browser": "chromium",
 }
 # For the distributions on which ./lab installs nothing itself: the names to type.
 OTHERS = {
@@ -27,28 +30,38 @@ OTHERS = {
         "build": "meson ninja-build gcc-c++ pkgconf rdma-core-devel cli11-devel gtest-devel patch",
         "device": "libibverbs libibverbs-utils librdmacm-utils iproute kmod",
         "machine": "qemu-system-x86 busybox zstd",
+        "kernel": "make gcc patch kernel-devel",
         "docs": "doxygen graphviz",
         "check": "clang clang-tools-extra perftest",
-        "wire": "tcpdump wireshark-cli"}),
+        "wire": "tcpdump wireshark-cli",
+        "bench": "perftest ucx libfabric librdmacm-utils",
+        "browser": "chromium"}),
     "pacman": ("pacman -S --needed", {
         "build": "meson ninja gcc pkgconf rdma-core cli11 gtest patch",
         "device": "iproute2 kmod",
         "machine": "qemu-system-x86 busybox zstd",
+        "kernel": "make gcc patch linux-headers",
         "docs": "doxygen graphviz",
         "check": "clang",
-        "wire": "tcpdump wireshark-cli"}),
+        "wire": "tcpdump wireshark-cli",
+        "bench": "openucx libfabric",
+        "browser": "chromium"}),
     "zypper": ("zypper install", {
         "build": "meson ninja gcc-c++ pkg-config rdma-core-devel cli11-devel gtest patch",
         "device": "libibverbs-utils librdmacm-utils iproute2 kmod",
         "machine": "qemu-x86 busybox-static zstd",
+        "kernel": "make gcc patch kernel-default-devel",
         "docs": "doxygen graphviz",
         "check": "clang",
-        "wire": "tcpdump wireshark"}),
+        "wire": "tcpdump wireshark",
+        "bench": "perftest ucx-tools libfabric librdmacm-utils",
+        "browser": "chromium"}),
 }
 # Where dpkg cannot be asked: a program or file that tells whether a group is there.
 SIGNS = {"build": ["meson", "ninja", "g++", "pkg-config", "patch"], "device": ["ibv_devices", "ip"],
-         "machine": [QEMU.replace("-x86", "-x86_64").replace("-arm", "-aarch64"), "busybox"],
-         "docs": ["doxygen", "dot"], "check": ["clang++", "clang-format"], "wire": ["tcpdump", "tshark"]}
+         "machine": [QEMU.replace("-x86", "-x86_64").replace("-arm", "-aarch64"), "busybox"], "kernel": ["make", "gcc", "patch"],
+         "docs": ["doxygen", "dot"], "check": ["clang++", "clang-format"], "wire": ["tcpdump", "tshark"],
+         "bench": ["ib_write_lat", "ucx_perftest", "fi_pingpong", "rstream"], "browser": ["chromium"]}
 
 
 def missing(*groups: str) -> list[str]:

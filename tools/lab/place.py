@@ -156,6 +156,14 @@ def softroce_down() -> bool:
 
 # ---- the emulated machine
 
+def find_machine() -> Place:
+    """The emulated machine, wherever else a device may be. @raises NoDevice"""
+    found = _machine(None)
+    if isinstance(found, Place):
+        return found
+    raise NoDevice(f"no emulated machine to be had: {found}")
+
+
 def _machine(want: Optional[str]) -> "Place | str":
     if INSIDE.exists():
         return "this is the emulated machine already"

@@ -32,8 +32,8 @@ def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str
         "-m", MEMORY_OF_HOST if host else MEMORY, "-smp", str(PROCESSORS),
         "-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
         "-kernel", str(kernel.image), "-initrd", str(initramfs),
-        "-append", f"console={arch.console} quiet panic=-1 mitigations=off maxcpus=1 lab.python={_python()}"
-                   + (f" lab.host={host}" if host else ""),
+        "-append", f"console={arch.console} quiet oops=panic panic=-1 mitigations=off maxcpus=1 lab.python={_python()}"
+                   + (f" lab.host={host}" if host else "") + " " + os.environ.get("LAB_BOOT", ""),  # for tests that want a stricter kernel
         "-serial", "file:" + _quote(console),
         "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=agent,fd={port}", "-device", "virtserialport,chardev=agent,name=lab.agent",

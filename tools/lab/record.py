@@ -42,11 +42,11 @@ def main(args) -> int:
 def record_traces(lesson) -> None:
     """The runs on two hosts whose pictures the lesson shows, each by the command that the lesson has for it."""
     text = lesson.file.read_text()
-    commands = re.findall(rf"\./lab trace {lesson.stem}(?: --break (\w+))?(?: -- ([^`\n]*))?[`\n]", text)
-    for name, arguments in dict.fromkeys(commands):
-        file = recording.file_of(lesson.stem, name)
+    commands = re.findall(rf"\./lab trace(?: --program (\w+))? {lesson.stem}(?: --break (\w+))?(?: -- ([^`\n]*))?[`\n]", text)
+    for other, name, arguments in dict.fromkeys(commands):
+        file = recording.file_of(lesson.stem, name or other)
         if file.with_suffix(".svg").name in text:
-            program = examples.program(lesson, name) if name else lesson.program
+            program = examples.program(lesson, name) if name else other or lesson.program
             outcome, recorded = trace.of_example(lesson.kind, program, shlex.split(arguments))
             if bool(name) != outcome.failed:
                 raise LabError(f"{file.stem}: {outcome.status}, not recorded:\n{outcome.text()}")
@@ -56,7 +56,7 @@ def record_traces(lesson) -> None:
 
 def kind_from_source(name: str, lesson: ladder.Lesson) -> str:
     source = examples.ROOT / "examples" / lesson.stem / "exercises" / f"{name}.cpp"
-    return lesson.kind if re.search("PairOptions|CmOptions", source.read_text()) else "device"
+    return lesson.kind if lesson.kind in ("alone", "kernel") or re.search("PairOptions|CmOptions", source.read_text()) else "device"
 
 
 def record(where, folder, program: str, kind: str, file, works: bool) -> None:

@@ -88,6 +88,6 @@ class Recording:
         return normalise.compare(self.lanes(), other.lanes(), device)
 
 
-def file_of(stem: str, broken: str = "") -> Path:
-    """Where the run of an example is kept, with one of its lesson's changes or without."""
-    return ROOT / "picture" / f"{stem}{'_' + broken if broken else ''}_trace.json"
+def file_of(stem: str, which: str = "") -> Path:
+    """Where the run of an example is kept, with one of its lesson's changes, or another of its programs, or neither."""
+    return ROOT / "picture" / f"{stem}{'_' + which if which else ''}_trace.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 import sys
 from typing import Callable, Optional
 
-from lab import build, examples, ladder, machine, packages, pair, place
+from lab import build, examples, ladder, machine, packages, pair, place, progress
 from lab.errors import LabError, UsageError, nearest
 
 COLOURS = {"server": "\033[36m", "client": "\033[33m"}
@@ -73,5 +73,6 @@ def main(args) -> int:
                            time_limit=args.time_limit, show=printer())
 
     report(outcome)
+    progress.note_run(lesson, args.broken, outcome)
     print(f"lab: read lessons/{lesson.stem}.md", file=sys.stderr)
     return int(outcome.failed != bool(args.broken))  # what is broken on purpose has to fail

@@ -5,9 +5,16 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
     <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->   the lines between two // [post-recv]
     <!-- output tests/expected/02_send_recv.txt -->                  what a run printed
     <!-- table tests/expected/11_when_it_breaks.txt -->             the table that a run printed
+    <!-- table latency -->                                          what ./lab bench has published, as a table: latency, p99,
+                                                                    rate, groups, requests (time), cpu, counters, goals; or
+                                                                    as a sentence: machine
     <!-- diff examples/02_send_recv/break/no_grh.patch -->           a change
     <!-- nav -->                                                     previous, index, next
     <!-- ladder -->                                                  the table of lessons
+    <!-- verbs -->                                                   the index of verbs
+    <!-- symptoms -->                                                the entries of this page, by what one sees
+
+Outside of the blocks, it links each term of lessons/glossary.md where a lesson uses it first: lab/glossary.py.
 
 `--check`, which the tests run, changes nothing and fails where something would change.
 """
@@ -20,7 +27,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from lab import ladder
+from lab import glossary, ladder, symptoms, tables, verbs
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -29,7 +36,7 @@ TAG = re.compile(r"\s*// \[[\w-]+\]$")
 
 
 def add_parser(subparsers) -> None:
-    parser = subparsers.add_parser("sync", help="for contributors: renew the snippets and outputs in the lessons")
+    parser = subparsers.add_parser("sync", help="for contributors: renew what is generated in the lessons")
     parser.add_argument("--check", action="store_true", help="change nothing; fail where something would change")
     parser.set_defaults(main=main)
 
@@ -81,7 +88,7 @@ def renewed(text: str, path: Path) -> str:
                 raise LabError(f"{path}:{number}: the block has no <!-- end -->")
         else:
             raise LabError(f"{path}:{number}: the block has no <!-- end -->")
-    return "\n".join(result) + "\n"
+    return glossary.linked("\n".join(result) + "\n", path)
 
 
 def fence(language: str, lines: list[str]) -> list[str]:
@@ -94,7 +101,7 @@ def snippet(path: Path, source: str, tag: str) -> list[str]:
     if len(places) != 2:
         raise ValueError(f"{source} has the tag [{tag}] {len(places)} times, not twice")
     inner = [line for line in lines[places[0] + 1:places[1]] if not TAG.match(line)]
-    return fence("cpp", textwrap.dedent("\n".join(inner)).splitlines())
+    return fence("c" if source.endswith(".c") else "cpp", textwrap.dedent("\n".join(inner)).splitlines())
 
 
 def output(path: Path, source: str) -> list[str]:
@@ -102,7 +109,9 @@ def output(path: Path, source: str) -> list[str]:
 
 
 def table(path: Path, source: str) -> list[str]:
-    """What is a table in Markdown already, without the role in front of it."""
+    """A table of the published measurements; or what a run printed as one in Markdown, without the role in front of it."""
+    if source in tables.TABLES:
+        return tables.make(source)
     rows = re.findall(r"^(?:\[\w+\] )?(\|.*\|)$", (ROOT / source).read_text(), re.M)
     if not rows:
         raise ValueError(f"{source} has no table")
@@ -138,4 +147,5 @@ def ladder_table(path: Path) -> list[str]:
     return [*result, ""]
 
 
-BLOCKS = {"snippet": snippet, "output": output, "table": table, "diff": diff, "nav": nav, "ladder": ladder_table}
+BLOCKS = {"snippet": snippet, "output": output, "table": table, "diff": diff, "nav": nav, "ladder": ladder_table,
+          "verbs": verbs.index, "symptoms": symptoms.table}

@@ -16,7 +16,8 @@ def add_parser(subparsers) -> None:
 
 
 def main(args) -> int:
-    packages.ensure("build", "device", "docs", "check")
+    wanted = [*args.passes_on, *args.tests]
+    packages.ensure("build", "device", "docs", "check", *(["browser"] if "thorough" in wanted else []))
     folder = build.build()
     try:
         print(f"lab: {place.find_place().why}", file=sys.stderr, flush=True)
@@ -25,7 +26,7 @@ def main(args) -> int:
     log = folder / "meson-logs/testlog.json"
     log.unlink(missing_ok=True)
     status = subprocess.run(["meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs",
-                             *args.passes_on, *args.tests]).returncode
+                             *wanted]).returncode
     if not log.exists():  # --list and --help, or a suite that does not exist
         return status
     results = [json.loads(line)["result"] for line in log.read_text().splitlines()]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from lab import build, examples, machine, packages, packets, pair, place, run, timeline, timeline_svg, timeline_text
-from lab.errors import LabError
+from lab.errors import LabError, UsageError
 from lab.recording import Recording
 from lab.tap import Tap
 
@@ -29,6 +29,7 @@ def add_parser(subparsers) -> None:
                                    description="./lab trace 02_send_recv;  ./lab trace -- ibv_rc_pingpong -g 1;  "
                                    "./lab trace -- SERVER… -- CLIENT…")
     parser.add_argument("--break", dest="broken", metavar="NAME", help="an example with one of the lesson's changes")
+    parser.add_argument("--program", metavar="NAME", help="another program of the example's than the one with its name")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where to draw it (default: build/wire/NAME.svg)")
     parser.add_argument("words", nargs="+", metavar="EXAMPLE | -- COMMAND",
                         help="an example's name or number, with -- ARGUMENT… for it; or any program")
@@ -38,7 +39,7 @@ def add_parser(subparsers) -> None:
 def main(args) -> int:
     # argparse takes the first "--" away, so that a command's first word stands where an example would.
     if "--" not in sys.argv or sys.argv.index("--") > sys.argv.index(args.words[0]):
-        lesson, program = run.choose(args.words[0], args.broken)
+        lesson, program = run.choose(args.words[0], args.broken, args.program)
         outcome, recorded = of_example(lesson.kind, program, args.words[1:])
     else:
         program = Path(args.words[0]).name
@@ -53,8 +54,10 @@ def main(args) -> int:
 
 def of_example(kind: str, program: str, arguments: Sequence[str] = ()) -> tuple[pair.Outcome, Recording]:
     """Runs a program of build/examples. @raises LabError if a host dies, or a pair sends nothing"""
+    if kind == "kernel":
+        raise UsageError("a kernel module makes no calls of libibverbs; ./lab capture shows its packets")
     folder = _built(*examples.targets(program))
-    return _record(folder, kind != "device", lambda a, b: examples.run(
+    return _record(folder, kind not in ("device", "alone"), lambda a, b: examples.run(
         a, folder, program, kind, arguments, under=UNDER, client_place=b), arguments)
 
 
@@ -89,6 +92,7 @@ def _record(folder: Path, two_sides: Optional[bool], start, arguments: Sequence[
         for host, where in hosts.items():
             taps.enter_context(Tap(where, files[host]))
         outcome = start(hosts["a"], hosts["b"])
+        outcome.lines = [(role, text) for role, text in outcome.lines if not READY.fullmatch(text)]  # is for us
         run.report(outcome, with_output=True)
     calls = {host: _calls(where) for host, where in hosts.items()}
     if two_sides is None:

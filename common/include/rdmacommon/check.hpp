@@ -12,7 +12,7 @@
 /// | a negative count          | ibv_poll_cq                                     | check_count()  |
 /// | ibv_wc::status            | every completion                                | check_wc()     |
 ///
-/// Written out in lesson 01_hello_device (the first four) and 02_send_recv (the last).
+/// Written out in lesson 01_hello_device, except where another one is named.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -85,6 +85,7 @@ int check_count(int count, const char *call, Where where = Where::here());
 
 /// For completions: throws unless the work request succeeded. Of a failed completion only wr_id,
 /// status, qp_num and vendor_err are valid (ibv_poll_cq(3)), so nothing else goes into the message.
+/// Written out in lesson 02_send_recv.
 /// @param wc   a completion that ibv_poll_cq() filled in
 /// @param what the work request that it completes, in words: "the SEND"
 /// @throws Error if wc.status is not IBV_WC_SUCCESS

@@ -17,7 +17,9 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <string>
 
 namespace rdmacommon {
 
@@ -65,6 +67,11 @@ struct CmAddress {
 /// @throws Error if there is no such host
 CmAddress cm_address(const CmOptions &options);
 
+/// The same of a host and a port that come from elsewhere.
+/// @param host empty: "::", to listen on
+/// @throws Error if there is no such host
+CmAddress cm_address(const std::string &host, uint16_t port);
+
 /// An event channel that does not block. Its `fd` is readable when there is an event, for poll(2) and epoll(7).
 /// @throws Error if this kernel has no rdma_cm
 unique_event_channel create_event_channel();
@@ -90,6 +97,29 @@ void check_cm_event(const rdma_cm_event &event, rdma_cm_event_type wanted,
 /// next_cm_event() and check_cm_event().
 unique_cm_event wait_for_cm_event(rdma_event_channel *channel, rdma_cm_event_type wanted,
                                   std::chrono::milliseconds timeout, Where where = Where::here());
+
+/// An id for a reliable connection, which has no device yet. Its events come on `channel`, which outlives it.
+/// @throws Error if the kernel has no room for it
+unique_cm_id create_cm_id(rdma_event_channel *channel);
+
+/// Listens where the options say, and prints "listening on rdma_cm port N".
+/// @param backlog how many requests may wait for the program; those over it the kernel rejects, without a reason
+/// @return the listener; each request brings an id of its own
+/// @throws Error if that port is taken, or that address is not this host's
+unique_cm_id cm_listen(rdma_event_channel *channel, const CmOptions &options, int backlog);
+
+/// Finds the device, port and route to the server that the options name. After it, `id->verbs` is the device.
+/// @param id of create_cm_id(), on `channel`, where no other events are due
+/// @throws Error if one of the two steps fails, or takes longer than options.timeout
+void cm_resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &options);
+
+/// Creates the id's queue pair: reliable-connection, in state INIT, whose SENDs complete only when they ask to.
+/// @param id  after cm_resolve(), or of a request; outlives the QP
+/// @param pd  the protection domain; outlives the QP
+/// @param cq  receives the completions of both queues; outlives the QP
+/// @param cap how many requests and SGEs each queue holds
+/// @throws Error if a capacity is over the device's limits
+unique_cm_qp create_cm_qp(rdma_cm_id *id, ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap);
 
 /// The event's name without its prefix: "ESTABLISHED".
 /// @return a literal

@@ -1,4 +1,4 @@
-// Exercise 01.2: at which index of the GID table does an IPv4 address stand?
+// Exercise 01.2 (★★): at which index of the GID table does an IPv4 address stand?
 // Wanted:   10.77.0.1 is GID index 1
 //           192.0.2.1 is not in the table
 // Hint: a RoCEv2 GID for a.b.c.d is ::ffff:a.b.c.d, so its last four bytes are the address, in the

@@ -1,4 +1,4 @@
-// Exercise 02.1: three messages instead of one.
+// Exercise 02.1 (★★): three messages instead of one.
 // Wanted:   the client SENDs "one", "two" and "three"; the server prints them in this order.
 // Hint: every SEND uses up one posted receive, and a buffer that a receive was posted for belongs to
 // the NIC until that receive completes. The QP and the CQ must have room for all that is posted.

@@ -1,4 +1,4 @@
-// Exercise 02.2: a queue pair that is its own peer.
+// Exercise 02.2 (★★★): a queue pair that is its own peer.
 // Wanted:   the states RESET, INIT, RTR and RTS as ibv_query_qp(3) reports them, then
 //           a message that the QP has sent to itself.
 // Hint: nothing says that the Endpoint in to_rtr() must come from somebody else.

@@ -1,4 +1,4 @@
-// Exercise 03.1: one message instead of three.
+// Exercise 03.1 (★): one message instead of three.
 // Wanted:   the client SENDs the three parts as one message, without copying a byte; the server prints
 //           "RDMA by Example".
 // Hint: a SEND has as many scatter/gather elements as its queue pair was made for.

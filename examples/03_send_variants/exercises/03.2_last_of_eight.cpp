@@ -1,4 +1,4 @@
-// Exercise 03.2: eight messages, one completion.
+// Exercise 03.2 (★): eight messages, one completion.
 // Wanted:   the client SENDs eight messages and polls a single completion, the last one's; the server says
 //           which numbers came, from their immediate data.
 // Hint: what tells the NIC that a request is to complete? And mind the byte order.

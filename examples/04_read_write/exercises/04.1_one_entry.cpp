@@ -1,4 +1,4 @@
-// Exercise 04.1: write one entry of a table that lies in the other side's memory.
+// Exercise 04.1 (★): write one entry of a table that lies in the other side's memory.
 // Wanted:   entry 5 becomes 42, and no other entry changes; the client does not READ.
 // Hint: what is WRITTEN, and where, is counted in bytes; remote_addr need not be where the region begins.
 // Check: ./lab check 04.1

@@ -1,4 +1,4 @@
-// Exercise 04.2: follow a linked list that lies in the other side's memory.
+// Exercise 04.2 (★★): follow a linked list that lies in the other side's memory.
 // Wanted:   the client prints the texts of all nodes, in the order of the list, a line each. A list that leads outside
 //           the memory, or in a circle, is an error (the check has none of these).
 // Hint: a READ for each node; `next` counts bytes from the beginning of the server's memory, and 0 ends the

@@ -1,4 +1,4 @@
-// Exercise 05.1: sixteen mailboxes, one doorbell.
+// Exercise 05.1 (★): sixteen mailboxes, one doorbell.
 // Wanted:   the client puts a letter into mailbox 7 of the server's; the server prints which mailbox has one,
 //           and the letter. It does not look into the other mailboxes.
 // Hint: the server waits until its receive completes. Which requests complete it, and what can come along?

@@ -1,4 +1,4 @@
-// Exercise 05.2: fewer messages that only say "go on".
+// Exercise 05.2 (★★): fewer messages that only say "go on".
 // Wanted:   thirty-two numbers go over as before, one in each message, and in order; but the server gives its
 //           credits four at a time, so that eight of its messages do instead of thirty-two.
 // Hint: a credit says that a receive and a slot are free. It may say so of several, by its count. When would both

@@ -1,4 +1,4 @@
-// Exercise 06.1: an atomic maximum, made of compare-and-swap.
+// Exercise 06.1 (★★): an atomic maximum, made of compare-and-swap.
 // Wanted:   the word ends up as the largest of the numbers, whatever their order, and would do so with many
 //           clients at once. maximum() first guesses that there is 0, and returns how
 //           many compare-and-swaps it took.

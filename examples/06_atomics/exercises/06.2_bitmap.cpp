@@ -1,4 +1,4 @@
-// Exercise 06.2: sixty-four places, one bit for each.
+// Exercise 06.2 (★★★): sixty-four places, one bit for each.
 // Wanted:   claim() takes the first place that is free, and returns its number; no two clients would ever get the
 //           same. give_back() makes it free again, without trying twice.
 // Hint: claim() by compare-and-swap; std::countr_one() finds the lowest bit that is 0. What does fetch-and-add of a

@@ -1,4 +1,4 @@
-// Exercise 07.1: two completion queues, one channel.
+// Exercise 07.1 (★): two completion queues, one channel.
 // Wanted:   the server sleeps until the client's three messages have come *and* its own three answers are done.
 //           Both completion queues report to one channel.
 // Hint: an event says that one CQ has something. Which one? And which one is not armed any more?

@@ -1,4 +1,4 @@
-// Exercise 07.2: wake me for the last one.
+// Exercise 07.2 (★): wake me for the last one.
 // Wanted:   the client sends ten messages, and the server is woken once, when all of them are there.
 // Hint: the receiver says what it wants to be woken for, and the sender which messages that is.
 // Check: ./lab check 07.2

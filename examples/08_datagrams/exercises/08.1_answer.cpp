@@ -1,4 +1,4 @@
-// Exercise 08.1: answer one that you know nothing of.
+// Exercise 08.1 (★★): answer one that you know nothing of.
 // Wanted:   the client gets its own message back.
 // Hint: the client has not told where it is. The completion knows its QP, the 40 bytes in front of the message its
 //       address, and ibv_create_ah_from_wc(3) makes a handle of the two.

@@ -1,4 +1,4 @@
-// Exercise 08.2: where is the message?
+// Exercise 08.2 (★): where is the message?
 // Wanted:   the server prints the message, its length without the header, and nothing else.
 // Hint: what is at the beginning of the buffer, and what does byte_len count?
 // Check: ./lab check 08.2

@@ -1,4 +1,4 @@
-// Exercise 09.1: who sent how many?
+// Exercise 09.1 (★): who sent how many?
 // Wanted:   four queue pairs, each connected to itself, send one, two, three and four messages. All of them arrive
 //           in one shared receive queue. The program prints how many each of them has sent.
 // Hint: wr_id says which receive was taken, and that is anybody's. What else does a completion say?

@@ -1,4 +1,4 @@
-// Exercise 09.2: forty messages with eight receives.
+// Exercise 09.2 (★): forty messages with eight receives.
 // Wanted:   a queue pair that is connected to itself sends forty messages, one after the other. Its shared receive
 //           queue has room for eight. Whenever fewer than three are left, an event says so, and all are posted again.
 // Hint: how many events does one ibv_modify_srq bring?

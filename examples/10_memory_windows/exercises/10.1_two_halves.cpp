@@ -1,4 +1,4 @@
-// Exercise 10.1: two windows over one region: the first half to be read, the second to be written.
+// Exercise 10.1 (★): two windows over one region: the first half to be read, the second to be written.
 // Wanted:   of the four accesses two are refused: the WRITE to the first half, the READ of the second.
 // Hint: what a window grants is in its ibv_mw_bind_info, and only there; the region has no REMOTE flag.
 // Check: ./lab check 10.1

@@ -1,4 +1,4 @@
-// Exercise 10.2: one window for four requests, one after the other, each with a key of its own.
+// Exercise 10.2 (★★): one window for four requests, one after the other, each with a key of its own.
 // Wanted:   four requests that work, and a fifth, by the key of the first, that is refused.
 // Hint: a window of type 2 has to be invalidated before it is bound anew, and each bind names the key that the
 //       last one has left in the window.

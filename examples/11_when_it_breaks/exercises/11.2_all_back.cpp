@@ -1,4 +1,4 @@
-// Exercise 11.2: get everything back.
+// Exercise 11.2 (★★): get everything back.
 // Wanted:   before the client destroys its queue pair, each of its seven posted requests has come back: four
 //           receives that nobody sends to, and three SENDs that the server has no receives for. The client may then
 //           free what belongs to them.

@@ -1,4 +1,4 @@
-// Exercise 12.1: a question and its answer, in private data alone: no PD, no region, no queue pair.
+// Exercise 12.1 (★): a question and its answer, in private data alone: no PD, no region, no queue pair.
 // Wanted:   the server adds up the bytes of the client's question and answers with the sum, 32 bits in network byte order; the
 //           client prints it.
 // Hint: what the server gives to rdma_accept() as private data comes to the client with CONNECT_RESPONSE, padded with
@@ -25,11 +25,8 @@ using Question = std::array<uint8_t, 4>;
 // A number has to be there, and one that was in use a moment ago would be rejected: "stale connection".
 static const uint32_t no_queue_pair = random_psn();
 
-static void serve(rdma_event_channel *channel, rdma_cm_id *listener, const CmOptions &options) {
-  CmAddress where = cm_address(options);
-  check_errno(rdma_bind_addr(listener, where.get()), "rdma_bind_addr");
-  check_errno(rdma_listen(listener, 1), "rdma_listen");
-  std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener)));
+static void serve(rdma_event_channel *channel, const CmOptions &options) {
+  const unique_cm_id listener = cm_listen(channel, options, 1);
   const unique_cm_event request =
       wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
   const unique_cm_id id(request->id);
@@ -46,18 +43,15 @@ static void serve(rdma_event_channel *channel, rdma_cm_id *listener, const CmOpt
   check_errno(rdma_disconnect(id.get()), "rdma_disconnect");
 }
 
-static void ask(rdma_event_channel *channel, rdma_cm_id *id, const CmOptions &options) {
-  CmAddress server = cm_address(options);
-  check_errno(rdma_resolve_addr(id, nullptr, server.get(), 2000), "rdma_resolve_addr");
-  wait_for_cm_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, options.timeout);
-  check_errno(rdma_resolve_route(id, 2000), "rdma_resolve_route");
-  wait_for_cm_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, options.timeout);
+static void ask(rdma_event_channel *channel, const CmOptions &options) {
+  const unique_cm_id id = create_cm_id(channel);
+  cm_resolve(id.get(), channel, options);
   const Question question{250, 7, 30, 4};
   rdma_conn_param param{.private_data = question.data(),
                         .private_data_len = question.size(),
                         .retry_count = 6,
                         .qp_num = no_queue_pair};
-  check_errno(rdma_connect(id, &param), "rdma_connect");
+  check_errno(rdma_connect(id.get(), &param), "rdma_connect");
   {
     const unique_cm_event answer =
         wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, options.timeout);
@@ -66,8 +60,8 @@ static void ask(rdma_event_channel *channel, rdma_cm_id *id, const CmOptions &op
       std::memcpy(&sum, answer->param.conn.private_data, sizeof sum);
     std::printf("the sum is %u\n", ntohl(sum));
   }
-  check_errno(rdma_establish(id), "rdma_establish");
-  check_errno(rdma_disconnect(id), "rdma_disconnect");
+  check_errno(rdma_establish(id.get()), "rdma_establish");
+  check_errno(rdma_disconnect(id.get()), "rdma_disconnect");
   wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout);
 }
 
@@ -76,10 +70,7 @@ static void question(int argc, char **argv) {
   const CmOptions options{line, "the server; without it, be the server"};
   line.parse(argc, argv);
   const unique_event_channel channel = create_event_channel();
-  rdma_cm_id *made = nullptr;
-  check_errno(rdma_create_id(channel.get(), &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
-  const unique_cm_id id(made);
-  (options.is_server() ? serve : ask)(channel.get(), id.get(), options);
+  (options.is_server() ? serve : ask)(channel.get(), options);
 }
 
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
-// Exercise 12.2: a server that is full, and a client that knocks again.
+// Exercise 12.2 (★★★): a server that is full, and a client that knocks again.
 // Wanted:   the client tries again while it is rejected because the server is full, five times at most. Any other reason
 //           ends it at once. The server here lets the third one in.
 // Hint: an id that was rejected has had its life: the next attempt begins with a new one, address and route included.
@@ -13,8 +13,6 @@
 
 #include <rdma/rdma_cma.h>
 
-#include <arpa/inet.h>
-
 #include <cstdint>
 #include <cstdio>
 
@@ -24,18 +22,8 @@ using namespace rdmacommon;
 static const uint32_t no_queue_pair = random_psn();
 [[maybe_unused]] constexpr int most_attempts = 5;
 
-static unique_cm_id create_id(rdma_event_channel *channel) {
-  rdma_cm_id *made = nullptr;
-  check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
-  return unique_cm_id(made);
-}
-
 static void serve(rdma_event_channel *channel, const CmOptions &options) {
-  const unique_cm_id listener = create_id(channel);
-  CmAddress where = cm_address(options);
-  check_errno(rdma_bind_addr(listener.get(), where.get()), "rdma_bind_addr");
-  check_errno(rdma_listen(listener.get(), 1), "rdma_listen");
-  std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener.get())));
+  const unique_cm_id listener = cm_listen(channel, options, 1);
   for (int turn = 1; turn <= 3; ++turn) {
     const unique_cm_event request =
         wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
@@ -55,12 +43,8 @@ static void serve(rdma_event_channel *channel, const CmOptions &options) {
 
 // @return whether the server has let us in; if not, it is full
 static bool attempt(rdma_event_channel *channel, const CmOptions &options) {
-  const unique_cm_id id = create_id(channel);
-  CmAddress server = cm_address(options);
-  check_errno(rdma_resolve_addr(id.get(), nullptr, server.get(), 2000), "rdma_resolve_addr");
-  wait_for_cm_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, options.timeout);
-  check_errno(rdma_resolve_route(id.get(), 2000), "rdma_resolve_route");
-  wait_for_cm_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, options.timeout);
+  const unique_cm_id id = create_cm_id(channel);
+  cm_resolve(id.get(), channel, options);
   rdma_conn_param param{.retry_count = 6, .qp_num = no_queue_pair};
   check_errno(rdma_connect(id.get(), &param), "rdma_connect");
   // TODO: a rejection is an error here, whatever its reason.

@@ -1,4 +1,4 @@
-// Exercise 13.1: a client that stays away for longer each time.
+// Exercise 13.1 (★): a client that stays away for longer each time.
 // Wanted:   the server here is full for 300 ms. The client gets in with at most six attempts, and after each that fails it
 //           waits: 50 ms at most, then 100, then 200, and so on, each time a random part of that, but at least half.
 // Hint: std::uniform_int_distribution. Why random? Because a server that has just started again has all its clients at the
@@ -13,8 +13,6 @@
 
 #include <rdma/rdma_cma.h>
 
-#include <arpa/inet.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -27,18 +25,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds full_for{300};
 constexpr int most_attempts = 6;
 
-static unique_cm_id create_id(rdma_event_channel *channel) {
-  rdma_cm_id *made = nullptr;
-  check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
-  return unique_cm_id(made);
-}
-
 static void serve(rdma_event_channel *channel, const CmOptions &options) {
-  const unique_cm_id listener = create_id(channel);
-  CmAddress where = cm_address(options);
-  check_errno(rdma_bind_addr(listener.get(), where.get()), "rdma_bind_addr");
-  check_errno(rdma_listen(listener.get(), 1), "rdma_listen");
-  std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener.get())));
+  const unique_cm_id listener = cm_listen(channel, options, 1);
   std::chrono::steady_clock::time_point first;
   while (true) {
     const unique_cm_event request =
@@ -63,12 +51,8 @@ static void serve(rdma_event_channel *channel, const CmOptions &options) {
 
 // @return whether the server has let us in
 static bool attempt(rdma_event_channel *channel, const CmOptions &options) {
-  const unique_cm_id id = create_id(channel);
-  CmAddress server = cm_address(options);
-  check_errno(rdma_resolve_addr(id.get(), nullptr, server.get(), 2000), "rdma_resolve_addr");
-  wait_for_cm_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, options.timeout);
-  check_errno(rdma_resolve_route(id.get(), 2000), "rdma_resolve_route");
-  wait_for_cm_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, options.timeout);
+  const unique_cm_id id = create_cm_id(channel);
+  cm_resolve(id.get(), channel, options);
   rdma_conn_param param{.retry_count = 6, .qp_num = random_psn()};
   check_errno(rdma_connect(id.get(), &param), "rdma_connect");
   if (next_cm_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, options.timeout)->event !=
@@ -97,7 +81,7 @@ static void backoff(int argc, char **argv) {
   for (int failures = 0; !attempt(channel.get(), options); ++failures) {
     if (failures + 1 == most_attempts)
       throw Error("the server", "it is still full after six attempts", Where::here());
-    std::this_thread::sleep_for(pause_after(failures));
+    std::this_thread::sleep_for(pause_after(failures)); // no event says that there is room again
   }
   std::printf("the server has let me in\n");
 }

@@ -1,4 +1,4 @@
-// Exercise 13.2: two connections, one event channel.
+// Exercise 13.2 (★): two connections, one event channel.
 // Wanted:   the client asks for two connections, "one" and "two". The server answers the second request first. The client
 //           prints the name of each connection in the order in which they are answered: two, one.
 // Hint: each event says of which id it is, and an id has a `context` for whatever belongs to it.
@@ -11,8 +11,6 @@
 
 #include <rdma/rdma_cma.h>
 
-#include <arpa/inet.h>
-
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -23,24 +21,16 @@ using namespace rdmacommon;
 
 static std::array<const char *, 2> names = {"one", "two"};
 
-static unique_cm_id create_id(rdma_event_channel *channel) {
-  rdma_cm_id *made = nullptr;
-  check_errno(rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP), "rdma_create_id");
-  return unique_cm_id(made);
-}
-
 static void serve(rdma_event_channel *channel, const CmOptions &options) {
-  const unique_cm_id listener = create_id(channel);
-  CmAddress where = cm_address(options);
-  check_errno(rdma_bind_addr(listener.get(), where.get()), "rdma_bind_addr");
-  check_errno(rdma_listen(listener.get(), 2), "rdma_listen");
-  std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener.get())));
+  const unique_cm_id listener = cm_listen(channel, options, 2);
   unique_cm_id one, two;
   while (!one || !two) {
     const unique_cm_event request =
         wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
-    const auto *said = static_cast<const char *>(request->param.conn.private_data);
-    (std::string_view(said, 3) == "two" ? two : one).reset(request->id);
+    const rdma_conn_param &asked = request->param.conn;
+    const std::string_view said(static_cast<const char *>(asked.private_data),
+                                asked.private_data_len);
+    (said.starts_with("two") ? two : one).reset(request->id);
   }
   for (rdma_cm_id *id : {two.get(), one.get()}) {
     rdma_conn_param answer{.qp_num = random_psn()}; // without a queue pair, as in exercise 12.1
@@ -55,13 +45,9 @@ static void serve(rdma_event_channel *channel, const CmOptions &options) {
 }
 
 static void ask(rdma_event_channel *channel, const CmOptions &options) {
-  std::array<unique_cm_id, 2> ids{create_id(channel), create_id(channel)};
-  CmAddress server = cm_address(options);
+  std::array<unique_cm_id, 2> ids{create_cm_id(channel), create_cm_id(channel)};
   for (size_t i = 0; i < ids.size(); ++i) {
-    check_errno(rdma_resolve_addr(ids[i].get(), nullptr, server.get(), 2000), "rdma_resolve_addr");
-    wait_for_cm_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, options.timeout);
-    check_errno(rdma_resolve_route(ids[i].get(), 2000), "rdma_resolve_route");
-    wait_for_cm_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, options.timeout);
+    cm_resolve(ids[i].get(), channel, options);
     rdma_conn_param param{
         .private_data = names[i], .private_data_len = 3, .retry_count = 6, .qp_num = random_psn()};
     check_errno(rdma_connect(ids[i].get(), &param), "rdma_connect");

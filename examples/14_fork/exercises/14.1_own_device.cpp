@@ -1,4 +1,4 @@
-// Exercise 14.1: three workers, and each of them sends.
+// Exercise 14.1 (★): three workers, and each of them sends.
 // Wanted:   each worker's own message arrives at the worker.
 // Hint: a child may not post to what its parent has created, and what it polls is everybody's. Nothing forbids it
 //       to open the device itself.

@@ -1,4 +1,4 @@
-// Exercise 14.2: a process that was there before the memory gets it nevertheless.
+// Exercise 14.2 (★): a process that was there before the memory gets it nevertheless.
 // Wanted:   the reader sees what the NIC has written.
 // Hint: the number of a file descriptor means nothing in another process. pass.hpp has what is needed, for both
 //       sides.

@@ -1,4 +1,4 @@
-// Exercise 15.1: the NIC moves a text from one place on its chip to another, and no byte of it passes through the
+// Exercise 15.1 (★): the NIC moves a text from one place on its chip to another, and no byte of it passes through the
 //           host's memory.
 // Wanted:   at offset 4096: "a text on the chip".
 // Hint: both ends of a WRITE may be on the chip: there, both addresses are offsets.

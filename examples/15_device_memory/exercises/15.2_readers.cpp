@@ -1,4 +1,4 @@
-// Exercise 15.2: a lock that several may have to read, or one to write.
+// Exercise 15.2 (★★★): a lock that several may have to read, or one to write.
 // Wanted:   two readers get it together, a writer gets it when both are gone, and a reader not while it writes.
 // Hint: in the lock's word the lower half is the writer, as in the lesson, and the upper half can count the readers.
 //       Who adds 1 there learns from the old value whether a writer has it, and then has to take the 1 back.

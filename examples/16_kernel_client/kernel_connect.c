@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0
+/*
+ * 16_kernel_client, the connection, by the rdma_cm that user space has, too.
+ *
+ * Lesson:  lessons/16_kernel_client.md
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/inet.h>
+#include <linux/kernel.h>
+
+#include "kernel_client.h"
+
+// [event]
+static void greeted(struct client *c, const struct rdma_conn_param *told)
+{
+	const struct greeting *hello = told->private_data;
+
+	if (!hello || told->private_data_len < sizeof(*hello) ||
+	    be32_to_cpu(hello->magic) != PROTOCOL_MAGIC ||
+	    be16_to_cpu(hello->version) != PROTOCOL_VERSION) {
+		fail(c, -EPROTO, "the server speaks another protocol");
+		return;
+	}
+	pr_info("ESTABLISHED      with %u bytes of private data\n", told->private_data_len);
+	complete(&c->step);
+}
+
+/* With a greeting of the server's, which says why, or by the CM itself. */
+static void rejected(struct client *c, struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	static const char *const words[] = {
+		[1] = "it speaks another version of the protocol",
+		[2] = "it has as many clients as it takes",
+		[3] = "it is about to end",
+	};
+	const struct greeting *told;
+	unsigned int reason = 0;
+	u8 length;
+
+	told = rdma_consumer_reject_data(id, event, &length);
+	if (told && length >= sizeof(*told) && be32_to_cpu(told->magic) == PROTOCOL_MAGIC)
+		reason = be16_to_cpu(told->refusal);
+	if (reason && reason < ARRAY_SIZE(words))
+		fail(c, -ECONNREFUSED, "the server rejects: %s", words[reason]);
+	else
+		fail(c, -ECONNREFUSED, "the server rejects: %s",
+		     rdma_reject_msg(id, event->status));
+}
+
+/* In some worker, not ours; one event of an id at a time. */
+static int cm_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct client *c = id->context;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		pr_info("ADDR_RESOLVED    by %s, port %u\n", dev_name(&id->device->dev),
+			id->port_num);
+		complete(&c->step);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		pr_info("ROUTE_RESOLVED\n");
+		complete(&c->step);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		greeted(c, &event->param.conn);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		rejected(c, id, event);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		if (!READ_ONCE(c->leaving))
+			fail(c, -ECONNRESET, "the server has ended the connection");
+		else if (event->status)
+			fail(c, event->status, "the server does not answer our goodbye");
+		else
+			complete(&c->step);
+		break;
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		break;
+	default: /* errors, and DEVICE_REMOVAL */
+		fail(c, event->status < 0 ? event->status : -ENODEV, "%s",
+		     rdma_event_msg(event->event));
+	}
+	return 0; /* else rdma_cm would destroy the id, which is the worker's */
+}
+// [event]
+
+// [resolve]
+int resolve(struct client *c)
+{
+	struct sockaddr_storage address = {};
+	struct rdma_cm_id *id;
+	int err;
+
+	err = inet_pton_with_scope(&init_net, AF_UNSPEC, server, port, &address);
+	if (err)
+		return fail(c, err, "server=%s port=%s", server, port);
+	id = rdma_create_id(&init_net, cm_event, c, RDMA_PS_TCP, IB_QPT_RC);
+	if (IS_ERR(id))
+		return fail(c, PTR_ERR(id), "rdma_create_id");
+	c->id = id;
+	err = rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, timeout * MSEC_PER_SEC);
+	if (err)
+		return fail(c, err, "rdma_resolve_addr");
+	err = wait_for_step(c, "no address resolved");
+	if (err)
+		return err;
+	if (id->device != c->device) { /* it has a worker of its own */
+		pr_info("no way to the server by %s\n", dev_name(&c->device->dev));
+		stop(c, -ENODEV);
+		return -ENODEV;
+	}
+	err = rdma_resolve_route(id, timeout * MSEC_PER_SEC);
+	if (err)
+		return fail(c, err, "rdma_resolve_route");
+	return wait_for_step(c, "no route resolved");
+}
+// [resolve]
+
+// [connect]
+int connect_to_server(struct client *c)
+{
+	const struct greeting hello = {
+		.magic = cpu_to_be32(PROTOCOL_MAGIC),
+		.version = cpu_to_be16(PROTOCOL_VERSION),
+	};
+	struct rdma_conn_param ask = {
+		.private_data = &hello,
+		.private_data_len = sizeof(hello),
+		.responder_resources = 0, /* the server READs nothing of ours */
+		.initiator_depth = 1, /* we READ one thing at a time */
+		.retry_count = 6,
+		.rnr_retry_count = 6,
+	};
+	int err;
+
+	err = rdma_connect(c->id, &ask);
+	if (err)
+		return fail(c, err, "rdma_connect");
+	return wait_for_step(c, "no answer to the connection request");
+}
+
+int leave(struct client *c)
+{
+	int err;
+
+	WRITE_ONCE(c->leaving, true);
+	err = rdma_disconnect(c->id);
+	if (err)
+		return fail(c, err, "rdma_disconnect");
+	err = wait_for_step(c, "the server does not let go");
+	if (!err)
+		pr_info("DISCONNECTED\n");
+	return err;
+}
+// [connect]

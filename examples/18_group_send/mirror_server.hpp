@@ -1,0 +1,60 @@
+// The server's loop: takes runs as they come, and gives their slots back.
+#pragma once
+
+#include "inbox.hpp"
+#include "group_side.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/slot_runs.hpp>
+
+#include <array>
+#include <deque>
+#include <span>
+
+// [serve]
+class Server {
+public:
+  Server(Side &side, Inbox &inbox) : side_(side), inbox_(inbox) {}
+
+  // Takes what comes, until the client has said what is waited for.
+  void serve_until(bool (Inbox::*has_come)() const) {
+    std::array<ibv_wc, 256> batch;
+    while (!(inbox_.*has_come)() || !owed_.empty()) {
+      const size_t count = side_.wait(batch);
+      for (const ibv_wc &wc : std::span(batch.data(), count)) {
+        rdmacommon::check_wc(wc, "a request");
+        if ((wc.opcode & IBV_WC_RECV) != 0)
+          take(wc);
+        else
+          side_.queue.completed(wc);
+      }
+      // In this order: whoever has its slots back may send as many runs again, at once.
+      side_.receives->repost();
+      give_back();
+    }
+  }
+
+private:
+  void take(const ibv_wc &wc) {
+    const rdmacommon::Run run = side_.receives->received(wc);
+    inbox_.take(run, wc.byte_len);
+    // Runs that lie side by side go back as one.
+    if (!owed_.empty() && owed_.back().first + owed_.back().count == run.first &&
+        owed_.back().count + run.count < rdmacommon::Run::count_limit)
+      owed_.back().count += run.count;
+    else
+      owed_.push_back(run);
+  }
+
+  void give_back() {
+    for (; !owed_.empty() && side_.queue.room() > 0; owed_.pop_front())
+      rdmacommon::add_run(side_.queue, side_.mirror, owed_.front(),
+                          0); // no data: the immediate is the credit
+    side_.queue.post();
+  }
+
+  Side &side_;
+  Inbox &inbox_;
+  std::deque<rdmacommon::Run> owed_; // have been dealt with, and not been given back yet
+};
+// [serve]

@@ -1,0 +1,88 @@
+// Exercise 19.1 (★★): a service of your own: counters that have names.
+// Wanted:   the request "add NAME NUMBER" adds the number to the counter of that name, which begins with 0, and "get NAME" does
+//           not; the response of both is the counter's value, as text. To get a counter that there is not is a failure, in these
+//           words: "there is no counter NAME".
+// Hint: a handler is called by several threads at once. What it throws is told to the one that has asked, and to nobody else;
+//       std::runtime_error will do.
+// Check: ./lab check 19.1
+
+#include "sender.hpp"
+#include "server.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+
+#include <sys/eventfd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace rdmacommon;
+using namespace shared_client;
+
+static size_t put(const std::string &text, std::span<std::byte> response) {
+  std::memcpy(response.data(), text.data(), std::min(text.size(), response.size()));
+  return text.size();
+}
+
+static size_t count(std::span<const std::byte> request, std::span<std::byte> response) {
+  std::istringstream text(
+      std::string(reinterpret_cast<const char *>(request.data()), request.size()));
+  std::string verb, name;
+  long number = 0;
+  text >> verb >> name >> number;
+  // TODO: the counters are missing.
+  return put("0", response);
+}
+
+static void serve(const CmOptions &where) {
+  const File never(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd")); // nobody ends it early
+  Server server({.clients = 1, .workers = 4}, where, count);
+  server.run(never.get());
+  std::printf("served %u, dropped %u\n", server.served(), server.dropped());
+}
+
+static std::string answer(Caller &caller, const std::string &request) {
+  try {
+    const std::vector<std::byte> response = caller.request(std::as_bytes(std::span(request)));
+    return {reinterpret_cast<const char *>(response.data()), response.size()};
+  } catch (const RequestFailed &failure) {
+    return failure.what();
+  }
+}
+
+static void ask(const CmOptions &where) {
+  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
+  sender.wait_until_up(where.timeout);
+  Caller caller = sender.caller();
+  for (const std::string request :
+       {"add apples 3", "add pears 10", "add apples 4", "get pears", "get plums"})
+    std::printf("%s: %s\n", request.c_str(), answer(caller, request).c_str());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] {
+      for (int j = 0; j < 50; ++j)
+        answer(caller, "add requests 1");
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  std::printf("get requests: %s\n", answer(caller, "get requests").c_str());
+}
+
+static void run(int argc, char **argv) {
+  CommandLine line{"Counters that have names."};
+  CmOptions where{line, "the server; without it this is the server"};
+  line.parse(argc, argv);
+  where.is_server() ? serve(where) : ask(where);
+}
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, run);
+}

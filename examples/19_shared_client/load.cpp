@@ -1,0 +1,164 @@
+#include "load.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace shared_client {
+namespace {
+
+using rdmacommon::Error, rdmacommon::Where;
+using Bytes = std::vector<std::byte>;
+using Random = std::minstd_rand;
+
+void make_request(Bytes &bytes, const Load &load, Random &random, uint64_t number) {
+  uint32_t size = load.size, response = load.response_size;
+  if (load.is_mixed) {
+    size = static_cast<uint32_t>(random()) % (load.size + 1);
+    response = static_cast<uint32_t>(random()) % (load.response_size + 1);
+  }
+  bytes.resize(size);
+  shared_client::make_request(bytes, response, load.microseconds, number);
+}
+
+void check(std::span<const std::byte> response, const Bytes &request) {
+  if (!is_response(response, request))
+    throw Error("a response", "it is not to this request", Where::here());
+}
+
+// [worker]
+class Worker {
+public:
+  Worker(Caller &caller, const Load &load, uint32_t seed)
+      : caller_(caller), load_(load), random_(seed), number_(uint64_t{seed} << 32),
+        places_(load.in_flight) {}
+
+  Score run() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(load_.seconds);
+    for (uint32_t i = 0; load_.seconds > 0 ? is_before(end, i) : i < load_.requests; ++i)
+      guarded([&] { ask(); });
+    for (size_t i = 0; i < places_.size(); ++i)
+      guarded([&] { collect(next_place()); });
+    return score_;
+  }
+
+private:
+  struct Place { // of a request that is under way
+    Bytes request;
+    std::optional<Pending> pending;
+  };
+
+  // Once for all that are in flight: the clock can be a system call.
+  bool is_before(std::chrono::steady_clock::time_point end, uint32_t i) const {
+    return i % load_.in_flight != 0 || std::chrono::steady_clock::now() < end;
+  }
+
+  template <typename Step> void guarded(Step step) {
+    try {
+      step();
+    } catch (const RequestFailed &failure) {
+      if (!load_.is_patient)
+        throw;
+      switch (failure.outcome()) {
+      case Outcome::lost:
+        ++score_.lost;
+        break;
+      case Outcome::not_sent:
+        ++score_.not_sent;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1)); // until there is a connection
+        break;
+      default:
+        ++score_.other;
+      }
+    }
+  }
+
+  void ask() {
+    const Ask how{.room = load_.response_size, .server = {}, .limit = load_.limit};
+    const uint32_t way = load_.is_mixed        ? static_cast<uint32_t>(random_()) % 8
+                         : load_.in_flight > 1 ? 0
+                                               : 1;
+    if (way < 6 && way != 1 && way != 2 && load_.in_flight > 1) {
+      Place &place = next_place();
+      collect(place);
+      make_request(place.request, load_, random_, ++number_);
+      place.pending.emplace(caller_.request_async(place.request, how));
+      return;
+    }
+    make_request(request_, load_, random_, ++number_);
+    if (way == 7)
+      caller_.post(request_, how);
+    else if (way == 6)
+      caller_.request_async(request_, how); // and does not wait
+    else {
+      if (way == 2)
+        check(caller_.request(request_, how), request_);
+      else
+        caller_.request(
+            request_, [&](std::span<const std::byte> response) { check(response, request_); }, how);
+      ++score_.right;
+    }
+  }
+
+  Place &next_place() { // where the oldest one is, if all are taken
+    return places_[next_++ % places_.size()];
+  }
+
+  void collect(Place &place) {
+    if (!place.pending)
+      return;
+    Pending pending = std::move(*place.pending);
+    place.pending.reset();
+    if (!pending.wait(load_.limit,
+                      [&](std::span<const std::byte> response) { check(response, place.request); }))
+      throw Error("a response", "it does not come", Where::here());
+    ++score_.right;
+  }
+
+  Caller &caller_;
+  const Load &load_;
+  Random random_;
+  uint64_t number_;
+  Score score_;
+  Bytes request_; // of one that is not kept
+  std::vector<Place> places_;
+  size_t next_ = 0;
+};
+// [worker]
+
+} // namespace
+
+void Score::add(const Score &more) {
+  right += more.right;
+  lost += more.lost;
+  not_sent += more.not_sent;
+  other += more.other;
+}
+
+Score run_load(Caller &caller, const Load &load, uint32_t seed) {
+  std::vector<Score> scores(load.threads);
+  std::vector<std::exception_ptr> errors(load.threads);
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < load.threads; ++i)
+    threads.emplace_back([&, i] {
+      try {
+        scores[i] = Worker(caller, load, seed * 4096 + i + 1).run();
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  Score all;
+  for (uint32_t i = 0; i < load.threads; ++i) {
+    if (errors[i])
+      std::rethrow_exception(errors[i]);
+    all.add(scores[i]);
+  }
+  return all;
+}
+
+} // namespace shared_client

@@ -1,0 +1,184 @@
+// What client and server of measure.cpp both have: a queue pair, a buffer in each direction, and the four ways to send a
+// message and to learn of one.
+#pragma once
+
+#include "operations.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/completions.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+#include <rdmacommon/slot_runs.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+struct Shape {
+  Operation operation = Operation::write;
+  uint32_t size = 64;
+  bool is_polling = true;
+};
+
+// [side]
+class PingSide {
+public:
+  PingSide(const rdmacommon::Port &port, rdmacommon::Exchange &exchange,
+           const rdmacommon::PairOptions &options, const Shape &shape)
+      : shape_(shape), timeout_(options.timeout), memory_(stride() + shape.size),
+        pd_(rdmacommon::check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd")),
+        mr_(rdmacommon::check_ptr(
+            ibv_reg_mr(pd_.get(), memory_.data(), memory_.size(), memory_access), "ibv_reg_mr")),
+        channel_(rdmacommon::create_comp_channel(port.context.get())),
+        sent_(create_cq(port, shape.operation == Operation::read)),
+        received_(create_cq(port, shape.operation != Operation::read)),
+        qp_(rdmacommon::create_rc_qp(pd_.get(), sent_.get(), received_.get(),
+                                     {.max_send_wr = depth,
+                                      .max_recv_wr = depth,
+                                      .max_send_sge = 1,
+                                      .max_recv_sge = 1,
+                                      .max_inline_data = most_inline})),
+        queue_(qp_.get(), depth) {
+    rdmacommon::to_init(qp_.get(), port, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    for (uint32_t i = 0; i < depth; ++i)
+      post_receive();
+    theirs_ = rdmacommon::connect(qp_.get(), port, exchange, options, rdmacommon::share(mr_.get()));
+    if (theirs_.length != memory_.size())
+      throw rdmacommon::Error("the peer's memory", "it has another --size",
+                              rdmacommon::Where::here());
+  }
+  // [side]
+
+  // [ask]
+  // The client's round: one message to the server, and one back. Rounds count from 1.
+  void ask(uint32_t round) {
+    if (shape_.operation == Operation::read)
+      return read();
+    tell(round);
+    hear(round);
+  }
+
+  void tell(uint32_t round) {
+    while (queue_.room() == 0)
+      take_sent();
+    // Who polls the memory sees by its last byte that it is another message. The last one has been answered, so nothing is
+    // on its way from here, though its completion may not have been asked for.
+    out().back() = std::byte(round);
+    ibv_sge piece = rdmacommon::piece(mr_.get(), out().data(), shape_.size);
+    ibv_send_wr request{.sg_list = &piece, .num_sge = 1};
+    if (shape_.size <= most_inline)
+      request.send_flags = IBV_SEND_INLINE;
+    if (shape_.operation == Operation::send)
+      request.opcode = IBV_WR_SEND;
+    else {
+      request.opcode =
+          shape_.operation == Operation::write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM;
+      request.wr.rdma = {.remote_addr = theirs_.address, .rkey = theirs_.rkey};
+    }
+    queue_.add(request); // one in 32 asks for a completion
+    queue_.post();
+    if (round > 1 && shape_.operation != Operation::write)
+      post_receive(); // for the last one; there are more, and now there is nothing else to do
+  }
+
+  void hear(uint32_t round) {
+    if (shape_.operation == Operation::write)
+      return spin([&] { return last_byte() == std::byte(round); });
+    ibv_wc done{};
+    wait(received_.get(), done);
+    if (done.status != IBV_WC_SUCCESS)
+      take_sent(); // if one of ours has failed, that is the reason
+    rdmacommon::check_wc(done, "the peer's message");
+  }
+  // [ask]
+
+private:
+  static constexpr uint32_t depth = 64, most_inline = 128;
+  static constexpr int memory_access =
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+
+  rdmacommon::unique_cq create_cq(const rdmacommon::Port &port, bool is_waited_for) {
+    ibv_comp_channel *channel = is_waited_for ? channel_.get() : nullptr;
+    return rdmacommon::unique_cq(rdmacommon::check_ptr(
+        ibv_create_cq(port.context.get(), depth, nullptr, channel, 0), "ibv_create_cq"));
+  }
+  // The peer writes to the beginning; what we send lies behind it, on a page of its own, and the peer may read it. Else the
+  // two could have a cache line in common, which CPU and NIC would take from each other.
+  size_t stride() const { return (size_t{shape_.size} + 4095) / 4096 * 4096; }
+  std::span<std::byte> in() { return std::span(memory_).first(shape_.size); }
+  std::span<std::byte> out() { return std::span(memory_).subspan(stride(), shape_.size); }
+
+  void post_receive() {
+    ibv_sge piece = rdmacommon::piece(mr_.get(), in().data(), shape_.size);
+    rdmacommon::post_recv(qp_.get(), {.sg_list = &piece, .num_sge = 1});
+  }
+
+  void read() {
+    ibv_sge piece = rdmacommon::piece(mr_.get(), in().data(), shape_.size);
+    queue_.add({.sg_list = &piece,
+                .num_sge = 1,
+                .opcode = IBV_WR_RDMA_READ,
+                .send_flags = IBV_SEND_SIGNALED,
+                .wr = {.rdma = {.remote_addr = theirs_.address + stride(), .rkey = theirs_.rkey}}});
+    queue_.post();
+    ibv_wc done{};
+    wait(sent_.get(), done);
+    queue_.completed(done);
+  }
+
+  // [wait]
+  void wait(ibv_cq *cq, ibv_wc &done) {
+    if (shape_.is_polling)
+      spin([&] { return rdmacommon::poll_batch(cq, {&done, 1}) == 1; });
+    else
+      rdmacommon::wait_for_completions(cq, {&done, 1}, "the peer's message", timeout_);
+  }
+
+  // The NIC writes here while we look, which the compiler has to be told.
+  std::byte last_byte() { return std::atomic_ref(in().back()).load(std::memory_order_acquire); }
+
+  // Looks until it is so. To look at the clock each time would cost more than the rest.
+  template <typename IsSo> void spin(IsSo is_so) {
+    std::optional<std::chrono::steady_clock::time_point> end; // the first looks are free
+    while (true) {
+      for (int looks = 0; looks < 65536; ++looks)
+        if (is_so())
+          return;
+      const auto now = std::chrono::steady_clock::now();
+      if (now > end.value_or(now)) {
+        take_sent(); // if one of ours has failed, that is the reason
+        throw rdmacommon::Error("the peer's message",
+                                "none within " + std::to_string(timeout_.count()) + " ms",
+                                rdmacommon::Where::here());
+      }
+      end = end.value_or(now + timeout_);
+    }
+  }
+  // [wait]
+
+  void take_sent() {
+    ibv_wc done{};
+    if (rdmacommon::poll_batch(sent_.get(), {&done, 1}) == 1)
+      queue_.completed(done);
+  }
+
+  const Shape shape_;
+  const std::chrono::milliseconds timeout_;
+  std::vector<std::byte> memory_;
+  rdmacommon::unique_pd pd_;
+  rdmacommon::unique_mr mr_;
+  rdmacommon::unique_comp_channel channel_;
+  rdmacommon::unique_cq sent_, received_;
+  rdmacommon::unique_qp qp_;
+  rdmacommon::SendQueue queue_;
+  rdmacommon::RemoteMemory theirs_{};
+};

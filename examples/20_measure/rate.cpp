@@ -1,0 +1,136 @@
+// How many messages a second: the client sends without a pause, as many as its send queue holds, and the server's program
+// sleeps.
+//
+// Lesson:  lessons/20_measure.md
+// Run:     ./lab run 20_measure --program rate
+// By hand: rate                 the server, whose memory it is
+//          rate --host ADDRESS  the client, which measures; both need the same options
+
+#include "operations.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/completions.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+#include <rdmacommon/slot_runs.hpp>
+#include <rdmacommon/stopwatch.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+using namespace rdmacommon;
+
+namespace {
+
+struct Wanted {
+  Operation operation = Operation::write;
+  uint32_t size = 64, chain = 1, messages = 20'000;
+};
+
+// [flood]
+class Flood {
+public:
+  Flood(ibv_qp *qp, ibv_cq *cq, ibv_mr *mine, const RemoteMemory &theirs, const Wanted &wanted)
+      : cq_(cq), queue_(qp, depth), piece_(rdmacommon::piece(mine, mine->addr, wanted.size)),
+        request_{.sg_list = &piece_,
+                 .num_sge = 1,
+                 .opcode =
+                     wanted.operation == Operation::read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+                 .wr = {.rdma = {.remote_addr = theirs.address, .rkey = theirs.rkey}}} {}
+  static constexpr uint32_t depth = 128;
+
+  // @return how many were sent: full chains only
+  uint64_t run(uint32_t messages, uint32_t chain) {
+    const uint64_t before = queue_.added();
+    for (uint64_t sent = 0; sent < messages; sent += chain) {
+      while (queue_.room() < chain)
+        take();
+      for (uint32_t i = 0; i < chain; ++i) {
+        const bool is_last = sent + i + 1 >= messages && i + 1 == chain;
+        request_.send_flags = is_last ? IBV_SEND_SIGNALED : 0; // and one in 64 anyway
+        queue_.add(request_);
+      }
+      queue_.post();
+    }
+    while (queue_.done() < queue_.added()) // what is under way has not been delivered
+      take();
+    return queue_.added() - before;
+  }
+
+private:
+  void take() {
+    const size_t count = poll_batch(cq_, done_);
+    for (size_t i = 0; i < count; ++i)
+      queue_.completed(done_.at(i)); // throws if it failed; a peer that is gone makes it fail
+  }
+
+  ibv_cq *cq_;
+  SendQueue queue_;
+  ibv_sge piece_;
+  ibv_send_wr request_;
+  std::array<ibv_wc, 16> done_{};
+};
+// [flood]
+
+void measure(Flood &flood, const Wanted &wanted) {
+  flood.run(wanted.messages / 10 + 1, wanted.chain); // to warm up
+  const Stopwatch watch;
+  const double cpu_before = machine_cpu_ms();
+  const auto sent = static_cast<double>(flood.run(wanted.messages, wanted.chain));
+  const double took_ms = watch.elapsed_ms(), cpu_ms = machine_cpu_ms() - cpu_before;
+  std::printf("%s, %u bytes, %u in a post: %.3f messages/s, CPU %.3f us each\n",
+              name_of(wanted.operation), wanted.size, wanted.chain, sent / took_ms * 1000,
+              cpu_ms * 1000 / sent);
+}
+
+void rate(int argc, char **argv) {
+  CommandLine line{"How many messages a second. Both sides need the same options."};
+  PairOptions options{line};
+  Wanted wanted;
+  std::string operation = "write";
+  line.add("--operation", operation, "what each message is [write]", {"write", "read"});
+  line.add("--size", wanted.size, "bytes of a message [64]", 1, 1 << 20);
+  line.add("--chain", wanted.chain, "requests in one call of ibv_post_send [1]", 1, 64);
+  line.add("--messages", wanted.messages, "that are measured [20000]", 1, 100'000'000);
+  line.parse(argc, argv);
+  wanted.operation = operation_of(operation);
+  const Port port = open_port(options);
+  Exchange exchange(options);
+  std::vector<std::byte> memory(wanted.size);
+  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const unique_mr mr(
+      check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), access), "ibv_reg_mr"));
+  const unique_cq cq(check_ptr(ibv_create_cq(port.context.get(), Flood::depth, nullptr, nullptr, 0),
+                               "ibv_create_cq"));
+  const unique_qp qp = create_rc_qp(pd.get(), cq.get(),
+                                    {.max_send_wr = Flood::depth,
+                                     .max_recv_wr = 1,
+                                     .max_send_sge = 1,
+                                     .max_recv_sge = 1,
+                                     .max_inline_data = 0});
+  to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
+  if (theirs.length != memory.size())
+    throw Error("the peer's memory", "it has another --size", Where::here());
+  if (options.is_server())
+    exchange.receive_done(std::chrono::hours(1));
+  else {
+    Flood flood(qp.get(), cq.get(), mr.get(), theirs, wanted);
+    measure(flood, wanted);
+    exchange.send_done();
+  }
+  exchange.finish();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, rate);
+}

@@ -1,0 +1,308 @@
+"""What ./lab bench makes of figures, and of programs that fail: without a device, with made-up programs."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from bench import arms, describe, goals, launch, results, table
+from lab.paths import ROOT
+
+# Stands in for a program of perftest's: a server that listens at -p until somebody comes, or its client.
+FAKE = """#!{python}
+import socket, subprocess, sys, time
+port = int(sys.argv[sys.argv.index("-p") + 1])
+if sys.argv[-1] != "127.0.0.1":
+    with socket.create_server(("127.0.0.1", port)) as server:
+        server.accept()
+    sys.exit()
+socket.create_connection(("127.0.0.1", port)).close()
+{client}
+"""
+FIGURES = 'print(" #bytes #iterations  t_min\\n 64  500  1.00  9.00  2.50  3.00  0.50  7.00  9.00")'
+MARK = str(10_000_000 + os.getpid())  # the seconds of a sleep, by which it is found again
+HANGS = f'subprocess.Popen(["/bin/sleep", "{MARK}"]); print("about to wait", flush=True); time.sleep(60)'
+
+
+def run(arm, *values, metric="latency_us", group="latency", parameter="64", client=1):
+    return [results.Run(group, arm, parameter, client, repeat, metric, float(value)) for repeat, value in enumerate(values)]
+
+
+def made(*runs, **broken):
+    found = results.Results()
+    found.runs = sum(runs, [])
+    found.broken = {("latency", arm, "64", 1): state for arm, state in broken.items()}
+    return found
+
+
+class Figures(unittest.TestCase):
+    def test_median_and_spread(self):
+        self.assertEqual(results.spread([10, 10, 10]), 0)
+        self.assertEqual(results.spread([7]), 0)
+        self.assertAlmostEqual(results.spread([8, 9, 10, 11, 12]), 0.2)
+        self.assertEqual(results.spread([0, 0, 1]), float("inf"))
+        row, = made(run("write", 9, 10, 30, 10.1, 9.9)).rows()
+        self.assertEqual((row.median, row.low, row.high, row.repeats, row.state), (10, 9, 30, 5, "ok"))
+        self.assertEqual(row.unit, "us")
+
+    def test_a_quotient_that_spreads_is_void(self):
+        found = made(run("write", 8, 9, 10, 11, 12), run("ib_write_lat", 10, 10, 10, 10, 10))
+        self.assertEqual({row.arm: row.state for row in found.rows()}, {"write": "void", "ib_write_lat": "ok"})
+        ratio, = found.ratios()
+        self.assertEqual(ratio.state, "void")
+        self.assertIn("void: the quotient spreads by 20%", table.table(found))
+
+    def test_what_makes_both_sides_slower_does_not_touch_the_quotient(self):
+        found = made(run("write", 8, 9, 10, 11, 12), run("ib_write_lat", 8, 9, 10, 11, 12))
+        self.assertEqual([row.state for row in found.rows()], ["void", "void"])
+        ratio, = found.ratios()
+        self.assertEqual((ratio.state, ratio.ratio), ("met", 1))
+
+    def test_a_figure_that_is_no_number(self):
+        """perftest prints "inf" now and then."""
+        found = made(run("write", 9, 9, 9), run("ib_write_lat", 10, float("inf"), 10), run("send", float("nan"), float("nan")))
+        self.assertEqual([(row.arm, row.state, row.median) for row in found.rows()],
+                         [("write", "ok", 9), ("ib_write_lat", "void", 10), ("send", "failed", None)])
+        ratio, = found.ratios()
+        self.assertEqual((ratio.state, ratio.ratio, ratio.high), ("void", 0.9, 0.9))
+        self.assertIn("void: 2 of 3 repeats have both sides", table.table(found))
+
+    def test_quotients_are_taken_repeat_by_repeat(self):
+        """The quotient of the medians is less than 1."""
+        ratio, = made(run("write", 10, 11, 10.5), run("ib_write_lat", 11, 10.6, 10)).ratios()
+        self.assertAlmostEqual(ratio.ratio, 11 / 10.6)
+        self.assertEqual(ratio.state, "not met")
+        self.assertAlmostEqual(ratio.low, 10 / 11)
+        self.assertAlmostEqual(ratio.high, 10.5 / 10)
+
+    def test_limits(self):
+        for value, state in ((10.3, "met"), (10.31, "not met")):
+            ratio, = made(run("write", value), run("ib_write_lat", 10)).ratios()
+            self.assertEqual((ratio.name, ratio.limit, ratio.state), ("write/ib_write_lat", "<= 1.03", state))
+        self.assertFalse(goals.Goal("g", "a", "b", "1", "latency_us", "< 0.95").is_met(0.95))
+        self.assertTrue(goals.Goal("g", "a", "b", "1", "latency_us", ">= 1.0").is_met(1))
+
+    def test_a_side_without_figures(self):
+        for state in ("failed", "skipped"):
+            found = made(run("write", 2, 2), ib_write_lat=(state, "that is why"))
+            ratio, = found.ratios()
+            self.assertEqual((ratio.state, ratio.ratio), (state, None))
+            self.assertIn(f"{state}: ib_write_lat: that is why", table.table(found))
+            row = next(row for row in found.rows() if row.arm == "ib_write_lat")
+            self.assertEqual((row.state, row.why, row.median, row.metric), (state, "that is why", None, "latency_us"))
+
+    def test_goals_are_of_arms_that_there_are(self):
+        measured = {(probe.group, arm, parameter) for probe in sum(arms.rounds(False), []) for arm, parameter in probe.measures}
+        for goal in goals.GOALS:
+            for arm in (goal.ours, goal.peer):
+                self.assertIn((goal.group, arm, goal.parameter), measured)
+            self.assertIn(goal.metric, arms.UNITS)
+
+    def test_files(self):
+        found = made(run("write", 1.23456789, 1.23456789), ib_write_lat=("skipped", "not there, at all"))
+        with tempfile.TemporaryDirectory() as folder:
+            found.write(Path(folder) / "new", {"host": "x"})
+            text = {path.name: path.read_text() for path in (Path(folder) / "new").iterdir()}
+        self.assertEqual(text["runs.csv"], "group,arm,parameter,client,repeat,metric,value\n"
+                         "latency,write,64,1,0,latency_us,1.23457\nlatency,write,64,1,1,latency_us,1.23457\n")
+        self.assertEqual(text["results.csv"], "group,arm,parameter,client,metric,unit,median,low,high,spread,repeats,state,why\n"
+                         "latency,write,64,1,latency_us,us,1.23457,1.23457,1.23457,0,2,ok,\n"
+                         'latency,ib_write_lat,64,1,latency_us,us,,,,,0,skipped,"not there, at all"\n')
+        self.assertEqual(text["ratios.csv"], "name,group,ours,peer,parameter,metric,client,ratio,low,high,limit,state,why\n"
+                         'write/ib_write_lat,latency,write,ib_write_lat,64,latency_us,1,,,,<= 1.03,skipped,"ib_write_lat: not there, at all"\n')
+        self.assertEqual(json.loads(text["machine.json"]), {"host": "x"})
+
+
+class Outputs(unittest.TestCase):
+    """Of the programs as they are; units are half a round trip, or messages a second."""
+    def parsed(self, group, arm, parameter, text):
+        probe = next(probe for probe in sum(arms.rounds(False), []) if (arm, parameter) in probe.measures and probe.group == group)
+        return {(name, value, metric): figure for name, value, metric, figure in probe.parse(text, probe)}
+
+    def one(self, group, arm, parameter, text, metric):
+        return self.parsed(group, arm, parameter, text)[arm, parameter, metric]
+
+    def test_latencies(self):
+        def latency(arm, text):
+            return self.one("latency", arm, "64", text, "latency_us")
+        line = "write, 64 bytes, polling: median 9.012 us, 90% 9.500 us, 99% 11.250 us, 99.9% 30.100 us, most 210.000 us\n"
+        self.assertEqual(latency("write", line), 9.012)
+        self.assertEqual(self.one("latency", "write", "64", line, "p99_us"), 11.25)
+        heads = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]\n"
+        self.assertEqual(latency("ib_send_lat -e", heads + " 64      1000          64.34          3208.16      93.53    \t       110.39      \t129.15 \t\t318.57  \t\t3208.16\n-----\n"), 93.53)
+        self.assertEqual(latency("ucx", "iterations,50.0_percentile_lat,avg_lat\n 500,17.000,19.088,19.088,3.20\n"), 17)
+        self.assertEqual(latency("libfabric_mean", "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n"
+                                 "64      1k      =1k      125k        0.66s      0.19     328.71       0.00\n"), 328.71)
+        self.assertEqual(latency("rsockets_mean", "name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n"
+                                 "custom    64      1       1k      125k        0.31s      0.00     157.14\n"), 157.14)
+        self.assertEqual(latency("tcp_mean", "1 processes, 1 in flight: a request every 150.000 us, CPU 90.000 us each\n"), 75)  # a whole round trip
+
+    def test_rates(self):
+        both = self.parsed("rate", "write_chained", "64", "write, 64 bytes, 64 in a post: 58712.123 messages/s, CPU 17.200 us each\n")
+        self.assertEqual(list(both.values()), [58712.123, 17.2])
+        line = " 64         6400             4.44               3.94   \t\t   0.064582\n"
+        self.assertAlmostEqual(self.one("rate", "ib_write_bw", "64", line, "messages_per_s"), 64582)
+        # A slot is a message, and there are 16 in one WRITE.
+        self.assertAlmostEqual(self.one("groups", "ib_write_bw", "16", line.replace(" 64 ", " 1024 ", 1), "messages_per_s"), 16 * 64582)
+        slots = "".join(f"  {count:3} in a turn     20.000 us     10.000 us      2.000 us      1.0 times      1.0 times\n" for count in (4, 16, 64, 255))
+        self.assertEqual(self.one("groups", "group", "255", slots, "messages_per_s"), 500_000)
+        self.assertEqual(self.one("groups", "separate", "4", slots, "messages_per_s"), 50_000)
+
+    def test_requests(self):
+        text = ("4 processes of 1 threads: 200 responses, and all of them right\na request every 23.123 us, CPU 40.100 us each\n"
+                "sender: each message: 0.400 posts, 0.500 completions, 0.100 wakes, 0.200 sleeps, 1.300 system calls\n")
+        self.assertEqual(list(self.parsed("requests", "shared", "16x1", text).values()), [23.123, 40.1, 0.4, 0.5, 0.1, 1.3])
+
+    def test_nothing_readable(self):
+        for probe in sum(arms.rounds(False), []):
+            with self.assertRaises(arms.Unreadable, msg=probe.key):
+                probe.parse("64 bottles\n 64 64\nmedian\n" * 3, probe)
+
+
+class Launchers(unittest.TestCase):
+    def test_who_is_who(self):
+        for environment, expected in (
+            ({}, None),
+            ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, None),
+            ({"SLURM_PROCID": "2", "SLURM_NTASKS": "3", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "1"}, launch.Task(2, 3, "77-1")),
+            ({"SLURM_PROCID": "0", "SLURM_NTASKS": "3", "SLURM_STEP_NUM_TASKS": "1"}, None),
+            ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "a/b", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"},
+             launch.Task(1, 2, "a_b")),
+            ({"PMI_RANK": "0", "PMI_SIZE": "2"}, launch.Task(0, 2, "")),
+        ):
+            self.assertEqual(launch.task(environment), expected)
+
+    def test_rendezvous(self):
+        with tempfile.TemporaryDirectory() as folder:
+            task = launch.Task(0, 2, "77")
+            self.assertIsNone(launch.look(Path(folder), task, 0))
+            file = launch.announce(Path(folder), task, {"port": 1})
+            self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+            self.assertEqual(launch.look(Path(folder), task, 0), {"port": 1})
+            self.assertIsNone(launch.look(Path(folder), task, 0, unlike={"port": 1}))
+            self.assertIsNone(launch.look(Path(folder), launch.Task(0, 2, "78"), 0))
+            self.assertEqual([file], list(Path(folder).iterdir()))
+
+
+class Programs(unittest.TestCase):
+    """A real agent and a real engine."""
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def fake(self, name, client):
+        path = self.folder / name
+        path.write_text(FAKE.format(python=sys.executable, client=client))
+        path.chmod(0o755)
+
+    def start(self, module, **options):
+        environment = {**os.environ, "PATH": str(self.folder), "PYTHONPATH": str(ROOT / "tools")}
+        process = subprocess.Popen([sys.executable, "-m", f"bench.{module}", json.dumps({"device": "none", "build": "/nonexistent", "quick": True, **options})],
+                                   env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            stream.close()
+
+    def agent(self, clients=1):
+        process = self.start("serve", address="127.0.0.1", clients=clients, wait=30, describe=False)
+        return process, json.loads(process.stdout.readline())["agent"]
+
+    def engine(self, agent, only, report=False, client=1, **options):
+        return self.start("engine", only=only, repeats=2, limit=1.5, host="127.0.0.1", port=agent["port"], token=agent["token"],
+                          client=client, report=report, **options)
+
+    def test_what_fails_hangs_or_is_missing_is_a_row_that_says_so(self):
+        self.fake("ib_write_lat", FIGURES)
+        self.fake("ib_send_lat", HANGS)
+        self.fake("ib_read_lat", 'print("Unable to find the device"); sys.exit(1)')
+        self.fake("fi_pingpong", "pass")
+        (self.folder / "fi_pingpong").write_text("#!/bin/sh\necho no such provider\nexit 3\n")
+        agent, where = self.agent()
+        names = ["write", "ib_write_lat", "ib_send_lat", "ib_read_lat", "libfabric_mean", "rsockets_mean"]
+        engine = self.engine(where, [f"latency/{name}" for name in names])
+        out, err = engine.communicate(timeout=60)
+        self.assertEqual((engine.returncode, agent.wait(20)), (0, 0), err)
+        found = results.Results()
+        for line in out.splitlines():
+            found.take(json.loads(line))
+        rows = {row.arm: row for row in found.rows() if row.metric == "latency_us"}
+        self.assertEqual({arm: row.state for arm, row in rows.items()}, {
+            "write": "skipped", "ib_write_lat": "ok", "ib_send_lat": "failed", "ib_read_lat": "failed", "libfabric_mean": "failed", "rsockets_mean": "skipped"})
+        self.assertEqual((rows["ib_write_lat"].median, rows["ib_write_lat"].repeats), (2.5, 2))
+        self.assertEqual(rows["ib_send_lat"].why, "it hangs: no end within 1.5 s; the last that it printed: about to wait")
+        self.assertEqual(rows["ib_read_lat"].why, "Unable to find the device")
+        self.assertEqual(rows["libfabric_mean"].why, "the server: no such provider")
+        self.assertEqual(rows["rsockets_mean"].why, "rstream is not installed")
+        self.assertEqual(rows["write"].why, "measure is not installed")
+        self.assertEqual(left(), [], "what the hanging program had started")
+
+    def test_arms_take_turns(self):
+        for name in ("ib_write_lat", "ib_read_lat"):
+            self.fake(name, FIGURES + f'; open("{self.folder}/log", "a").write("{name}\\n")')
+        agent, where = self.agent()
+        self.engine(where, ["latency/ib_write_lat", "latency/ib_read_lat"]).communicate(timeout=60)
+        self.assertEqual((self.folder / "log").read_text().split(), ["ib_write_lat", "ib_read_lat"] * 3)  # a warm-up and 2
+
+    def test_strangers_are_turned_away_and_who_is_lost_is_named(self):
+        self.fake("ib_write_lat", FIGURES)
+        agent, where = self.agent(clients=2)
+        stranger = self.engine({**where, "token": "guessed"}, ["latency/ib_write_lat"])
+        self.assertEqual(stranger.wait(20), 75)
+        self.fake("ib_send_lat", HANGS)
+        lost = self.engine(where, ["latency/ib_send_lat"], report=True)
+        self.assertIn("machine", json.loads(agent.stdout.readline()))
+        lost.terminate()
+        # A signal in the middle of a write can make a line come twice.
+        said = next(event for event in map(json.loads, agent.stdout) if "machine" not in event)
+        self.assertEqual((said["client"], "lost" in said), (1, True), said)
+        lost.wait(20)
+        self.assertEqual(left(), [])
+        other = self.engine(where, ["latency/ib_write_lat"], report=True, client=2)
+        self.assertEqual((other.wait(30), agent.wait(30)), (0, 0))
+        found = results.Results()
+        for line in agent.stdout:
+            found.take(json.loads(line))
+        self.assertEqual([(row.arm, row.client, row.state) for row in found.rows() if row.metric == "latency_us"], [("ib_write_lat", 2, "ok")])
+
+    def test_agent_ends_with_whoever_started_it(self):
+        agent, _ = self.agent()
+        agent.stdin.close()
+        self.assertEqual(agent.wait(20), 1)
+
+
+class Device(unittest.TestCase):
+    def test_gid_is_chosen_by_type_and_address(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(describe, "SYSFS", Path(folder)):
+            port = Path(folder) / "d0/ports/1"
+            for index, (kind, gid) in enumerate((("IB/RoCE v1", "0000:0000:0000:0000:0000:ffff:0a4d:0001"), ("RoCE v2", "fe80:0000:0000:0000:0000:00ff:fe00:0001"),
+                                                 ("RoCE v2", "0000:0000:0000:0000:0000:0000:0000:0000"), ("RoCE v2", "0000:0000:0000:0000:0000:ffff:0a4d:0001"))):
+                for name, text in (("gids", gid), ("gid_attrs/types", kind)):
+                    (port / name).mkdir(parents=True, exist_ok=True)
+                    (port / name / str(index)).write_text(text + "\n")
+            (port / "state").write_text("4: ACTIVE\n")
+            self.assertEqual(describe.gid_index("d0"), 3)
+            self.assertEqual(arms.Side("d0", 3, "h", 7).command("ib_write_lat {perftest} -p {port} {host}"), ["ib_write_lat", "-d", "d0", "-x", "3", "-p", "7", "h"])
+            self.assertIsNone(describe.gid_index("no_such"))
+
+
+def left():
+    """The processes of HANGS that are still there."""
+    def read(path):
+        try:
+            return path.read_bytes()
+        except OSError:
+            return b""
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if f"/sleep\0{MARK}".encode() in read(path)]
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,118 @@
+"""Troubleshooting is complete: each hint of a program leads to an entry, and what the lessons break has one."""
+import re
+import unittest
+
+from lab import anchors, symptoms
+from lab.paths import ROOT
+
+PAGE = ROOT / "lessons/troubleshooting.md"
+ROWS = symptoms.rows(PAGE.read_text())
+ANCHORS = {anchors.slug(heading) for _, heading, _ in ROWS}
+SEEN = "\n".join(sees for _, _, sees in ROWS)
+# A row of hints.cpp: what it is about, and how it ends, the strings in between perhaps in pieces.
+ROW = re.compile(r'^    \{((?:"[\w()]+", E\w+)|IBV_WC_\w+|RDMA_CM_EVENT_\w+, -?\d+),(.*?)\},?$', re.M | re.S)
+
+
+def sources() -> dict:
+    return {path: path.read_text() for folder in ("common", "examples") for path in (ROOT / folder).rglob("*.?pp")}
+
+
+def arguments(text: str, start: int) -> list:
+    """The arguments of the call whose opening parenthesis is at `start`."""
+    depth, at, result, string = 0, start, [""], False
+    while True:
+        char = text[at]
+        if string:
+            string = char != '"' or text[at - 1] == "\\"
+        elif char == '"':
+            string = True
+        elif char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        if not depth:
+            return [argument.strip("( \n") for argument in result]
+        if char == "," and depth == 1 and not string:
+            result.append("")
+        else:
+            result[-1] += char
+        at += 1
+
+
+def anchors_of(text: str, is_table: bool = False) -> "tuple[set, list]":
+    """The anchors that the hints in a source end in, and those of its hints that end in none."""
+    found, without = set(re.findall(r"troubleshooting\.md#([a-z][\w-]*)", text)), []
+    for match in re.finditer(r"\b(?:throw |rdmacommon::|: )+Error\(", text):
+        given = arguments(text, match.end() - 1)
+        if len(given) > 3 and not re.match(r"hint\w*\(|why\b", given[3]) and "troubleshooting.md#" not in given[3]:
+            without.append(given[3])
+    for match in re.finditer(r'\bhint\("', text):
+        given = arguments(text, match.end() - 2)
+        anchor = re.fullmatch(r'"([a-z-]+)"', given[-1]) if len(given) == 2 else None
+        if anchor:
+            found.add(anchor[1])
+        else:
+            without.append(" ".join(given))
+    if is_table:
+        for about, rest in ROW.findall(text):
+            strings = re.findall(r'"((?:\\.|[^"\\])*)"(?=\s*,|\s*$)', rest)
+            if len(strings) == 2 and re.fullmatch("[a-z-]+", strings[1]):
+                found.add(strings[1])
+            else:
+                without.append(about)
+    return found, without
+
+
+class Troubleshooting(unittest.TestCase):
+    def test_every_hint_has_its_entry(self):
+        named = set()
+        for path, text in sources().items():
+            found, without = anchors_of(text, path.name == "hints.cpp")
+            self.assertEqual(without, [], path)
+            self.assertEqual(found - ANCHORS, set(), path)
+            named |= found
+        self.assertGreater(len(named), 35)
+
+    def test_the_table_of_hints_is_read_whole(self):
+        text = (ROOT / "common/src/hints.cpp").read_text()
+        rows = re.findall(r'^    \{', text, re.M)
+        self.assertEqual(len(ROW.findall(text)), len(rows))
+
+    def test_a_hint_without_an_anchor_is_found(self):
+        where = ', Where::here(), '
+        self.assertEqual(anchors_of(f'throw Error("a, b", f(1, 2){where}hint("do", "flush"));'), ({"flush"}, []))
+        self.assertEqual(anchors_of(f'throw Error("a", "b"{where}hint_for_errno(call, error));'), (set(), []))
+        self.assertEqual(anchors_of(f'throw Error("a", "b"{where}"just do it");')[1], ['"just do it"'])
+        self.assertEqual(anchors_of(f'throw Error("a", "b"{where}hint("do it", ""));')[1], ['"do it" ""'])
+        self.assertEqual(anchors_of('    {IBV_WC_X, "do"\n     "it", "flush"},\n', True), ({"flush"}, []))
+        self.assertEqual(anchors_of('    {IBV_WC_X, "do"\n     "it"},\n', True)[1], ["IBV_WC_X"])
+        self.assertEqual(anchors_of('    {"call", EX, "do it", ""},\n', True)[1], ['"call", EX'])
+
+    def test_hints_that_were_printed(self):
+        for path in (ROOT / "tests/expected").glob("*.txt"):
+            for line in re.findall(r"hint: .*", path.read_text()):
+                self.assertRegex(line, r"; see lessons/troubleshooting\.md#[a-z-]+$", path.name)
+                self.assertIn(line.rpartition("#")[2], ANCHORS, path.name)
+
+    def test_every_failure_that_the_examples_show_has_an_entry(self):
+        """Statuses of completions, events, calls that fail: also where no hint is printed."""
+        for path in (ROOT / "tests/expected").glob("*.txt"):
+            text = path.read_text()
+            for status in set(re.findall(r"\bstatus (\d+), [A-Za-z]", text)):
+                self.assertRegex(SEEN, rf"status {status}\b", path.name)
+            for event in set(re.findall(r"\bevent: ([A-Za-z ]+);", text)):
+                self.assertIn(event, SEEN, path.name)
+            for call, error in set(re.findall(r"error: ((?:ibv|rdma)_\w+)[^:]*: ([A-Z][a-z ]+),", text)):
+                self.assertTrue(any(call in sees for _, _, sees in ROWS), f"{path.name}: {call}: {error}")
+            for event in set(re.findall(r"error: (?:[\w ]+: )?([A-Z_]{8,}): ", text)):
+                self.assertIn(event, SEEN, path.name)
+
+    def test_symptoms(self):
+        self.assertEqual(len(ANCHORS), len(ROWS))
+        self.assertEqual(symptoms.rows("## G\n\n### A b\n\n**You see** `x. y`,\nor z.\nMore.\n"), [("G", "A b", "`x. y`, or z")])
+        with self.assertRaisesRegex(ValueError, "A b"):
+            symptoms.rows("## G\n\n### A b\n\nMore.\n")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,363 @@
+"""19_shared_client in all its modes, and with servers, senders and workers that die, are too slow, lie, or ask for too much.
+
+The cases, for one host and for two: who imports them says where the server runs, and where the clients."""
+import json
+import os
+import re
+import subprocess
+import time
+import unittest
+
+from lines import next_line
+
+SERVED = re.compile(r"served (\d+) connections, dropped (\d+), rejected (\d+)")
+RESPONSES = re.compile(r"(\d+) responses, and all of them right")
+
+
+class Shared(unittest.TestCase):
+    server_place = client_place = build = None
+
+    def start(self, place, program, *options):
+        """@return a process of which `guest` is the number where it runs"""
+        argv = place.wrap(["sh", "-c", 'echo $$; exec "$0" "$@"', str(self.build / program), *options])
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        process.guest = int(next_line(process))
+        return process
+
+    def at(self, place, *argv):
+        return subprocess.run(place.wrap(argv), capture_output=True, text=True, check=True, timeout=60).stdout
+
+    def resources(self, place, process):
+        """What a process has on its device, whichever thread has made it; other tests may run beside this one."""
+        threads = {int(number) for number in self.at(place, "ls", f"/proc/{process.guest}/task").split()}
+        return {kind: sum(entry.get("pid") in threads for entry in json.loads(self.at(place, "rdma", "-j", "resource", "show", kind)))
+                for kind in ("qp", "cq", "mr", "pd", "cm_id")}
+
+    def wait_for_resources(self, wanted):
+        """The server's: when a client has ended, it may not have heard of it yet."""
+        deadline = time.monotonic() + 20
+        while (now := self.resources(self.server_place, self.server)) != wanted:
+            self.assertLess(time.monotonic(), deadline, now)
+
+    def serve(self, *options, port="0"):
+        self.server = self.start(self.server_place, "examples/slot_server", "--clients", "0", "--cm-port", port, "--stats", *options)
+        self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(self.server))[1]
+
+    def end(self, process):
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+    def client(self, *options):
+        return self.start(self.client_place, "examples/shared_client", "--host", self.server_place.address, "--cm-port", self.port,
+                          "--stats", *([] if "--responses" in options else ["--responses", "slots"]), *options)
+
+    def finish(self, process, status=0):
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, status, out + err)
+        return out, err
+
+    def run_client(self, *options):
+        """@return how many responses were right"""
+        return int(RESPONSES.search(self.finish(self.client(*options))[0])[1])
+
+    def stop(self):
+        """@return what the server counted: served, dropped, rejected; and its messages"""
+        self.server.terminate()
+        out, err = self.finish(self.server)
+        return [int(number) for number in SERVED.search(out).groups()], err
+
+    def sender(self, *options):
+        """A client without workers of its own; others attach to it."""
+        self.name = f"test.{os.getpid()}.{time.monotonic_ns()}"
+        self.sending = self.client("--serve", "--name", self.name, *options)
+        self.assertIn("up", next_line(self.sending))
+
+    def attached(self, *options):
+        return self.start(self.client_place, "examples/shared_client", "--attach", self.name, *options)
+
+    def worker(self, stage, *options):
+        """One that has got as far as `stage`, and stays there."""
+        process = self.start(self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage", stage, *options)
+        self.assertEqual(next_line(process), "here\n")
+        return process
+
+    def right(self, process):
+        return int(RESPONSES.search(self.finish(process)[0])[1])
+
+
+class Modes(Shared):
+    def test_every_mode(self):
+        mixed = ["--mixed", "--in-flight", "8", "--requests", "100"]
+        self.serve("--workers", "2")
+        before = self.resources(self.server_place, self.server)
+        for options in (
+            ["--in-flight", "16"],
+            ["--group", "1", "--in-flight", "16"],
+            ["--processes", "0", "--threads", "4"],
+            [*mixed, "--size", "3000", "--response-size", "3000"],
+            [*mixed, "--responses", "connection", "--size", "3000", "--response-size", "60000", "--slots", "256"],
+            [*mixed, "--slots", "16", "--slot-size", "64", "--size", "200", "--response-size", "200"],
+            [*mixed, "--connections", "3"],
+            [*mixed, "--also", f"{self.server_place.address}:{self.port}", "--connections", "2"],
+            [*mixed, "--window", "1"],
+            ["--waiting", "spin", "--sender-waits", "spin"],
+            ["--size", "0", "--response-size", "0"],
+        ):
+            with self.subTest(options=options):
+                self.run_client(*options)
+        self.wait_for_resources(before)
+        (served, dropped, rejected), said = self.stop()
+        self.assertEqual((dropped, rejected), (0, 0), said)
+        self.assertEqual(served, 16)
+
+
+class Faults(Shared):
+    def test_server_killed(self):
+        """Every thread of every worker gets an error at once; when there is a server again, the sender has connected again."""
+        self.serve("--workers", "20")
+        self.sender()
+        waiting = [self.worker("waiting", "--count", "4", "--microseconds", "60000000") for _ in range(4)]
+        patient = self.attached("--patient", "--seconds", "5")
+        self.server.kill()
+        killed = time.monotonic()
+        for worker in waiting:
+            self.assertIn("4 failed: the request: the connection broke while it was under way", self.finish(worker)[0])
+        self.assertLess(time.monotonic() - killed, 2)
+        _, err = self.finish(self.attached("--requests", "1"), 1)
+        self.assertIn("there is no connection to the server; it has not been sent", err)
+        self.serve(port=self.port)
+        out, _ = self.finish(patient)
+        lost = int(re.search(r"failed: (\d+) lost, \d+ not sent, 0 for other", out)[1])
+        self.assertLessEqual(lost, 2)
+        self.assertEqual(self.right(self.attached("--requests", "100")), 200)
+
+    def test_server_drains(self):
+        """SIGTERM in the middle of the load: what was sent is answered, and no request is lost."""
+        self.serve("--workers", "2")
+        client = self.client("--patient", "--seconds", "5", "--in-flight", "16")
+        self.assertIn("up", next_line(client))
+        self.run_client("--requests", "5")
+        (served, dropped, _), said = self.stop()
+        out, _ = self.finish(client)
+        self.assertEqual((served, dropped), (2, 0), said)
+        self.assertRegex(out, r"failed: 0 lost, \d+ not sent, 0 for other")
+
+    def test_sender_killed(self):
+        """Its workers get an error, and a new sender takes the name."""
+        self.serve("--workers", "8")
+        self.sender()
+        waiting = [self.worker("waiting", "--count", "2", "--microseconds", "60000000") for _ in range(3)]
+        self.sending.kill()
+        killed = time.monotonic()
+        for worker in waiting:
+            self.assertIn("2 failed: the sender: it is gone", self.finish(worker)[0])
+        self.assertLess(time.monotonic() - killed, 2)
+        name, self.name = self.name, None
+        self.sending = self.client("--serve", "--name", name)
+        self.assertIn("up", next_line(self.sending))
+        self.name = name
+        self.assertEqual(self.right(self.attached("--requests", "100")), 200)
+
+    def test_worker_killed_at_every_stage(self):
+        """The others go on, and its slots come back: the ring of 16 is gone round many times."""
+        self.serve("--workers", "8")
+        self.sender("--slots", "16", "--slot-size", "64")
+        for stage in ("claimed", "sent", "answered", "collecting", "hoarding", "giving-back"):
+            with self.subTest(stage):
+                victim = self.worker(stage, "--count", "8")
+                victim.kill()
+                self.assertEqual(self.right(self.attached("--requests", "100", "--size", "100", "--response-size", "100")), 200)
+        self.assertIsNone(self.sending.poll())
+
+    def test_worker_that_damages_the_ring(self):
+        """The sender ends: what it has taken it cannot give back, so nobody shall wait for it."""
+        self.serve()
+        self.sender("--slots", "16", "--slot-size", "64")
+        self.worker("damaging")
+        self.assertIn("the sender: the ring: it is damaged", self.finish(self.sending, 1)[1])
+
+    def test_requests_of_a_client_that_has_gone_hold_nobody_up(self):
+        """Those that wait for a thread of the pool are not worked on. And the server ends though one is, asleep until then."""
+        self.serve("--workers", "1", "--grace", "1")
+        self.sender()
+        self.worker("sent", "--count", "100")
+        self.sending.kill()
+        self.assertEqual(self.run_client("--processes", "1", "--requests", "10"), 20)
+        self.sender()
+        self.worker("sent", "--count", "1", "--microseconds", "4000000")
+        self.server.terminate()
+        out, err = self.finish(self.server)
+        self.assertLess(float(re.search(r"each message: .* ([\d.]+) sleeps", out)[1]), 100, out + err)
+
+    def test_answers_that_nobody_collects(self):
+        """They give way when others need their slots, and whoever asks too late is told."""
+        self.serve()
+        self.sender("--slots", "16", "--slot-size", "64")
+        hoarder = self.worker("hoarding", "--count", "8")
+        self.assertEqual(self.right(self.attached("--requests", "200")), 400)
+        out, _ = hoarder.communicate("x", timeout=60)
+        self.assertEqual(out, "8 of 8 were late\n")
+
+    def test_slow_request_does_not_hold_up_the_others(self):
+        """Up to the ring's size: then the ring comes round to its slot."""
+        self.serve("--workers", "2")
+        self.sender("--slots", "256")
+        slow = self.attached("--threads", "1", "--requests", "1", "--microseconds", "3000000")
+        fast = self.attached("--threads", "1", "--requests", "200")
+        self.assertEqual(self.right(fast), 200)
+        self.assertIsNone(slow.poll())
+        self.assertEqual(self.right(slow), 1)
+
+    def test_ring_full(self):
+        self.serve("--workers", "16")
+        self.sender("--slots", "16")
+        busy = self.worker("sent", "--count", "16", "--microseconds", "3000000")
+        _, err = self.finish(self.attached("--requests", "1", "--timeout", "1"), 1)
+        self.assertIn("the ring: it stays full", err)
+        self.assertEqual(self.right(self.attached("--requests", "10")), 20)  # and then it has room again
+        self.assertIsNone(busy.poll())
+
+    def test_requests_and_responses_that_do_not_fit(self):
+        self.serve()
+        self.sender()
+        for stage, words in (
+            ("too-long", "it or its response has 1048576 bytes, and 65264 fit"),
+            ("no-room", "the server could not answer it: the response has 5000 bytes, and there is room for 240"),
+            ("failing", "the server could not answer it: the service: it was asked to fail"),
+        ):
+            with self.subTest(stage):
+                process = self.start(self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage", stage)
+                self.assertIn(words, self.finish(process, 1)[1])
+        self.assertEqual(self.right(self.attached("--size", "0", "--response-size", "0", "--requests", "10")), 20)
+
+    def test_server_at_its_limits(self):
+        self.serve("--at-once", "1", "--most-slots", "1024", "--most-memory", "1")
+        for options, words in ((["--slots", "2048"], "so many slots, or such large ones"),
+                               (["--responses", "connection"], "so many slots, or such large ones")):
+            _, err = self.finish(self.client("--timeout", "1", *options), 1)
+            self.assertIn(words, err)
+        self.sender()
+        _, err = self.finish(self.client("--timeout", "1"), 1)
+        self.assertIn("it has as many connections as it takes", err)
+        self.assertEqual(self.right(self.attached("--requests", "10")), 20)
+
+
+# What the server says of a client that lies, by the lie.
+DROPPED = {
+    "kind": "a request: it is of kind 77",
+    "answer": "a request: it is of kind 6",
+    "no-slots": "a request: it takes 0 slots, and 1 have come",
+    "slots": "a request: it takes 2 slots, and 1 have come",
+    "length": "a request: it is longer than its slots",
+    "huge": "a request: it is longer than its slots",
+    "id": "a request: its id is another slot's",
+    "beyond": "the peer's run: 2 slots from 15 on: there are only 16",
+    "far-beyond": "the peer's run: 255 slots from 16777215 on: there are only 16",
+    "empty": "the peer's run: it has no slots",
+    "twice": "a request: its slot has one that has no answer yet",
+    "window": "a request: more than the window are under way",
+    "send": "the peer's message: it is not an RDMA WRITE with immediate data",
+    "rkey": "completed with status 10, remote access error",
+    "no-data-connection": "it does not finish to connect",
+}
+REJECTED = {
+    "version": "it speaks another version of the protocol",
+    "stranger": "it knows of no session for this data connection",
+    "slots-many": "it does not understand what we ask for",
+} | dict.fromkeys(("magic", "nothing", "slots-13", "slot-size", "window-0", "largest", "purpose"), "it does not understand what we ask for")
+# What the sender says of a server that lies.
+LIES_OF_SERVERS = {
+    "kind": "an answer: it is of kind 99",
+    "request": "an answer: it is of kind 1",
+    "data": "an answer: it is of kind 4",
+    "done": "an answer: one that was not asked for",
+    "id": "an answer: it is to another request",
+    "slots": "an answer: it is to another request",
+    "length": "an answer: it is longer than there is room",
+    "huge": "an answer: it is longer than there is room",
+    "nobody": "an answer: nobody has asked",
+    "beyond": "the peer's run: 2 slots from 15 on: there are only 16",
+    "twice": "an answer: nobody has asked",
+    "welcome": "the server: it answers what we do not understand",
+    "no-window": "the server: it lets nothing be under way",
+}
+
+
+class Liars(Shared):
+    def lie(self, place, lies, *options):
+        return self.start(place, "tests/faults/lying_slots", "--lies", ",".join(lies), *options)
+
+    def test_clients_that_lie_are_dropped_and_the_others_served(self):
+        self.serve("--timeout", "1")
+        before = self.resources(self.server_place, self.server)
+        honest = self.client("--seconds", "8", "--mixed")
+        self.assertIn("up", next_line(honest))
+        where = ("--host", self.server_place.address, "--cm-port", self.port)
+        for lies, ends in ((DROPPED, dict.fromkeys(DROPPED, "DISCONNECTED")), (REJECTED, {lie: f"rejected: {why}" for lie, why in REJECTED.items()}),
+                           (["rnr"], {"rnr": "DISCONNECTED"})):
+            out, _ = self.finish(self.lie(self.client_place, lies, *where))
+            self.assertEqual(out.splitlines(), [f"{lie}: {end}" for lie, end in ends.items()])
+        self.assertIsNotNone(RESPONSES.search(self.finish(honest)[0]))
+        self.run_client()
+        self.wait_for_resources(before)
+        (served, dropped, rejected), said = self.stop()
+        for words in DROPPED.values():
+            self.assertIn(words, said)
+        self.assertEqual((served, dropped, rejected), (2, len(DROPPED) + 1, len(REJECTED)), said)
+
+    def test_servers_that_lie_are_left(self):
+        """And each time the sender connects again."""
+        liar = self.lie(self.server_place, LIES_OF_SERVERS, "--cm-port", "0")
+        self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
+        client = self.client("--slots", "16", "--slot-size", "64", "--serve", "--name", f"test.{os.getpid()}")
+        self.assertIn("up", next_line(client))
+        self.name = f"test.{os.getpid()}"
+        worker = self.attached("--threads", "1", "--size", "0", "--response-size", "0", "--patient", "--seconds", "3600")
+        out, _ = self.finish(liar)
+        self.assertEqual(out.splitlines(), [f"{lie}: DISCONNECTED" for lie in LIES_OF_SERVERS])
+        self.assertIsNone(worker.poll())
+        client.terminate()
+        _, err = self.finish(client)
+        for words in LIES_OF_SERVERS.values():
+            self.assertIn(words, err)
+
+    def test_server_that_says_nothing(self):
+        liar = self.lie(self.server_place, ["silence"], "--cm-port", "0", "--timeout", "20")
+        self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
+        client = self.client("--slots", "16", "--slot-size", "64", "--requests", "1", "--timeout", "1")
+        self.assertIn("no answer within 1000 ms", self.finish(client, 1)[1])
+
+
+class Soak(Shared):
+    """A minute of all that there is; LAB_SOAK_SECONDS says how much longer."""
+    seconds = int(os.environ.get("LAB_SOAK_SECONDS", "60"))
+
+    def memory(self, place, process):
+        """In KiB."""
+        return int(re.search(r"VmRSS:\s+(\d+) kB", self.at(place, "cat", f"/proc/{process.guest}/status"))[1])
+
+    def measures(self):
+        both = ((self.server_place, self.server), (self.client_place, self.sending))
+        return [self.resources(*one) for one in both], [self.memory(*one) for one in both]
+
+    def test_mixed_load(self):
+        """Every response matches its request by checksum; memory and the device's resources stay as they are. Never an RNR."""
+        self.serve("--workers", "2")
+        self.sender("--slots", "256", "--connections", "2")
+        load = ("--mixed", "--in-flight", "8", "--size", "1000", "--response-size", "1000", "--seconds")
+        self.right(self.attached(*load, "5"))
+        resources, memory = self.measures()
+        for worker in [self.attached(*load, str(self.seconds - 10)) for _ in range(3)]:
+            out, err = worker.communicate(timeout=self.seconds + 120)
+            self.assertRegex(out, RESPONSES, err)
+        resources_after, memory_after = self.measures()
+        self.assertEqual(resources_after, resources)
+        self.assertEqual([one["qp"] for one in resources], [2, 2])
+        for before, after in zip(memory, memory_after):
+            self.assertLess(after, 1.1 * before + 1024)
+        self.sending.terminate()
+        _, err = self.finish(self.sending)
+        self.assertEqual(err, "")  # no connection was lost: an RNR would be the end of one, since rnr_retry_count is 0
+        self.assertEqual(self.stop()[0], [2, 0, 0])

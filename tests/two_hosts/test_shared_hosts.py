@@ -1,0 +1,57 @@
+"""19_shared_client with the server on host a and the clients on host b, and the link between them cut."""
+import subprocess
+import time
+import unittest
+
+import shared_client_cases
+import two_hosts
+from shared_client_cases import Faults, Liars, Shared  # Faults and Liars: the cases
+from two_hosts import A, B, lab
+
+Shared.build = two_hosts.BUILD
+Shared.server_place, Shared.client_place = A, B
+
+
+class Link(Shared):
+    def test_lost_for_a_second(self):
+        """The NICs send again what was lost, and no caller hears of it."""
+        self.serve()
+        self.sender()
+        worker = self.attached("--threads", "4", "--seconds", "8")
+        self.right(self.attached("--requests", "20"))
+        lossy = ("tc qdisc replace dev wire root netem limit 100000 loss 100%; sleep 1; "
+                 "tc qdisc replace dev wire root pfifo limit 100000")
+        for half in [subprocess.Popen(place.wrap(["sh", "-c", lossy])) for place in (A, B)]:
+            self.assertEqual(half.wait(60), 0)
+        self.right(worker)
+        self.assertIsNone(self.sending.poll())
+
+    def test_lost_for_good(self):
+        """Both sides notice; whoever waits gets an error. The sender goes on trying, and gets through when there is a link."""
+        self.addCleanup(lab, "hosts", "mend")
+        self.serve("--workers", "10")
+        self.sender()
+        waiting = self.worker("waiting", "--microseconds", "60000000")
+        began = time.monotonic()
+        lab("hosts", "cut")
+        self.assertIn("8 failed: the request: the connection broke while it was under way", self.finish(waiting)[0])
+        self.assertLess(time.monotonic() - began, 20)
+        self.assertIn("dropped a client", self.server.stderr.readline())
+        lab("hosts", "mend")
+        self.assertGreater(self.right(self.attached("--patient", "--seconds", "10")), 0)
+
+    def test_lost_while_the_server_drains(self):
+        self.addCleanup(lab, "hosts", "mend")
+        self.serve("--workers", "10", "--grace", "600")
+        self.sender()
+        waiting = self.worker("waiting", "--microseconds", "60000000")
+        self.server.terminate()
+        while self.attached("--requests", "1").wait(60) == 0:  # until the client knows
+            pass
+        lab("hosts", "cut")
+        self.assertIn("8 failed: the request: the connection broke while it was under way", self.finish(waiting)[0])
+        lab("hosts", "mend")
+
+
+if __name__ == "__main__":
+    two_hosts.main()

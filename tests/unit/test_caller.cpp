@@ -1,0 +1,256 @@
+// Lesson 19's callers and answers, with a sender that answers when the test says so.
+#include "loop_back.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace shared_client;
+using namespace std::chrono_literals;
+
+namespace {
+
+class Callers : public testing::Test {
+protected:
+  LoopBack loop;
+  Caller caller = loop.caller();
+
+  Outcome outcome_of(Pending &pending) {
+    try {
+      pending.wait(0ms);
+    } catch (const RequestFailed &failure) {
+      return failure.outcome();
+    }
+    ADD_FAILURE() << "it has not failed";
+    return Outcome::response;
+  }
+  bool is_held(const LoopBack::Taken &taken) { return loop.ring.holds(taken.slots.position); }
+  bool says_asleep(const LoopBack::Taken &taken) { return loop.says_asleep(taken); }
+};
+
+TEST_F(Callers, AResponseIsCollectedAndItsSlotsGoBack) {
+  Pending pending = caller.request_async(bytes_of("a question"));
+  const auto taken = loop.take();
+  ASSERT_EQ(taken.size(), 1U);
+  EXPECT_EQ(taken[0].bytes, bytes_of("a question"));
+  EXPECT_FALSE(pending.is_ready());
+  EXPECT_EQ(pending.wait(0ms), std::nullopt); // and may be asked again
+  EXPECT_TRUE(loop.answer(taken[0]));
+  EXPECT_TRUE(pending.is_ready());
+  EXPECT_TRUE(is_held(taken[0]));
+  EXPECT_EQ(pending.wait(0ms), bytes_of("a question"));
+  EXPECT_FALSE(is_held(taken[0]));
+  EXPECT_THROW(pending.wait(0ms), rdmacommon::Error); // it has been collected
+}
+
+TEST_F(Callers, InPlaceItIsWhereTheServerHasWrittenIt) {
+  Pending pending = caller.request_async(bytes_of("here"));
+  const auto taken = loop.take();
+  loop.answer(taken[0]);
+  EXPECT_TRUE(pending.wait(0ms, [&](std::span<const std::byte> bytes) {
+    EXPECT_EQ(bytes.data(), loop.answers.slots().data() + sizeof(rdmacommon::SlotHeader));
+    EXPECT_TRUE(is_held(taken[0]));
+  }));
+  EXPECT_FALSE(is_held(taken[0]));
+}
+
+TEST_F(Callers, ACallbackThatThrowsGivesTheSlotsBack) {
+  Pending pending = caller.request_async(bytes_of("x"));
+  const auto taken = loop.take();
+  loop.answer(taken[0]);
+  EXPECT_THROW(
+      pending.wait(0ms, [](std::span<const std::byte>) { throw std::runtime_error("no"); }),
+      std::runtime_error);
+  EXPECT_FALSE(is_held(taken[0]));
+}
+
+TEST_F(Callers, DroppedBeforeTheAnswerTheSenderGivesTheSlotsBack) {
+  std::optional<Pending> pending(caller.request_async(bytes_of("x")));
+  const auto taken = loop.take();
+  pending.reset();
+  EXPECT_TRUE(is_held(taken[0]));
+  EXPECT_FALSE(loop.answer(taken[0]));
+  EXPECT_FALSE(is_held(taken[0]));
+}
+
+TEST_F(Callers, DroppedAfterItTheCallerDoes) {
+  std::optional<Pending> pending(caller.request_async(bytes_of("x")));
+  const auto taken = loop.take();
+  EXPECT_TRUE(loop.answer(taken[0]));
+  pending.reset();
+  EXPECT_FALSE(is_held(taken[0]));
+}
+
+TEST_F(Callers, APostWantsNoAnswer) {
+  caller.post(bytes_of("x"));
+  EXPECT_FALSE(loop.answer(loop.take().at(0)));
+}
+
+TEST_F(Callers, AFailureIsTold) {
+  Pending lost = caller.request_async({}), refused = caller.request_async({});
+  const auto taken = loop.take();
+  ASSERT_EQ(taken.size(), 2U);
+  loop.answers.deliver(taken[0].slots.position, Outcome::lost, 0);
+  EXPECT_EQ(outcome_of(lost), Outcome::lost);
+  std::memcpy(loop.answers.slots().data() + 64 + sizeof(rdmacommon::SlotHeader), "no", 2);
+  loop.answers.deliver(taken[1].slots.position, Outcome::refused, 2);
+  try {
+    refused.wait(0ms);
+    ADD_FAILURE();
+  } catch (const RequestFailed &failure) {
+    EXPECT_NE(std::string(failure.what()).find("the server could not answer it: no"),
+              std::string::npos);
+  }
+}
+
+TEST_F(Callers, AnAnswerThatWasTakenBackIsLate) {
+  Pending pending = caller.request_async(bytes_of("x"));
+  const auto taken = loop.take();
+  loop.answer(taken[0]);
+  EXPECT_TRUE(loop.answers.expire(taken[0].slots.position));
+  loop.ring.give_back(taken[0].slots);
+  EXPECT_EQ(outcome_of(pending), Outcome::late);
+}
+
+TEST_F(Callers, ACallerThatReadsItIsNotDisturbed) {
+  Pending pending = caller.request_async(bytes_of("x"));
+  const auto taken = loop.take();
+  loop.answer(taken[0]);
+  pending.wait(0ms, [&](std::span<const std::byte>) {
+    EXPECT_FALSE(loop.answers.expire(taken[0].slots.position));
+  });
+}
+
+TEST_F(Callers, ALatePendingDoesNotTouchTheNextLap) {
+  std::optional<Pending> old(caller.request_async(bytes_of("old")));
+  const auto first = loop.take();
+  loop.answer(first[0]);
+  loop.answers.expire(first[0].slots.position);
+  loop.ring.give_back(first[0].slots);
+  for (uint32_t i = 1; i < loop_back_shape.slots; ++i) { // to the end of the lap
+    caller.post(bytes_of("filler"));
+    loop.answer(loop.take().at(0));
+  }
+  Pending next = caller.request_async(bytes_of("new")); // the same slot
+  const auto second = loop.take();
+  ASSERT_EQ(second[0].slots.first, first[0].slots.first);
+  old.reset();
+  EXPECT_TRUE(is_held(second[0]));
+  EXPECT_TRUE(loop.answer(second[0]));
+  EXPECT_EQ(next.wait(0ms), bytes_of("new"));
+}
+
+TEST_F(Callers, ARingFullOfOnesOwnResponsesIsEmptied) {
+  std::vector<Pending> all;
+  for (int lap = 0; lap < 5; ++lap) {
+    for (uint32_t i = 0; i < loop_back_shape.slots; ++i)
+      all.push_back(caller.request_async(bytes_of(std::to_string(all.size()))));
+    for (const auto &taken : loop.take())
+      loop.answer(taken);
+  }
+  for (size_t i = 0; i < all.size(); ++i)
+    EXPECT_EQ(all[i].wait(0ms), bytes_of(std::to_string(i)));
+}
+
+TEST_F(Callers, ARingFullOfOthersHasALimit) {
+  Caller other = loop.caller();
+  std::vector<Pending> all;
+  for (uint32_t i = 0; i < loop_back_shape.slots; ++i)
+    all.push_back(caller.request_async({}));
+  EXPECT_THROW(other.request_async({}, {.room = 0, .server = {}, .limit = 20ms}),
+               rdmacommon::Error);
+}
+
+TEST_F(Callers, WhatDoesNotFitIsRefusedAtOnce) {
+  const size_t most = loop.ring.longest_message() - sizeof(rdmacommon::SlotHeader);
+  EXPECT_THROW(caller.request_async(std::vector<std::byte>(most + 1)), rdmacommon::Error);
+  EXPECT_THROW(caller.request_async({}, {.room = most + 1, .server = {}, .limit = 1s}),
+               rdmacommon::Error);
+  Pending largest = caller.request_async(std::vector<std::byte>(most));
+  loop.answer(loop.take().at(0));
+  EXPECT_EQ(largest.wait(0ms)->size(), most);
+}
+
+TEST_F(Callers, WithoutAConnectionNothingIsHandedOver) {
+  loop.answers.status().is_up = 0;
+  EXPECT_THROW(caller.request_async({}), RequestFailed);
+  EXPECT_TRUE(loop.take().empty());
+}
+
+TEST_F(Callers, OfTwoSendersTheOneThatHasDiedIsLeft) {
+  LoopBack other;
+  std::vector<CallerLane> lanes;
+  lanes.push_back({.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = [] {
+                     return true;
+                   }});
+  lanes.push_back(
+      {.ring = &other.ring, .answers = Answers(other.ring), .worker = 1, .is_over = {}});
+  Caller both(std::move(lanes), Waiting::events);
+  Pending first = both.request_async({});
+  EXPECT_EQ(loop.take().size(), 1U);
+  EXPECT_THROW(first.wait(10s), rdmacommon::Error); // nobody answers
+  for (int i = 0; i < 4; ++i)
+    both.post({});
+  EXPECT_TRUE(loop.take().empty());
+  EXPECT_EQ(other.take().size(), 4U);
+}
+
+// A thread of this process, of which nothing but its number is known (proc_pid_stat(5)).
+bool is_asleep(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && text.substr(name_end + 2, 1) == "S";
+}
+
+TEST_F(Callers, AllWhoSleepForAnAnswerAreWoken) { // one who wants room sleeps for another's
+  uint32_t woken = 0;
+  for (int i = 0; i < 20 && woken < 2;
+       ++i) { // one may just look whether the sender lives, which it does each 100 ms
+    Pending pending = caller.request_async({});
+    const auto taken = loop.take();
+    std::array<std::atomic<pid_t>, 2> numbers{};
+    const auto sleep = [&](std::atomic<pid_t> &number) {
+      number = gettid();
+      Answers(loop.ring).wait(taken[0].slots.position, 10s, Waiting::events, {});
+    };
+    std::thread first(sleep, std::ref(numbers[0])), second(sleep, std::ref(numbers[1]));
+    while (!says_asleep(taken[0]) || !is_asleep(numbers[0]) || !is_asleep(numbers[1]))
+      ;
+    loop.answer(taken[0]);
+    woken = loop.answers.wake();
+    first.join();
+    second.join();
+  }
+  EXPECT_EQ(woken, 2U);
+}
+
+TEST_F(Callers, ASleeperIsWokenOnce) {
+  std::thread asleep([&] {
+    std::vector<Pending> mine;
+    for (int i = 0; i < 8; ++i)
+      mine.push_back(caller.request_async(bytes_of("x")));
+    for (Pending &pending : mine)
+      EXPECT_EQ(pending.wait(10s), bytes_of("x"));
+  });
+  std::vector<LoopBack::Taken> taken;
+  while (taken.size() < 8 || !says_asleep(taken[0]))
+    for (auto &one : loop.take())
+      taken.push_back(std::move(one));
+  for (const auto &one : taken)
+    loop.answer(one);
+  EXPECT_EQ(loop.answers.wake(), 1U);
+  asleep.join();
+}
+
+} // namespace

@@ -1,0 +1,245 @@
+"""What `./lab bench` runs, and how the output of each program is read.
+
+A probe is one run of a server and its client. Command lines are templates: {port} and {host} are the server's, {ours}
+and {perftest} are what chooses the device for a program of this course's and for one of perftest's. {ours} names
+no device where there is none to choose, and rdma_cm finds it by the address.
+"""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Callable, Dict, List, Tuple
+
+Sample = Tuple[str, str, str, float]  # arm, parameter, metric, value
+
+UNITS = {"latency_us": "us", "p99_us": "us", "messages_per_s": "1/s", "cpu_us_per_message": "us", "us_per_request": "us",
+         "cpu_us_per_request": "us", "posts_per_request": "1", "completions_per_request": "1", "wakes_per_request": "1",
+         "system_calls_per_request": "1"}
+# What stands in the row of an arm that has no figures.
+MAIN = {"latency": "latency_us", "rate": "messages_per_s", "groups": "messages_per_s", "requests": "us_per_request"}
+GROUPS = tuple(MAIN)
+OURS = {"measure", "rate", "group_send", "slot_server", "shared_client", "own_connections", "tcp_requests"}
+
+
+@dataclass(frozen=True)
+class Probe:
+    group: str
+    arm: str
+    parameter: str
+    server: str  # template of its command line
+    client: str
+    parse: Callable[[str, "Probe"], List[Sample]]
+    listens: str = "line"  # how it is known that the server is there: it prints a "line", or has a "tcp" or an "rdma_cm" port
+    ends: bool = True      # the server, by itself, after its client
+    others: Tuple[Tuple[str, str], ...] = ()  # (arm, parameter) of what a run measures besides
+    skip: str = ""         # why it cannot be run, if it cannot
+
+    @property
+    def key(self) -> Tuple[str, str, str]:
+        return self.group, self.arm, self.parameter
+
+    @property
+    def measures(self) -> Tuple[Tuple[str, str], ...]:
+        return ((self.arm, self.parameter), *self.others)
+
+
+Round = List[Probe]  # what is compared with each other, and so runs by turns
+
+
+class Unreadable(Exception):
+    """A program's output has not what was looked for."""
+
+
+def _find(pattern: str, text: str) -> "re.Match[str]":
+    found = re.search(pattern, text, re.M)
+    if not found:
+        raise Unreadable("its output has no figures")
+    return found
+
+
+def _one(metric: str, pattern: str, factor: float = 1) -> Callable[[str, Probe], List[Sample]]:
+    """Reads one figure and multiplies it."""
+    def parse(text: str, probe: Probe) -> List[Sample]:
+        return [(probe.arm, probe.parameter, metric, float(_find(pattern, text)[1]) * factor)]
+    return parse
+
+
+# ---- latency: half a round trip, except that a READ is measured whole
+
+def _measure(text: str, probe: Probe) -> List[Sample]:
+    """The mean is for those that print nothing else: a median and a mean cannot be compared."""
+    found = _find(r"median ([\d.]+) us.* 99% ([\d.]+) us", text)
+    samples = [(probe.arm, probe.parameter, "latency_us", float(found[1])), (probe.arm, probe.parameter, "p99_us", float(found[2]))]
+    return samples + [(*other, "latency_us", float(_find(r"the mean is ([\d.]+) us", text)[1])) for other in probe.others]
+
+
+def _perftest_latency(text: str, probe: Probe) -> List[Sample]:
+    """t_typical is the median; perftest has halved the round trips. Some versions print no tail with --events."""
+    found = _find(rf"^ *{probe.parameter} +(\d+ .*)$", text)[1].split()
+    samples = [(probe.arm, probe.parameter, "latency_us", float(found[3]))]
+    return samples + ([(probe.arm, probe.parameter, "p99_us", float(found[6]))] if len(found) > 6 else [])
+
+
+OUR_LATENCIES = {"write": "write poll", "write_imm": "write-imm poll", "write_imm_events": "write-imm events",
+                 "send": "send poll", "send_events": "send events", "read": "read poll"}
+PERFTEST_LATENCIES = ["ib_write_lat", "ib_send_lat", "ib_send_lat -e", "ib_read_lat"]
+LARGEST_ACTIVE_MESSAGE = 8192  # UCX's segments have so many bytes; with larger ones (UCX_IB_SEG_SIZE) it hangs on rxe
+
+
+def latency(size: int, quick: bool) -> Round:
+    most = 500 if quick else 60_000  # a second on SoftRoCE, whatever the size
+    count = min(most, 60_000_000 // (size + 1000))
+    slow = min(count, most // 4)  # of those that sleep
+    parameter, probes = str(size), []
+
+    def add(arm, command, client, parse, **more):
+        probes.append(Probe("latency", arm, parameter, command, f"{command} {client}", parse, **more))
+
+    for arm, words in OUR_LATENCIES.items():
+        operation, wait = words.split()
+        rounds_ = slow if wait == "events" else count
+        program = f"measure {{ours}} --operation {operation} --waiting {wait} --size {size} --rounds {rounds_} --warm-up {rounds_ // 10}"
+        probes.append(Probe("latency", arm, parameter, f"{program} --tcp-port 0",
+                            f"{program} --host {{host}} --tcp-port {{port}}", _measure,
+                            others=(("write_imm_mean", parameter),) if arm == "write_imm" else ()))
+    for arm in PERFTEST_LATENCIES:
+        add(arm, f"{arm} -F {{perftest}} -p {{port}} -n {slow if '-e' in arm else count} -s {size}", "{host}", _perftest_latency, listens="tcp")
+    # Half round trips: libperf divides those of a ping-pong by 2. 79 bytes and fewer can go inline.
+    add("ucx", f"ucx_perftest -t am_lat -x rc_verbs -d {{device}}:1 -p {{port}} -f -v -n {count} -w {min(count, 1000)} -s {size} "
+        f"-D {'short' if size <= 64 else 'bcopy'}", "{host}", _one("latency_us", r"^ *\d+,([\d.]+),"), listens="tcp",
+        skip="" if size <= LARGEST_ACTIVE_MESSAGE else "a UCT active message has at most 8255 bytes on it")
+    # Both print the mean, per transfer: there are two in a round trip.
+    program = f"fi_pingpong -p verbs -e msg -d {{device}} -S {size} -I {count}"
+    probes.append(Probe("latency", "libfabric_mean", parameter, f"{program} -B {{port}}", f"{program} -P {{port}} {{host}}",
+                        _one("latency_us", r"^\S+ +\S+ +=\S+ +\S+ +[\d.]+s +[\d.]+ +([\d.]+)"), listens="tcp"))
+    add("rsockets_mean", f"rstream -p {{port}} -S {size} -I {count} -C 1", "-s {host}",
+        _one("latency_us", r"^custom .* ([\d.]+)$"), listens="rdma_cm")
+    if size == 64:  # the program has one size only: requests of 32 bytes and a header; one there and its response back
+        probes.append(Probe("latency", "tcp_mean", parameter, "tcp_requests --tcp-port 0 --connections 1",
+                            f"tcp_requests --host {{host}} --tcp-port {{port}} --processes 1 --requests {slow} --in-flight 1",
+                            _one("latency_us", r"a request every ([\d.]+) us", 0.5), ends=False))
+    return probes
+
+
+# ---- rate
+
+def _rate(text: str, probe: Probe) -> List[Sample]:
+    found = _find(r"([\d.]+) messages/s, CPU ([\d.]+) us each", text)
+    return [(probe.arm, probe.parameter, "messages_per_s", float(found[1])),
+            (probe.arm, probe.parameter, "cpu_us_per_message", float(found[2]))]
+
+
+def _perftest_rate(size: int, factor: int = 1) -> Callable[[str, Probe], List[Sample]]:
+    return _one("messages_per_s", rf"^ *{size} .* ([\d.]+) *$", 1e6 * factor)
+
+
+def rate(size: int, quick: bool) -> Round:
+    count = 64 * (20 if quick else min(600, 6_000_000 // (size + 1000)))
+    probes = []
+    for arm, words in {"write_separate": "write --chain 1", "write_chained": "write --chain 64", "read_separate": "read --chain 1"}.items():
+        program = f"rate {{ours}} --operation {words} --size {size} --messages {count}"
+        probes.append(Probe("rate", arm, str(size), f"{program} --tcp-port 0", f"{program} --host {{host}} --tcp-port {{port}}", _rate))
+    for arm in ("ib_write_bw", "ib_write_bw -l 64", "ib_read_bw"):
+        one_read = " -o 1" if arm == "ib_read_bw" else ""  # under way, as our connections allow
+        program = f"{arm} -F {{perftest}} -p {{port}} -n {count} -s {size}{one_read}"
+        probes.append(Probe("rate", arm, str(size), program, f"{program} {{host}}", _perftest_rate(size), listens="tcp"))
+    return probes
+
+
+# ---- groups: one run of 18_group_send has all three arms at all numbers of slots
+
+COUNTS = (4, 16, 64, 255)
+WAYS = ("separate", "chained", "group")
+
+
+def _group_send(text: str, probe: Probe) -> List[Sample]:
+    samples = []
+    for count in COUNTS:
+        found = _find(rf"^ *{count} in a turn +([\d.]+) us +([\d.]+) us +([\d.]+) us", text)
+        samples += [(way, str(count), "messages_per_s", 1e6 / float(us)) for way, us in zip(WAYS, found.groups())]
+    return samples
+
+
+def groups(quick: bool) -> Round:
+    program = "group_send {ours} --processes 1"
+    probes = [Probe("groups", "separate", "4", f"{program} --tcp-port 0",
+                    f"{program} --host {{host}} --tcp-port {{port}} --messages 100 --repeats {1 if quick else 5} --measure {5 if quick else 20}",
+                    _group_send, others=tuple((way, str(count)) for count in COUNTS for way in WAYS)[1:])]
+    for count in COUNTS:  # what the wire allows: so many slots in one plain WRITE
+        peer = f"ib_write_bw -F {{perftest}} -p {{port}} -n {1280 if quick else 6400} -s {count * 64}"
+        probes.append(Probe("groups", "ib_write_bw", str(count), peer, f"{peer} {{host}}", _perftest_rate(count * 64, count), listens="tcp"))
+    return probes
+
+
+# ---- requests
+
+def _requests(text: str, probe: Probe) -> List[Sample]:
+    found = _find(r"a request every ([\d.]+) us(?:, CPU ([\d.]+) us each)?", text)
+    values = {"us_per_request": found[1], "cpu_us_per_request": found[2]}
+    stats = re.search(r"^sender: each message: ([\d.]+) posts, ([\d.]+) completions, ([\d.]+) wakes, .* ([\d.]+) system calls", text, re.M)
+    if stats:
+        values.update(zip(["posts_per_request", "completions_per_request", "wakes_per_request", "system_calls_per_request"], stats.groups()))
+    return [(probe.arm, probe.parameter, metric, float(value)) for metric, value in values.items() if value is not None]
+
+
+def requests(processes: int, in_flight: int, quick: bool) -> Round:
+    # Of each process. With several in flight a request takes a few microseconds, and a run has to last a while.
+    each = 50 if quick else min(2000, 19_200 // processes) * (1 if in_flight == 1 else 8)
+    parameter = f"{processes}x{in_flight}"
+    load = f"--processes {processes} --requests {each} --in-flight {in_flight}"
+    server = "slot_server --cm-port 0 --clients 0 --at-once 200 --workers 0 --group"
+    rdma = "--host {host} --cm-port {port}"
+    shared = f"shared_client {rdma} {load} --threads 1 --responses slots --slot-size 64 --stats"
+
+    def probe(arm, server, client):
+        return Probe("requests", arm, parameter, server, client, _requests, ends=False)
+
+    return [probe("shared", f"{server} 255", f"{shared} --slots 2048"),
+            probe("shared_no_groups", f"{server} 1", f"{shared} --slots 2048 --group 1"),
+            probe("own", f"{server} 1", f"own_connections {rdma} {load}"),
+            probe("tcp", f"tcp_requests --tcp-port 0 --connections {processes}", f"tcp_requests --host {{host}} --tcp-port {{port}} {load}")] + (
+        [probe("wide", f"{server} 255", f"{shared} --slots 16384"), probe("narrow", f"{server} 255", f"{shared} --slots 64")]
+        if parameter == "64x1" else [])
+
+
+def rounds(quick: bool, only: Tuple[str, ...] = ()) -> List[Round]:
+    """All that is to be run.
+
+    @param only GROUP or GROUP/ARM; nothing means everything"""
+    everything = [latency(size, quick) for size in ((64,) if quick else (64, 1024, 4096, 65536))]
+    everything += [rate(size, quick) for size in ((64,) if quick else (64, 4096))]
+    everything += [groups(quick)]
+    everything += [requests(*load, quick) for load in (((4, 1),) if quick else ((1, 1), (16, 1), (64, 1), (16, 16), (64, 16), (64, 4)))]
+
+    def wanted(probe: Probe) -> bool:
+        return not only or probe.group in only or any(f"{probe.group}/{arm}" in only for arm, _ in probe.measures)
+
+    return [chosen for round_ in everything if (chosen := [probe for probe in round_ if wanted(probe)])]
+
+
+def names() -> List[str]:
+    """All that `only` can have."""
+    found: Dict[str, None] = dict.fromkeys(GROUPS)
+    for probe in sum(rounds(True) + rounds(False), []):
+        found.update(dict.fromkeys(f"{probe.group}/{arm}" for arm, _ in probe.measures))
+    return list(found)
+
+
+def programs(chosen: List[Round]) -> List[str]:
+    """What these rounds run; those in OURS are of this course."""
+    return sorted({command.split()[0] for probe in sum(chosen, []) for command in (probe.server, probe.client)})
+
+
+@dataclass(frozen=True)
+class Side:
+    """What a template is filled in with."""
+    device: str
+    gid_index: "int | None"  # perftest has to be told; none on InfiniBand
+    host: str = ""
+    port: int = 0
+    values: Dict[str, object] = field(init=False, default_factory=dict)
+
+    def command(self, template: str) -> List[str]:
+        gid = "" if self.gid_index is None else f"-x {self.gid_index}"
+        return template.format(device=self.device, host=self.host, port=self.port, ours=f"--device {self.device}",
+                               perftest=f"-d {self.device} {gid}").split()

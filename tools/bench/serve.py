@@ -1,0 +1,144 @@
+"""The server's side of the benchmark: starts the server of a probe when a client asks for it, and ends it.
+
+`python3 -m bench.serve OPTIONS`, where the server's device is: OPTIONS is a JSON object. It prints one line of JSON that
+says where it is to be reached and with which token, then what clients report, if they report here. Clients name what
+they want by group, arm and parameter, never by a command line: whoever gets hold of the token can run a benchmark,
+and nothing else. One client is served at a time, since latencies are measured alone. It ends when as many clients as it was
+told of have come and gone, or when its standard input ends, which whoever started it holds open.
+"""
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import socket
+import sys
+import threading
+from typing import Optional
+
+from bench import arms, describe, programs
+from lab import process
+
+HELLO_LIMIT = 10  # seconds in which who has connected has to say who it is
+BY_ITSELF = 5  # seconds in which a server has to end after its client
+
+
+class Agent:
+    def __init__(self, options: dict):
+        self.options = options
+        self.probes = {probe.key: probe for probe in sum(arms.rounds(options["quick"]), [])}
+        self.side = arms.Side(options["device"], describe.gid_index(options["device"]))
+        self.token = secrets.token_hex(16)
+        self.turn = threading.Lock()
+        self.output = threading.Lock()
+        self.running: Optional[programs.Program] = None
+
+    def say(self, what: dict) -> None:
+        with self.output:
+            print(json.dumps(what), flush=True)
+
+    def run(self) -> None:
+        listener = socket.create_server((self.options["address"], 0), backlog=256)
+        threading.Thread(target=self.end_with_input, daemon=True).start()
+        machine = describe.machine(self.options["device"]) if self.options["describe"] else None
+        self.say({"agent": {"address": self.options["address"], "port": listener.getsockname()[1], "token": self.token},
+                  "machine": machine})
+        listener.settimeout(self.options["wait"])
+        served = []
+        try:
+            while len(served) < self.options["clients"]:
+                connection, _ = listener.accept()
+                connection.settimeout(HELLO_LIMIT)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                lines = connection.makefile("rw", encoding="utf-8")
+                hello = self.hello(lines)
+                if hello is None:
+                    lines.close()
+                    connection.close()
+                    continue
+                connection.settimeout(None)
+                served.append(threading.Thread(target=self.serve, args=(lines, hello), daemon=True))
+                served[-1].start()
+        except socket.timeout:
+            missing = self.options["clients"] - len(served)
+            print(f"lab: {missing} of {self.options['clients']} clients did not come", file=sys.stderr, flush=True)
+        for thread in served:
+            thread.join()
+
+    def end_with_input(self) -> None:
+        while os.read(0, 4096):
+            pass
+        programs.kill_all()
+        os._exit(1)
+
+    def hello(self, lines) -> Optional[int]:
+        """@return the client's number, None if it is not one of ours"""
+        try:
+            said = json.loads(lines.readline(4096))
+            if hmac.compare_digest(said["token"], self.token):
+                return int(said["client"])
+        except (ValueError, KeyError, TypeError, OSError):
+            pass
+        return None
+
+    def serve(self, lines, client: int) -> None:
+        """What one client asks for, until it is done or gone."""
+        with self.turn:
+            ended = "it went away before it was done"
+            try:
+                self.answer(lines, {"turn": True})
+                while line := lines.readline():
+                    request = json.loads(line)
+                    if "done" in request:
+                        ended = ""
+                        break
+                    if "event" in request:
+                        self.say({**request["event"], "client": client})
+                    elif "start" in request:
+                        self.answer(lines, self.start(tuple(request["start"])))
+                    elif "stop" in request:
+                        self.answer(lines, self.stop(request["stop"]))
+            except (OSError, ValueError) as error:
+                ended = f"it went away: {error}"
+            finally:
+                self.stop("failed")
+        if ended:
+            self.say({"lost": ended, "client": client})
+
+    @staticmethod
+    def answer(lines, what: dict) -> None:
+        lines.write(json.dumps(what) + "\n")
+        lines.flush()
+
+    def start(self, key: tuple) -> dict:
+        probe = self.probes.get(key)
+        if probe is None:
+            return {"failed": f"the server knows of no {'/'.join(map(str, key))}"}
+        self.probe = probe
+        try:
+            self.running, port = programs.start_server(probe, self.side, self.options["build"])
+        except programs.Missing as missing:
+            return {"missing": str(missing)}
+        except programs.Failed as failed:
+            return {"failed": f"the server: {failed}"}
+        return {"port": port}
+
+    def stop(self, how: str) -> dict:
+        """@param how "ended" if the client has ended well, else "failed" """
+        running, self.running = self.running, None
+        if running is None:
+            return {"stopped": ""}
+        if how != "ended":
+            running.kill()
+        elif not self.probe.ends or not running.wait(BY_ITSELF):
+            running.terminate()
+        return {"stopped": running.last_line()}
+
+
+if __name__ == "__main__":
+    process.prepare()
+    try:
+        Agent(json.loads(sys.argv[1])).run()
+    finally:
+        programs.kill_all()

@@ -1,0 +1,35 @@
+"""The plots of a run of ./lab bench, drawn by the same sources as the lesson's: picture/20_measure_*.py."""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from lab.measured import PREFIX, Measured
+from lab.paths import ROOT
+
+SOURCES = ROOT / "picture"
+GROUP = {"latency": "latency", "groups": "groups", "processes": "requests", "cpu": "requests"}  # plot -> what it shows
+
+
+def drawn(plot: str, measured: Measured) -> str:
+    """One plot as SVG."""
+    if str(SOURCES) not in sys.path:
+        sys.path.append(str(SOURCES))
+    import draw  # the pictures' common language lives with them
+    return draw.drawn(SOURCES / f"{PREFIX}{plot}.py", measured)
+
+
+def draw_all(results_folder: Path, into: Path) -> list[Path]:
+    """Draws what the run has measured: latency.svg and so on; with several clients latency_CLIENT.svg for each.
+    @return the files written"""
+    measured = Measured.of(results_folder)
+    clients, written = measured.clients(), []
+    for client in clients:
+        of_client = measured.only(client)
+        groups = {row.group for row in of_client.rows}
+        for plot, group in GROUP.items():
+            if group in groups:
+                ending = f"_{''.join(c if c.isalnum() or c in '.-' else '_' for c in client)}" if len(clients) > 1 else ""
+                written.append(into / f"{plot}{ending}.svg")
+                written[-1].write_text(drawn(plot, of_client))
+    return written

@@ -1,0 +1,42 @@
+"""./lab bench --publish: makes a run the one that the lesson shows: its data and plots in picture/, and the lesson's tables."""
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+from lab import measured, plots, sync
+from lab.errors import LabError
+
+REPEATS = 5  # fewer have no spread to speak of
+
+
+def publish(results_folder: Path) -> None:
+    """Changes files of the project, which are to be looked at and committed. @raises LabError if the run is not fit for that"""
+    run = measured.Measured.of(results_folder)
+    check(run, results_folder)
+    drawn = {plot: plots.drawn(plot, run) for plot in plots.GROUP}  # before anything is changed
+    for name in measured.FILES:
+        shutil.copyfile(results_folder / name, measured.PUBLISHED / (measured.PREFIX + name))
+    for plot, svg in drawn.items():
+        (measured.PUBLISHED / f"{measured.PREFIX}{plot}.svg").write_text(svg)
+    sync.main(SimpleNamespace(check=False))
+
+
+def check(run: measured.Measured, folder: Path) -> None:
+    options = run.machine.get("options") or {}
+    # As they were parsed, or as they were typed.
+    quick = options.get("quick") if isinstance(options, dict) else "--quick" in options
+    repeats = min((row.repeats for row in run.rows if row.state == "ok"), default=0)
+    missing = [group for group in ("latency", "rate", "groups", "requests") if group not in {row.group for row in run.rows}]
+    if quick:
+        why = "a --quick run says too little"
+    elif len(run.clients()) > 1:
+        why = f"it has {len(run.clients())} clients, and the lesson's tables are of one"
+    elif missing:
+        why = f"it has not measured {', '.join(missing)}"
+    elif repeats < REPEATS:
+        why = f"it has {repeats} repeats, and {REPEATS} are wanted"
+    else:
+        return
+    raise LabError(f"{folder} is not published: {why}")
