@@ -152,6 +152,7 @@ void server(const Failure &failure, Connection &connection, Exchange &exchange,
   std::snprintf(connection.text(), message_size, "%s", seen.c_str());
   send(connection.side(), connection.side().message());
   wait_for_completion(connection.side().cq, "the message that proves it", options.timeout);
+  exchange.send_done(); // it is acknowledged: the client may destroy its queue pair
 }
 // [server]
 
@@ -181,6 +182,7 @@ Row client(const Failure &failure, Connection &connection, Exchange &exchange, c
     connection.replace(); // a completion queue that has lost one is of no use any more
   else
     connection.recover();
+  exchange.receive_done();
   wait_for_completion(connection.side().cq, "the message that proves it", options.timeout);
   const std::string theirs(connection.text(), strnlen(connection.text(), message_size));
   std::printf("  server:    %s\n  why:       %s\n  mend:      %s\n  recovered: by %s, and the "
@@ -219,8 +221,6 @@ void when_it_breaks(int argc, char **argv) {
         server(failure, connection, exchange, options);
       else
         table.push_back(client(failure, connection, exchange, port, options));
-      // The one must not destroy its queue pair while the other's still waits for an acknowledgement.
-      options.is_server() ? exchange.receive_done() : exchange.send_done();
     }
   if (!options.is_server())
     print(table);
