@@ -26,7 +26,7 @@ struct LaneOptions {
   uint16_t port = 18515;
   Shape shape{.slots = 1024, .slot_size = 256, .window = 1024, .largest = 0};
   uint32_t most = rdmacommon::SlotRing::longest_run; // slots in a group; 1: each message by itself
-  std::chrono::milliseconds step{2000};              // of connecting: how long it may take
+  std::chrono::milliseconds step{5000};              // of connecting: how long it may take
   std::chrono::milliseconds rest{200};               // before the next attempt
   std::chrono::milliseconds keep{1000}; // an answer that nobody collects, when the ring is full
 };

@@ -189,7 +189,7 @@ void shared_client_program(int argc, char **argv) {
   LaneOptions &lane = wanted.sender.lane;
   Load &load = wanted.load;
   std::string waiting = "events", responses = "both";
-  std::chrono::seconds connect_within{2};
+  std::chrono::seconds connect_within{5};
   uint32_t largest = 65536, group_id = 0;
   line.add("--connect-within", connect_within, "how long an attempt to connect may take");
   line.add("--also", wanted.also, "further servers: ADDRESS[:PORT],ADDRESS[:PORT]");
