@@ -119,7 +119,7 @@ class Faults(Shared):
         self.serve("--workers", "20")
         self.sender()
         waiting = [self.worker("waiting", "--count", "4", "--microseconds", "60000000") for _ in range(4)]
-        patient = self.attached("--patient", "--seconds", "5")
+        patient = self.attached("--patient", "--seconds", "10")
         self.server.kill()
         killed = time.monotonic()
         for worker in waiting:
@@ -136,7 +136,7 @@ class Faults(Shared):
     def test_server_drains(self):
         """SIGTERM in the middle of the load: what was sent is answered, and no request is lost."""
         self.serve("--workers", "2")
-        client = self.client("--patient", "--seconds", "5", "--in-flight", "16")
+        client = self.client("--patient", "--seconds", "10", "--in-flight", "16")
         self.assertIn("up", next_line(client))
         self.run_client("--requests", "5")
         (served, dropped, _), said = self.stop()
@@ -204,7 +204,7 @@ class Faults(Shared):
         """Up to the ring's size: then the ring comes round to its slot."""
         self.serve("--workers", "2")
         self.sender("--slots", "256")
-        slow = self.attached("--threads", "1", "--requests", "1", "--microseconds", "3000000")
+        slow = self.attached("--threads", "1", "--requests", "1", "--microseconds", "6000000", "--timeout", "20")
         fast = self.attached("--threads", "1", "--requests", "200")
         self.assertEqual(self.right(fast), 200)
         self.assertIsNone(slow.poll())
@@ -213,10 +213,10 @@ class Faults(Shared):
     def test_ring_full(self):
         self.serve("--workers", "16")
         self.sender("--slots", "16")
-        busy = self.worker("sent", "--count", "16", "--microseconds", "3000000")
+        busy = self.worker("sent", "--count", "16", "--microseconds", "6000000")
         _, err = self.finish(self.attached("--requests", "1", "--timeout", "1"), 1)
         self.assertIn("the ring: it stays full", err)
-        self.assertEqual(self.right(self.attached("--requests", "10")), 20)  # and then it has room again
+        self.assertEqual(self.right(self.attached("--requests", "10", "--timeout", "20")), 20)  # and then it has room again
         self.assertIsNone(busy.poll())
 
     def test_requests_and_responses_that_do_not_fit(self):
@@ -236,10 +236,10 @@ class Faults(Shared):
         self.serve("--at-once", "1", "--most-slots", "1024", "--most-memory", "1")
         for options, words in ((["--slots", "2048"], "so many slots, or such large ones"),
                                (["--responses", "connection"], "so many slots, or such large ones")):
-            _, err = self.finish(self.client("--timeout", "1", *options), 1)
+            _, err = self.finish(self.client("--timeout", "3", *options), 1)
             self.assertIn(words, err)
         self.sender()
-        _, err = self.finish(self.client("--timeout", "1"), 1)
+        _, err = self.finish(self.client("--timeout", "3"), 1)
         self.assertIn("it has as many connections as it takes", err)
         self.assertEqual(self.right(self.attached("--requests", "10")), 20)
 
@@ -290,7 +290,7 @@ class Liars(Shared):
         return self.start(place, "tests/faults/lying_slots", "--lies", ",".join(lies), *options)
 
     def test_clients_that_lie_are_dropped_and_the_others_served(self):
-        self.serve("--timeout", "1")
+        self.serve("--timeout", "3")
         before = self.resources(self.server_place, self.server)
         honest = self.client("--seconds", "8", "--mixed")
         self.assertIn("up", next_line(honest))

@@ -11,19 +11,19 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 namespace {
 
 void look() {
-  for (const char *kind : {"qp", "cq", "mr", "pd"}) {
-    const std::string command = std::string("rdma resource show ") + kind + " pid " +
-                                std::to_string(getpid()) + " | sed 's/^/left open: " + kind +
-                                " /' >&2";
-    if (std::system(command.c_str()) != 0)
-      std::fprintf(stderr, "left open: cannot ask rdma resource\n");
-  }
+  const std::string command =
+      "printf 'resource show %s pid " + std::to_string(getpid()) + "\\n' qp cq mr pd | rdma -b -";
+  FILE *objects = popen(command.c_str(), "r");
+  char line[512];
+  while (objects && std::fgets(line, sizeof line, objects))
+    std::fprintf(stderr, "left open: %s", line);
+  if (!objects || pclose(objects) != 0)
+    std::fprintf(stderr, "left open: cannot ask rdma resource\n");
   std::fprintf(stderr, "closed the device\n");
 }
 
