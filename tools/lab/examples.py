@@ -46,7 +46,10 @@ def program(lesson: ladder.Lesson, broken: str) -> str:
 
 
 def breaks(lesson: ladder.Lesson) -> list[str]:
-    return sorted(path.stem for path in (ROOT / "examples" / lesson.stem / "break").glob("*.patch"))
+    """In the order in which the lesson has them; one that it does not have is among the first."""
+    there = re.findall(r"--break (\w+)", lesson.file.read_text())
+    names = sorted(path.stem for path in (ROOT / "examples" / lesson.stem / "break").glob("*.patch"))
+    return sorted(names, key=lambda name: there.index(name) if name in there else -1)
 
 
 def exercises() -> dict[str, ladder.Lesson]:
