@@ -31,7 +31,7 @@ def add_parser(subparsers) -> None:
         "bench", help="measure the examples side by side with others' programs",
         formatter_class=argparse.RawDescriptionHelpFormatter, description=(
             "Measures the examples side by side with perftest, UCX, libfabric, rsockets and TCP, on whatever device there is.\n"
-            "It takes some 20 minutes, or 2 with --quick, and writes results.csv, runs.csv, ratios.csv, machine.json and plots.\n"
+            "It takes an hour, or 2 minutes with --quick, and writes results.csv, runs.csv, ratios.csv, machine.json and plots.\n"
             f"Groups: {', '.join(arms.GROUPS)}."),
         epilog="Between two machines: ./lab bench --server HOST, with a checkout at the same path there. On a cluster:\n"
                "srun -N2 ./lab bench, or mpirun -N 1 ./lab bench: the first task serves, all others are clients.")
