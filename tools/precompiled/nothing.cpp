@@ -1,0 +1,1 @@
+// Meson makes a precompiled header only for a target that compiles something.
