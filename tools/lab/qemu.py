@@ -28,11 +28,11 @@ def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str
     return [
         arch.qemu, *arch.machine,
         *(["-accel", "kvm", "-cpu", "host"] if accelerator == "kvm"
-          else ["-accel", f"tcg,thread=multi,tb-size={TRANSLATED}", "-cpu", "max"]),
+          else ["-accel", f"tcg,thread=multi,tb-size={TRANSLATED}", "-cpu", "max,erms=off"]),
         "-m", MEMORY_OF_HOST if host else MEMORY, "-smp", str(PROCESSORS),
         "-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
         "-kernel", str(kernel.image), "-initrd", str(initramfs),
-        "-append", f"console={arch.console} quiet oops=panic panic=-1 mitigations=off maxcpus=1 lab.python={_python()}"
+        "-append", f"console={arch.console} quiet oops=panic panic=-1 mitigations=off tsc=reliable maxcpus=1 lab.python={_python()}"
                    + (f" lab.host={host}" if host else "") + " " + os.environ.get("LAB_BOOT", ""),  # for tests that want a stricter kernel
         "-serial", "file:" + _quote(console),
         "-device", "virtio-serial-pci",
