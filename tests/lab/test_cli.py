@@ -61,7 +61,7 @@ class CommandLine(unittest.TestCase):
         from lab import packages
         from lab.errors import LabError
         with unittest.mock.patch.object(packages, "missing", lambda *groups: ["meson"]), \
-                unittest.mock.patch.object(packages, "_privilege", lambda: None), \
+                unittest.mock.patch.object(packages, "privilege", lambda: None), \
                 self.assertRaises(LabError) as caught:
             packages.ensure("build")
         self.assertIn("As root: apt-get install -y --no-install-recommends meson", str(caught.exception))

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -99,14 +98,15 @@ def make(folder: Path) -> None:
 
 
 def prepare(args, only: List[str]) -> None:
-    packages.ensure("build", "device")
     rounds = arms.rounds(args.quick, tuple(only))
     names = arms.programs(rounds)
-    if not args.agent and not all(shutil.which(name) for name in names if name not in arms.OURS):
-        try:
-            packages.ensure("bench")
-        except LabError as error:  # what is not there is skipped, by name
-            print(f"lab: {error}", file=sys.stderr)
+    needed = ["build", *(["device", "machine"] if args.two_hosts else place.groups(args.device))]
+    peers_too = not args.agent and not arms.OURS.issuperset(names)
+    try:
+        packages.ensure(*needed, *(["bench"] if peers_too else []))
+    except LabError as error:
+        packages.need(*needed)
+        print(f"lab: {error}", file=sys.stderr)  # a peer that is not installed is skipped, by name
     build.build(*(f"examples/{name}" for name in names if name in arms.OURS))
 
 

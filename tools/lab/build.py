@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+from lab import errors
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -55,4 +56,18 @@ def _run(argv: list[str], quiet: bool) -> None:
                             stderr=subprocess.STDOUT if quiet else None, text=True)
     if result.returncode:
         print(result.stdout or "", file=sys.stderr, end="")
-        raise LabError(f"{' '.join(argv)} failed")
+        raise LabError(_obstacle() or f"{' '.join(argv)} failed")
+
+
+def _obstacle() -> str:
+    """What the compiler's message may hide: a full disk, or files that another user's build has left; "" for neither."""
+    path = directory()
+    for disk in (path, errors.temporary()):
+        if errors.is_full(disk):
+            return errors.no_space(disk)
+    for folder, _, names in os.walk(path):
+        for name in ["", *names]:
+            there = Path(folder, name)
+            if not there.is_symlink() and not os.access(there, os.W_OK):
+                return errors.no_access(there)
+    return ""

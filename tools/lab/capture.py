@@ -24,7 +24,7 @@ def main(args) -> int:
     lesson, program = run.choose(args.example, args.broken)
     if not lesson.is_pair:
         raise UsageError(f"{lesson.stem} is one program: it sends nothing")
-    packages.ensure("build", "device", "wire")
+    packages.ensure("build", "device", "machine", "wire", *(["kernel"] if lesson.kind == "kernel" else []))
     folder = build.build(*examples.targets(program))
     file = folder / "wire" / f"{program}.pcap"
     outcome = record(folder, program, lesson.kind, args.arguments, {args.at: file})

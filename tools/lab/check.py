@@ -12,7 +12,7 @@ def add_parser(subparsers) -> None:
 
 def main(args) -> int:
     name = examples.find_exercise(args.exercise)
-    packages.ensure("build", "device")
+    packages.ensure("build", *examples.groups(examples.exercises()[name]))
     folder = build.build(*examples.targets(name))
     print(f"checking {examples.exercise_file(name).relative_to(examples.ROOT)}")
     missing = verdict(place.find_place(), folder, name, run.printer())

@@ -9,7 +9,7 @@ import importlib
 import sys
 
 from lab import process
-from lab.errors import LabError, UsageError, nearest
+from lab.errors import UsageError, guarded, nearest
 
 # In the order in which --help lists them.
 COMMANDS = ["run", "test", "check", "progress", "hosts", "capture", "trace", "doctor", "exec", "shell", "down", "new",
@@ -59,17 +59,4 @@ def run(argv: list[str]) -> int:
 
 def main() -> None:
     process.prepare()
-    try:
-        status = run(sys.argv[1:])
-    except UsageError as error:
-        print(f"lab: {error}", file=sys.stderr)
-        status = 2
-    except LabError as error:
-        print(f"lab: {error}", file=sys.stderr)
-        status = 1
-    except KeyboardInterrupt:
-        status = 130
-    except BrokenPipeError:  # ./lab … | head
-        sys.stderr.close()
-        status = 141
-    sys.exit(status)
+    sys.exit(guarded(lambda: run(sys.argv[1:])))

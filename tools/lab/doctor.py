@@ -30,6 +30,10 @@ def report(state: str, what: str, mend: str = "") -> None:
 
 def main(args) -> int:
     progress.note("run", "00_your_lab")  # which has no program
+    try:
+        packages.ensure(*place.groups(args.device))
+    except LabError:
+        pass  # the report says what is missing
     for group in ("build", "device", "machine", "kernel", "docs", "check", "wire"):
         names = packages.missing(group)
         report("missing" if names else "ok", f"packages: {group}" + (f": {' '.join(names)}" if names else ""),

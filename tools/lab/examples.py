@@ -79,6 +79,13 @@ def kind_of_exercise(name: str) -> str:
     return kind if kind in ("alone", "kernel") or expected_file(name).read_text().startswith("[") else "device"
 
 
+def groups(lesson: ladder.Lesson, device: Optional[str] = None, two_hosts: bool = False) -> list[str]:
+    """The packages (packages.py) that running it needs, besides those that build it."""
+    if lesson.kind == "kernel":
+        return ["device", "machine", "kernel"]
+    return ["device", "machine"] if two_hosts else places.groups(device)
+
+
 PORT_OPTION = {"pair": "--tcp-port", "cm-pair": "--cm-port"}
 
 

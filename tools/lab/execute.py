@@ -10,7 +10,7 @@ if __name__ == "__main__":  # as a program: python3 tools/lab/execute.py HOST CO
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from lab import machine, process
-from lab.errors import LabError, UsageError
+from lab.errors import UsageError, guarded
 
 
 def add_parser(subparsers) -> None:
@@ -26,7 +26,7 @@ def main(args) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("exec needs a command: ./lab exec -- ibv_devinfo")
-    packages.ensure("device")
+    packages.ensure(*(["device", "machine"] if args.on else place.groups()))
     where = place.find_host(args.on) if args.on else place.find_place()
     if where.kind == "machine":
         return machine.end_like(machine.execute(command, where.host, args.timeout))
@@ -59,10 +59,4 @@ def here(command: "list[str]", timeout: "float | None") -> int:
 
 if __name__ == "__main__":
     process.prepare()
-    try:
-        sys.exit(machine.end_like(machine.execute(sys.argv[2:], sys.argv[1])))
-    except LabError as error:
-        print(f"lab: {error}", file=sys.stderr)
-        sys.exit(machine.CRASHED)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(guarded(lambda: machine.end_like(machine.execute(sys.argv[2:], sys.argv[1])), failed=machine.CRASHED))

@@ -45,7 +45,7 @@ def add_parser(subparsers) -> None:
 
 
 def main(args) -> int:
-    packages.ensure("device")
+    packages.ensure("device", "machine")
     if args.action is None:
         return show()
     spoil(args.action, getattr(args, "value", None))

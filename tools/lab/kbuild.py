@@ -18,7 +18,7 @@ from lab.paths import ROOT
 def why_not() -> str:
     """Why no module can be built here, in one line; "" if it can."""
     try:
-        packages.ensure("machine", "kernel")
+        packages.need("machine", "kernel")
         _compiler(headers.get(kernel.get()))
     except LabError as error:
         return str(error)
@@ -58,7 +58,7 @@ def module(lesson: Lesson, program: str, folder: Path) -> Path:
 
     @param folder the build folder
     @raises LabError if it does not build, or there is nothing to build it with"""
-    packages.ensure("kernel")
+    packages.need("kernel")
     booted = kernel.get()
     tree = headers.get(booted)
     place = folder / "kernel" / booted.version / program

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator
 
+from lab import errors
 from lab.errors import LabError
 from lab.paths import cache_dir
 
@@ -84,7 +85,12 @@ def get() -> Kernel:
         for rubbish in [folder, *folder.parent.glob(f".partial-{folder.name}-*")]:  # of a download that was killed
             shutil.rmtree(rubbish, ignore_errors=True)
         if shutil.which("apt-get"):
-            _download(folder, wanted)
+            try:
+                _download(folder, wanted)
+            except LabError:
+                if errors.is_full(folder.parent):
+                    raise LabError(errors.no_space(folder.parent)) from None
+                raise
         elif wanted:
             raise LabError(f"LAB_KERNEL={wanted} needs apt, which this distribution does not have")
         else:

@@ -158,6 +158,16 @@ def stop(host: str = "", only_if_alone: bool = False) -> bool:
     return not refused
 
 
+def files_changed() -> None:
+    """Packages were installed on the host. A machine in use keeps running, and looks for files afresh; an idle one is ended, which
+    frees what it has cached of the old ones."""
+    for group in GROUPS.values():
+        if status(group[0]) and not stop(group[0], only_if_alone=True):
+            for host in group:
+                forget = [sys.executable, str(ROOT / "tools/lab/execute.py"), host, "sh", "-c", "echo 2 >/proc/sys/vm/drop_caches"]
+                subprocess.run(forget, stdin=subprocess.DEVNULL, capture_output=True)
+
+
 # ---- running a command in it
 
 class _Client:

@@ -17,12 +17,12 @@ DEBIAN = {
     "build": "meson ninja-build g++ pkg-config libibverbs-dev librdmacm-dev libcli11-dev libgtest-dev patch",
     "device": "ibverbs-providers ibverbs-utils rdmacm-utils iproute2 kmod",
     "machine": f"{QEMU} busybox-static zstd",
-    "kernel": "make gcc patch",
+    "kernel": "make gcc patch perl",
     "docs": "doxygen graphviz",
-    "check": "clang clang-format perftest",
+    "check": "clang-format perftest procps",
     "wire": "tcpdump tshark",
     "bench": "perftest ucx-utils libfabric-bin rdmacm-utils",
-    "browser": "chromium",
+    "thorough": "chromium clang",
 }
 # For the distributions on which ./lab installs nothing itself: the names to type.
 OTHERS = {
@@ -30,38 +30,38 @@ OTHERS = {
         "build": "meson ninja-build gcc-c++ pkgconf rdma-core-devel cli11-devel gtest-devel patch",
         "device": "libibverbs libibverbs-utils librdmacm-utils iproute kmod",
         "machine": "qemu-system-x86 busybox zstd",
-        "kernel": "make gcc patch kernel-devel",
+        "kernel": "make gcc patch perl kernel-devel",
         "docs": "doxygen graphviz",
-        "check": "clang clang-tools-extra perftest",
+        "check": "clang-tools-extra perftest procps-ng",
         "wire": "tcpdump wireshark-cli",
         "bench": "perftest ucx libfabric librdmacm-utils",
-        "browser": "chromium"}),
+        "thorough": "chromium clang"}),
     "pacman": ("pacman -S --needed", {
         "build": "meson ninja gcc pkgconf rdma-core cli11 gtest patch",
         "device": "iproute2 kmod",
         "machine": "qemu-system-x86 busybox zstd",
-        "kernel": "make gcc patch linux-headers",
+        "kernel": "make gcc patch perl linux-headers",
         "docs": "doxygen graphviz",
-        "check": "clang",
+        "check": "clang procps-ng",
         "wire": "tcpdump wireshark-cli",
         "bench": "openucx libfabric",
-        "browser": "chromium"}),
+        "thorough": "chromium clang"}),
     "zypper": ("zypper install", {
         "build": "meson ninja gcc-c++ pkg-config rdma-core-devel cli11-devel gtest patch",
         "device": "libibverbs-utils librdmacm-utils iproute2 kmod",
         "machine": "qemu-x86 busybox-static zstd",
-        "kernel": "make gcc patch kernel-default-devel",
+        "kernel": "make gcc patch perl kernel-default-devel",
         "docs": "doxygen graphviz",
-        "check": "clang",
+        "check": "clang procps",
         "wire": "tcpdump wireshark",
         "bench": "perftest ucx-tools libfabric librdmacm-utils",
-        "browser": "chromium"}),
+        "thorough": "chromium clang"}),
 }
 # Where dpkg cannot be asked: a program or file that tells whether a group is there.
 SIGNS = {"build": ["meson", "ninja", "g++", "pkg-config", "patch"], "device": ["ibv_devices", "ip"],
-         "machine": [QEMU.replace("-x86", "-x86_64").replace("-arm", "-aarch64"), "busybox"], "kernel": ["make", "gcc", "patch"],
-         "docs": ["doxygen", "dot"], "check": ["clang++", "clang-format"], "wire": ["tcpdump", "tshark"],
-         "bench": ["ib_write_lat", "ucx_perftest", "fi_pingpong", "rstream"], "browser": ["chromium"]}
+         "machine": [QEMU.replace("-x86", "-x86_64").replace("-arm", "-aarch64"), "busybox"], "kernel": ["make", "gcc", "patch", "perl"],
+         "docs": ["doxygen", "dot"], "check": ["clang-format", "ps"], "wire": ["tcpdump", "tshark"],
+         "bench": ["ib_write_lat", "ucx_perftest", "fi_pingpong", "rstream"], "thorough": ["chromium", "clang++"]}
 
 
 def missing(*groups: str) -> list[str]:
@@ -83,28 +83,36 @@ def command(*groups: str) -> str:
     return "apt-get install -y --no-install-recommends " + " ".join(missing(*groups))
 
 
-def ensure(*groups: str) -> None:
-    """Installs what is missing, as root or through sudo, on Debian and Ubuntu.
+def need(*groups: str) -> None:
+    """@raises LabError with the line to type if a package of these groups is missing; installs nothing"""
+    names = missing(*groups)
+    if names:
+        raise LabError(f"missing: {' '.join(names)}. As root: {command(*groups)}")
 
-    @raises LabError elsewhere, with the line to type"""
+
+def ensure(*groups: str) -> None:
+    """Installs what is missing, as root or through sudo, on Debian and Ubuntu. A command calls it once, as it begins, for
+    everything that it needs: what comes later calls need(). LAB_INSTALL=no forbids it to install.
+
+    @raises LabError where nothing can be installed, with the line to type"""
     names = missing(*groups)
     if not names:
         return
-    prefix = _privilege()
-    if not shutil.which("apt-get") or prefix is None:
-        raise LabError(f"missing: {' '.join(names)}. As root: {command(*groups)}")
+    prefix = privilege()
+    if not shutil.which("apt-get") or prefix is None or os.environ.get("LAB_INSTALL") == "no":
+        need(*groups)
     print(f"lab: installing {' '.join(names)}", file=sys.stderr, flush=True)
     # A machine without package lists (a container image) does not know any package yet.
     if subprocess.run(["apt-cache", "policy", *names], capture_output=True, text=True).stdout.count(
             "Candidate: (none)") or not any(Path("/var/lib/apt/lists").glob("*Packages*")):
         _apt(prefix, ["update", "-q"])
     _apt(prefix, ["install", "-y", "--no-install-recommends", *names])
+    need(*groups)  # without dpkg, what is missing are programs, and a package may not bring them all
     from lab import machine
-    for group in machine.GROUPS.values():
-        machine.stop(group[0])  # what it has cached of the host's files is old now
+    machine.files_changed()
 
 
-def _privilege() -> "list[str] | None":
+def privilege() -> "list[str] | None":
     """The words to put before a command that needs root; None if there are none."""
     if os.getuid() == 0:
         return []

@@ -80,7 +80,7 @@ def read(file: Path, may_be_empty: bool = False) -> list[Packet]:
     """The RoCEv2 packets of a pcap file, in its order.
 
     @raises LabError if there are none, unless that may be: a transfer without a packet is none"""
-    packages.ensure("wire")
+    packages.need("wire")
     fields = [word for name in FIELDS for word in ("-e", name)]
     result = subprocess.run(["tshark", "-n", "-r", str(file), "-Y", "infiniband", "-T", "fields",
                              "-E", "occurrence=f", *fields], capture_output=True, text=True)

@@ -11,15 +11,26 @@ from lab.errors import LabError
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def cache_folder() -> Path:
+    """Where cache_dir() is, or will be."""
+    if "LAB_CACHE" in os.environ:
+        return Path(os.environ["LAB_CACHE"]).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "rdma-by-example"
+
+
 def cache_dir() -> Path:
     """Downloads and what is made from them. Shared by all clones of this user."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rdma-by-example"
-    path = Path(os.environ.get("LAB_CACHE", default)).absolute()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LabError(f"cannot make the cache folder {path}: {error.strerror}; set LAB_CACHE") from error
+    path = cache_folder()
+    path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def home() -> Path:
+    """The user's own folder. @raises LabError if the user has none"""
+    try:
+        return Path.home()
+    except RuntimeError:  # HOME is not set, and the user database does not know this user
+        raise LabError("HOME is not set, and this user has no home folder: set HOME, or LAB_CACHE to a folder for downloads") from None
 
 
 def runtime_dir(group: str = "") -> Path:
@@ -34,7 +45,7 @@ def runtime_dir(group: str = "") -> Path:
     top.mkdir(mode=0o700, exist_ok=True)
     info = top.lstat()
     if info.st_uid != os.getuid() or not stat.S_ISDIR(info.st_mode) or info.st_mode & 0o077:
-        raise LabError(f"{top} belongs to somebody else or is open to others: remove it")
+        raise LabError(f"{top} belongs to another user or is open to others: as root, rm -r {top}")
     path = top / name
     path.mkdir(mode=0o700, exist_ok=True)
     return path

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,15 @@ def find_place(want: Optional[str] = None) -> Place:
     raise NoDevice("no RDMA device to be had. " + "; ".join(reasons))
 
 
+def groups(want: Optional[str] = None) -> list[str]:
+    """The packages (packages.py) that the place which find_place() would choose needs. Nothing is started or made."""
+    only = os.environ.get("LAB_PLACE", "")
+    here = INSIDE.exists() or only in ("device", "softroce")
+    if not here and only != "machine":
+        here = not isinstance(_usable(want or os.environ.get("LAB_DEVICE") or None), str) or not _no_softroce(want)
+    return ["device"] if here else ["device", "machine"]
+
+
 # ---- a device that is there
 
 def devices() -> dict[str, bool]:
@@ -72,7 +82,8 @@ def devices() -> dict[str, bool]:
     return found
 
 
-def _existing(want: Optional[str]) -> "Place | str":
+def _usable(want: Optional[str]) -> "list[str] | str":
+    """Those of this kernel's devices that this user can use, or why there is none."""
     found = devices()
     if want and found and want not in found:
         raise NoDevice(f"no device {want}; there are {', '.join(found)}")
@@ -81,6 +92,13 @@ def _existing(want: Optional[str]) -> "Place | str":
         return f"{', '.join(found)} has no active port" if found else "this kernel has none"
     if not any(os.access(path, os.R_OK | os.W_OK) for path in Path("/dev/infiniband").glob("uverbs*")):
         return "there is one, but no /dev/infiniband/uverbs* that this user may open (in a container: pass it in)"
+    return usable
+
+
+def _existing(want: Optional[str]) -> "Place | str":
+    usable = _usable(want)
+    if isinstance(usable, str):
+        return usable
     name = usable[0]
     others = f", the first of {len(usable)}; choose another by --device or LAB_DEVICE" if len(usable) > 1 else ""
     return Place("device", f"using {name}, an RDMA device of this machine{others}", name, _address(name))
@@ -109,16 +127,30 @@ def _state_file() -> Path:
     return cache_dir() / f"softroce-{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
 
 
-def _softroce(want: Optional[str]) -> "Place | str":
-    if not shutil.which("modprobe") or subprocess.run(["modprobe", "-nq", "rdma_rxe"]).returncode:
+def has_rxe_module() -> bool:
+    """Whether SoftRoCE can be loaded into this kernel. Asks no program: modprobe(8) may not be installed yet."""
+    folder = Path("/lib/modules") / os.uname().release
+    lists = [folder / name for name in ("modules.dep", "modules.builtin") if os.access(folder / name, os.R_OK)]
+    return any(re.search(r"/rdma_rxe\.ko", path.read_text()) for path in lists)
+
+
+def _no_softroce(want: Optional[str]) -> str:
+    """Why ./lab cannot make a device in this kernel; "" if it can."""
+    if not has_rxe_module():
         return f"kernel {os.uname().release} has no module rdma_rxe"
     if want not in (None, RDMA):
         return f"there is no {want}, and {RDMA} is what ./lab makes"
-    prefix = packages._privilege()
-    if prefix is None:
+    if packages.privilege() is None:
         return "rdma_rxe is there, but loading it needs root or sudo"
-    if not shutil.which("rdma"):
-        return "the program rdma is missing: install iproute2"
+    return ""
+
+
+def _softroce(want: Optional[str]) -> "Place | str":
+    why_not = _no_softroce(want)
+    if why_not:
+        return why_not
+    packages.need("device")
+    prefix = packages.privilege()
     # Each step with what undoes it; ./lab down undoes what was done here and nothing else.
     steps = [(["modprobe", "-a", "rdma_rxe", "ib_uverbs", "rdma_ucm"], []),
              (["ip", "link", "add", NETDEV, "type", "dummy"], ["ip", "link", "delete", NETDEV]),
@@ -145,7 +177,7 @@ def softroce_down() -> bool:
     """Removes what _softroce() made, and only that. @return whether there was anything"""
     if not _state_file().exists():
         return False
-    prefix = packages._privilege()
+    prefix = packages.privilege()
     if prefix is None:
         raise LabError("removing the SoftRoCE device needs root or sudo")
     for undo in reversed(_state_file().read_text().splitlines()):
@@ -170,7 +202,7 @@ def _machine(want: Optional[str]) -> "Place | str":
     if want not in (None, RDMA):
         raise NoDevice(f"no device {want}; there is {RDMA}, in the emulated machine")
     try:
-        packages.ensure("machine")
+        packages.need("machine")
     except LabError as error:
         return str(error)
     machine.start()  # if that fails, it is an error and not a reason to skip tests
@@ -187,7 +219,7 @@ def find_host(host: str) -> Place:
     """One of the two emulated hosts; both are started if they do not run. @raises LabError"""
     if INSIDE.exists():
         raise NoDevice("this is an emulated machine already; two hosts are started outside")
-    packages.ensure("machine")
+    packages.need("machine")
     machine.start(host)
     return Place("machine", f"using {RDMA} on host {host}", RDMA, HOST_ADDRESSES[host], _prefix(host), host)
 

@@ -20,7 +20,7 @@ def add_parser(subparsers) -> None:
 
 def main(args) -> int:
     lessons = [examples.find(name) for name in args.example]
-    packages.ensure("build", "device")
+    packages.ensure("build", "device", "machine", "kernel", "wire")
     folder = build.build()
     where = place.find_place()
     for lesson in lessons:

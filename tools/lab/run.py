@@ -65,7 +65,7 @@ def report(outcome: pair.Outcome, with_output: bool = False) -> None:
 
 def main(args) -> int:
     lesson, program = choose(args.example, args.broken, args.program)
-    packages.ensure("build", "device")
+    packages.ensure("build", *examples.groups(lesson, args.device, args.two_hosts))
     build_dir = build.build(*examples.targets(program))
     where, other = place.find_hosts() if args.two_hosts else (place.find_place(args.device), None)
     print(f"lab: {where.why}" + (f", and on {other.host}" if other else ""), file=sys.stderr)

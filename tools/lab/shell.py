@@ -19,7 +19,7 @@ def add_parser(subparsers) -> None:
 def main(args) -> int:
     if not sys.stdin.isatty():
         raise UsageError("shell needs a terminal; ./lab exec -- sh reads its commands from a pipe")
-    packages.ensure("device")
+    packages.ensure(*(["device", "machine"] if args.host else place.groups()))
     where = place.find_host(args.host) if args.host else place.find_place()
     print(f"lab: {where.why}; leave with exit or Ctrl-D", file=sys.stderr)
     shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"

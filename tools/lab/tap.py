@@ -30,7 +30,7 @@ class Tap:
         self.inside = f"/tmp/{file.name}"
 
     def __enter__(self) -> "Tap":
-        packages.ensure("wire")
+        packages.need("wire")
         self.held = machine.connect(self.where.host)  # the hosts stay up while the tap is there
         self.tcpdump = subprocess.Popen(
             self.where.wrap(["tcpdump", "-i", NETDEV, "--immediate-mode", "--time-stamp-precision", "nano",

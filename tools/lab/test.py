@@ -2,11 +2,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 
 from lab import build, packages, place
 from lab.errors import LabError
+
+# What any of the tests may run: nothing is installed once they have begun.
+PACKAGES = ["build", "device", "machine", "kernel", "docs", "check", "wire", "bench"]
+THOROUGH = {"thorough", "test_builds", "test_browser"}  # a suite and tests that need a second compiler, or a browser
+SHOWN = 5  # of the slowest tests
 
 
 def add_parser(subparsers) -> None:
@@ -17,19 +24,25 @@ def add_parser(subparsers) -> None:
 
 def main(args) -> int:
     wanted = [*args.passes_on, *args.tests]
-    packages.ensure("build", "device", "docs", "check", *(["browser"] if "thorough" in wanted else []))
+    packages.ensure(*PACKAGES, *(["thorough"] if THOROUGH & set(wanted) else []))
+    began = time.monotonic()
     folder = build.build()
+    built = time.monotonic()
     try:
         print(f"lab: {place.find_place().why}", file=sys.stderr, flush=True)
     except LabError as error:
         print(f"lab: the tests that need a device will be skipped: {error}", file=sys.stderr, flush=True)
     log = folder / "meson-logs/testlog.json"
     log.unlink(missing_ok=True)
-    status = subprocess.run(["meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs",
-                             *wanted]).returncode
+    status = subprocess.run(["meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs", *wanted],
+                            env={**os.environ, "LAB_INSTALL": "no"}).returncode
     if not log.exists():  # --list and --help, or a suite that does not exist
         return status
-    results = [json.loads(line)["result"] for line in log.read_text().splitlines()]
+    tests = [json.loads(line) for line in log.read_text().splitlines()]
+    print(f"build {built - began:.0f} s, tests {time.monotonic() - built:.0f} s; the slowest:")
+    for test in sorted(tests, key=lambda test: test["duration"], reverse=True)[:SHOWN]:
+        print(f"{test['duration']:7.1f} s  {test['name'].rpartition(' / ')[2]}")
+    results = [test["result"] for test in tests]
     passed, skipped = (sum(result in names for result in results) for names in (("OK", "EXPECTEDFAIL"), ("SKIP",)))
     print(f"{passed} passed, {len(results) - passed - skipped} failed, {skipped} skipped", flush=True)
     return status

@@ -22,6 +22,7 @@ CALLS = "/tmp/verbs-trace.json"  # on each host
 PRELOADED = "/tmp/libverbs_trace.so"  # likewise: LD_PRELOAD takes a space in a path for the end of it
 UNDER = ["env", f"VERBS_TRACE={CALLS}", "VERBS_TRACE_ANNOUNCE=1", f"LD_PRELOAD={PRELOADED}"]
 READY = re.compile("verbs-trace: listening")
+PACKAGES = ["build", "device", "machine", "wire"]
 
 
 def add_parser(subparsers) -> None:
@@ -40,9 +41,12 @@ def main(args) -> int:
     # argparse takes the first "--" away, so that a command's first word stands where an example would.
     if "--" not in sys.argv or sys.argv.index("--") > sys.argv.index(args.words[0]):
         lesson, program = run.choose(args.words[0], args.broken, args.program)
+        refuse_module(lesson.kind)
+        packages.ensure(*PACKAGES)
         outcome, recorded = of_example(lesson.kind, program, args.words[1:])
     else:
         program = Path(args.words[0]).name
+        packages.ensure(*PACKAGES)
         outcome, recorded = of_command(args.words)
     file = args.svg or build.directory() / "wire" / f"{program}.svg"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,10 +56,14 @@ def main(args) -> int:
     return 1 if outcome.failed and not args.broken else 0
 
 
-def of_example(kind: str, program: str, arguments: Sequence[str] = ()) -> tuple[pair.Outcome, Recording]:
-    """Runs a program of build/examples. @raises LabError if a host dies, or a pair sends nothing"""
+def refuse_module(kind: str) -> None:
     if kind == "kernel":
         raise UsageError("a kernel module makes no calls of libibverbs; ./lab capture shows its packets")
+
+
+def of_example(kind: str, program: str, arguments: Sequence[str] = ()) -> tuple[pair.Outcome, Recording]:
+    """Runs a program of build/examples. @raises LabError if a host dies, or a pair sends nothing"""
+    refuse_module(kind)
     folder = _built(*examples.targets(program))
     return _record(folder, kind not in ("device", "alone"), lambda a, b: examples.run(
         a, folder, program, kind, arguments, under=UNDER, client_place=b), arguments)
@@ -74,7 +82,7 @@ def of_command(words: list[str]) -> tuple[pair.Outcome, Recording]:
 
 
 def _built(*targets: str) -> Path:
-    packages.ensure("build", "device", "wire")
+    packages.need(*PACKAGES)
     folder = build.build(*targets, LIBRARY)
     if not (folder / LIBRARY).exists():
         raise LabError(f"{folder / LIBRARY} is not built")
