@@ -54,7 +54,7 @@ class KernelClient(unittest.TestCase):
 
     @classmethod
     def guest(cls, *argv):
-        return subprocess.run(cls.where.wrap(argv), check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+        return subprocess.run(cls.where.wrap(argv), check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout
 
     @classmethod
     def resources(cls):
@@ -75,7 +75,7 @@ class KernelClient(unittest.TestCase):
 
     def alone(self, *words):
         """Without a server. @return what it says, and how it ends"""
-        result = subprocess.run(self.where.wrap([*GUEST, self.module, *words]), stdout=subprocess.PIPE, text=True, timeout=60)
+        result = subprocess.run(self.where.wrap([*GUEST, self.module, *words]), stdout=subprocess.PIPE, text=True, timeout=600)
         return result.stdout, result.returncode
 
     def assertFails(self, outcome, words):

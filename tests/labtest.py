@@ -45,7 +45,7 @@ def run(*argv: str, input: bytes = b"", **options) -> subprocess.CompletedProces
 
 def finish(process: subprocess.Popen, input: "bytes | None" = None) -> subprocess.CompletedProcess:
     try:
-        out, err = process.communicate(input, timeout=150)
+        out, err = process.communicate(input, timeout=600)
     finally:
         process.kill()
         process.wait()

@@ -4,6 +4,7 @@ LAB_REQUIRE_DEVICE=1, which CI sets, makes a skip a failure.
 """
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import sys
 import unittest
@@ -13,7 +14,11 @@ from lab import kbuild, place
 from lab.paths import ROOT
 
 os.environ.setdefault("LAB_PROGRESS", "off")  # what the tests run is not the reader's progress
+AT_ONCE = 3  # programs; each of them may be two processes
 BUILD = Path(os.environ.get("LAB_BUILD", ROOT / "build"))
+# Starts a program as another user. That user may read everything: the clone may lie in a folder that only its owner may enter.
+AS_ANOTHER_USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_read_search",
+                   "--ambient-caps=+dac_read_search"]
 
 
 def find() -> place.Place:
@@ -35,6 +40,24 @@ def why_not(lesson) -> str:
     if lesson.kind != "kernel" or os.environ.get("LAB_REQUIRE_DEVICE"):
         return ""
     return kbuild.why_not()
+
+
+def each(test: unittest.TestCase, jobs: dict, run, check) -> None:
+    """Runs all jobs, and checks each in a subtest. Much of a run is waiting for an event or a time limit, so several runs at once end
+    sooner than one after the other.
+
+    @param jobs name of the subtest -> (lesson, what else run() and check() need)
+    @param run called with a job, in some thread; not for a lesson that cannot be run here
+    @param check called with a job and what run() has returned for it"""
+    def run_if_possible(job):
+        return why_not(job[0]) or [run(job)]
+
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        for (name, job), result in zip(jobs.items(), pool.map(run_if_possible, jobs.values())):
+            with test.subTest(name):
+                if isinstance(result, str):
+                    test.skipTest(result)
+                check(job, result[0])
 
 
 def program(name: str) -> str:

@@ -6,19 +6,17 @@ from lab import check, examples
 
 
 class Exercises(unittest.TestCase):
+    def each_verdict(self, check_it, suffix=""):
+        """@param check_it called with check's verdict on each exercise"""
+        needs_device.each(self, {name: (lesson, name) for name, lesson in examples.exercises().items()},
+                          lambda job: check.verdict(needs_device.PLACE, needs_device.BUILD, job[1], suffix=suffix),
+                          lambda _, verdict: check_it(verdict, []))
+
     def test_solution_passes(self):
-        for name in examples.exercises():
-            with self.subTest(name):
-                if why := needs_device.why_not(examples.exercises()[name]):
-                    self.skipTest(why)
-                self.assertEqual(check.verdict(needs_device.PLACE, needs_device.BUILD, name, suffix=".solution"), [])
+        self.each_verdict(self.assertEqual, suffix=".solution")
 
     def test_start_fails(self):
-        for name in examples.exercises():
-            with self.subTest(name):
-                if why := needs_device.why_not(examples.exercises()[name]):
-                    self.skipTest(why)
-                self.assertNotEqual(check.verdict(needs_device.PLACE, needs_device.BUILD, name), [])
+        self.each_verdict(self.assertNotEqual)
 
     def test_each_lesson_has_two(self):
         for lesson in set(examples.exercises().values()):

@@ -39,11 +39,11 @@ AS_SERVER = {
 
 def client(*words, **environment):
     argv = ["env", *(f"{name}={value}" for name, value in environment.items()), CLIENT, *words]
-    return subprocess.run(needs_device.PLACE.wrap(argv), capture_output=True, text=True, timeout=60)
+    return subprocess.run(needs_device.PLACE.wrap(argv), capture_output=True, text=True, timeout=600)
 
 
 def on_device(script):
-    subprocess.run(needs_device.PLACE.wrap(["sh", "-c", script]), check=True, timeout=60)
+    subprocess.run(needs_device.PLACE.wrap(["sh", "-c", script]), check=True, timeout=600)
 
 
 class Events(unittest.TestCase):
@@ -77,13 +77,13 @@ class Events(unittest.TestCase):
 
     def test_no_server_address(self):
         for host, words in (("192.0.2.7", "Cannot assign requested address"), ("no.such.host.invalid", "--host")):
-            result = subprocess.run(needs_device.PLACE.wrap([SERVER, "--host", host]), capture_output=True, text=True, timeout=60)
+            result = subprocess.run(needs_device.PLACE.wrap([SERVER, "--host", host]), capture_output=True, text=True, timeout=600)
             self.assertEqual(result.returncode, 1)
             self.assertIn(words, result.stderr)
 
     def test_nobody_comes(self):
         result = subprocess.run(needs_device.PLACE.wrap([SERVER, "--cm-port", "0", "--wait", "1"]), capture_output=True,
-                                text=True, timeout=60)
+                                text=True, timeout=600)
         self.assertError(result, "CONNECT_REQUEST: no event within 1000 ms", "no-client")
 
 

@@ -12,7 +12,7 @@ def pair(server, client):
     """Exit statuses and outputs of both."""
     first = start(*server, "--tcp-port", "0")
     second = start(*client, "--host", needs_device.PLACE.address, "--tcp-port", port_of(first))
-    said = [process.communicate(timeout=90)[0] for process in (second, first)]
+    said = [process.communicate(timeout=600)[0] for process in (second, first)]
     return first.returncode, said[1], second.returncode, said[0]
 
 

@@ -48,7 +48,7 @@ class AmongHonestOnes(unittest.TestCase):
             if line.startswith("what is on the chip"):
                 others.append(subprocess.Popen(wrap([*liar, *to]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         for other in others:
-            said += other.communicate(timeout=60)[0].splitlines()
+            said += other.communicate(timeout=600)[0].splitlines()
         return "\n".join(said), server.wait(60)
 
     def test_lock_of_one_that_says_rubbish(self):

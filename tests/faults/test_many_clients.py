@@ -30,7 +30,7 @@ def start(argv):
 
 
 def resources():
-    shown = subprocess.run(PLACE.wrap(["rdma", "-j", "resource"]), capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run(PLACE.wrap(["rdma", "-j", "resource"]), capture_output=True, text=True, check=True, timeout=600)
     return next({kind: link[kind] for kind in ("qp", "cq", "mr", "pd", "cm_id")} for link in json.loads(shown.stdout)
                 if link["ifname"] == PLACE.device)
 
@@ -54,7 +54,7 @@ class Many(unittest.TestCase):
         return process
 
     def finish(self, process, status=0):
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         self.assertEqual(process.returncode, status, out + err)
         return out, err
 
@@ -66,7 +66,7 @@ class Many(unittest.TestCase):
 
     def until_connected(self, clients):
         """The server's queue pairs are there, and so are the clients'; the device has one of its own."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while resources()["qp"] < 1 + 2 * clients:
             self.assertLess(time.monotonic(), deadline)
 

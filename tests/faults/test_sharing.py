@@ -82,7 +82,7 @@ class Sharing(unittest.TestCase):
         """Each is named, and the children are served as if nothing had happened."""
         environment = [f"HONEST={HONEST}", f"LIAR={LIAR}", f"DEVICE={PLACE.device}", f"NAME={NAME}"]
         text = subprocess.run(PLACE.wrap(["env", *environment, "sh", "-c", WORKERS, "sh", *AS_WORKER]), capture_output=True,
-                              text=True, timeout=120).stdout
+                              text=True, timeout=600).stdout
         outcomes = re.findall(r"(.*?)^client status (\d+)\n(.*?)^server status (\d+)\n", text, re.M | re.S)
         for (lie, words), (client, _, server, status) in zip(AS_WORKER.items(), outcomes, strict=True):
             with self.subTest(lie):
@@ -118,7 +118,7 @@ class Sharing(unittest.TestCase):
     @unittest.skipIf(PLACE.kind != "machine", "takes root")
     def test_another_user_is_shown_the_door(self):
         """And the next one is let in."""
-        both = f'setpriv --reuid=65534 --clear-groups "{LIAR}" --lie long --attach {NAME}; exec "{HONEST}" "$@"'
+        both = f'{" ".join(needs_device.AS_ANOTHER_USER)} "{LIAR}" --lie long --attach {NAME}; exec "{HONEST}" "$@"'
         outcome = run([HONEST], ["sh", "-c", both, "sh"])
         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         self.assertRegex(outcome.of("client")[0], "error: the owner: it is gone|ECONNRESET")
@@ -133,7 +133,7 @@ class Sharing(unittest.TestCase):
         for count, argv in ((2, [HONEST, "--serve", NAME]), (4, [needs_device.program("fork"), "--case", "n-plus-m"])):
             with self.subTest(argv[0]):
                 argv = ["sh", "-c", ORPHANS, "sh", str(count), *argv, "--device", PLACE.device, "--limit", "60"]
-                said = subprocess.run(PLACE.wrap(argv), capture_output=True, text=True, timeout=60).stdout
+                said = subprocess.run(PLACE.wrap(argv), capture_output=True, text=True, timeout=600).stdout
                 self.assertRegex(said, f"(?m)^{count} children\nand all have ended$")
 
 

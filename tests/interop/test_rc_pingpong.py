@@ -26,7 +26,7 @@ class RcPingpong(unittest.TestCase):
         self.pingpong = ["ibv_rc_pingpong", "-d", PLACE.device, "-g", gid_index(), "-n", "1", "-s", "64"]
 
     def finish(self, process):
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=600)
         self.assertEqual(process.returncode, 0, output)
         return output
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from bench import arms, describe, goals, launch, results, table
+from lab import bench
 from lab.paths import ROOT
 
 # Stands in for a program of perftest's: a server that listens at -p until somebody comes, or its client.
@@ -229,7 +230,7 @@ class Programs(unittest.TestCase):
         agent, where = self.agent()
         names = ["write", "ib_write_lat", "ib_send_lat", "ib_read_lat", "libfabric_mean", "rsockets_mean"]
         engine = self.engine(where, [f"latency/{name}" for name in names])
-        out, err = engine.communicate(timeout=60)
+        out, err = engine.communicate(timeout=600)
         self.assertEqual((engine.returncode, agent.wait(20)), (0, 0), err)
         found = results.Results()
         for line in out.splitlines():
@@ -249,7 +250,7 @@ class Programs(unittest.TestCase):
         for name in ("ib_write_lat", "ib_read_lat"):
             self.fake(name, FIGURES + f'; open("{self.folder}/log", "a").write("{name}\\n")')
         agent, where = self.agent()
-        self.engine(where, ["latency/ib_write_lat", "latency/ib_read_lat"]).communicate(timeout=60)
+        self.engine(where, ["latency/ib_write_lat", "latency/ib_read_lat"]).communicate(timeout=600)
         self.assertEqual((self.folder / "log").read_text().split(), ["ib_write_lat", "ib_read_lat"] * 3)  # a warm-up and 2
 
     def test_strangers_are_turned_away_and_who_is_lost_is_named(self):
@@ -277,6 +278,25 @@ class Programs(unittest.TestCase):
         agent, _ = self.agent()
         agent.stdin.close()
         self.assertEqual(agent.wait(20), 1)
+
+
+class Commit(unittest.TestCase):
+    def commit(self, git):
+        """@param git what stands in for git(1); None: there is none"""
+        with tempfile.TemporaryDirectory(prefix="lab git ") as folder, mock.patch.dict(os.environ, PATH=folder):
+            if git is not None:
+                program = Path(folder) / "git"
+                program.write_text(f"#!/bin/sh\n{git}\n")
+                program.chmod(0o755)
+            return bench.commit()
+
+    def test_of_a_clone(self):
+        self.assertEqual(self.commit('case "$3" in rev-parse) echo 0123456789ab ;; esac'), "0123456789ab")
+        self.assertEqual(self.commit('case "$3" in rev-parse) echo 0123456789ab ;; *) echo " M file" ;; esac'), "0123456789ab+")
+
+    def test_unknown_without_git_in_a_tarball_and_in_another_users_clone(self):
+        self.assertIsNone(self.commit(None))
+        self.assertIsNone(self.commit("echo 'fatal: not a git repository' >&2; exit 128"))
 
 
 class Device(unittest.TestCase):

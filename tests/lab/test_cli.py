@@ -1,15 +1,18 @@
 """The command line of ./lab: one line and exit status 2 for what is wrong, help for the rest."""
 import os
+import shutil
 import subprocess
 import unittest
+import unittest.mock
 
-from lab import cli
+from lab import cli, packages
+from lab.errors import LabError
 from lab.paths import ROOT
 
 
 def lab(*words, **environment):
     result = subprocess.run([ROOT / "lab", *words], env={**os.environ, "LAB_PROGRESS": "off", **environment}, stdin=subprocess.DEVNULL,
-                            capture_output=True, text=True, timeout=60)
+                            capture_output=True, text=True, timeout=600)
     return result.returncode, result.stdout, result.stderr
 
 
@@ -49,17 +52,12 @@ class CommandLine(unittest.TestCase):
         self.assertIn("no example nosuch", result.stderr)
 
     def test_package_lists(self):
-        from lab import packages
         for group in packages.DEBIAN:
             for _, (_, names) in packages.OTHERS.items():
                 self.assertIn(group, names)
 
     def test_says_what_to_install_where_it_may_not(self):
         """No package tool and no root: the line to type."""
-        import shutil
-        import unittest.mock
-        from lab import packages
-        from lab.errors import LabError
         with unittest.mock.patch.object(packages, "missing", lambda *groups: ["meson"]), \
                 unittest.mock.patch.object(packages, "privilege", lambda: None), \
                 self.assertRaises(LabError) as caught:
@@ -69,6 +67,18 @@ class CommandLine(unittest.TestCase):
                            ("zypper", "zypper install meson")):
             with unittest.mock.patch.object(shutil, "which", lambda name: name if name == tool else None):
                 self.assertIn(says, packages.command("build"))
+
+    def test_only_a_command_that_begins_installs(self):
+        """What it calls later says what is missing: somebody may be using a machine."""
+        calling = {path.stem for path in (ROOT / "tools").rglob("*.py") if "packages.ensure(" in path.read_text()}
+        self.assertEqual(calling - {cli.MODULES.get(name, name) for name in cli.COMMANDS}, set())
+        with unittest.mock.patch.object(packages, "missing", lambda *groups: ["meson"]), \
+                unittest.mock.patch.object(packages, "_apt", self.fail), self.assertRaises(LabError):
+            packages.need("build")
+        with unittest.mock.patch.object(packages, "missing", lambda *groups: ["meson"]), \
+                unittest.mock.patch.object(packages, "_apt", self.fail), \
+                unittest.mock.patch.dict(os.environ, LAB_INSTALL="no"), self.assertRaises(LabError):
+            packages.ensure("build")  # what ./lab test sets for its tests
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Progress(unittest.TestCase):
 
     def lab(self, *words, **environment):
         result = subprocess.run([ROOT / "lab", "progress", *words], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                                capture_output=True, text=True, timeout=60)
+                                capture_output=True, text=True, timeout=600)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout, result.stderr
 

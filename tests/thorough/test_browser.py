@@ -17,7 +17,7 @@ from lab import docs, ladder
 HERE = Path(__file__).resolve().parent
 PHONE, WIDE = 390, 1280
 AT_ONCE = 40  # pages in one command line
-LIMIT = 240
+LIMIT = 1200
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

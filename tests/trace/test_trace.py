@@ -25,7 +25,7 @@ if SANITIZED:  # whose library has to be the first one
 
 
 def on_device(*argv, **options):
-    return subprocess.run(PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, **options)
 
 
 def gid_index():

@@ -33,9 +33,9 @@ class Capture(unittest.TestCase):
             listener = subprocess.Popen(A.wrap(server), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.addCleanup(listener.kill)
             two_hosts.on("a", "sh", "-c", f"until ss -ltn | grep -q ':{client[-1]} '; do :; done")
-            done = subprocess.run(B.wrap(client[:-1]), capture_output=True, text=True, timeout=60)
+            done = subprocess.run(B.wrap(client[:-1]), capture_output=True, text=True, timeout=600)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            listener.communicate(timeout=60)
+            listener.communicate(timeout=600)
         return packet_once(packets.read(pcap("test")))
 
     def perftest(self, tool, *options):

@@ -35,7 +35,7 @@ class Link(Shared):
         began = time.monotonic()
         lab("hosts", "cut")
         self.assertIn("8 failed: the request: the connection broke while it was under way", self.finish(waiting)[0])
-        self.assertLess(time.monotonic() - began, 20)
+        self.assertLess(time.monotonic() - began, 60)  # which the requests would have taken
         self.assertIn("dropped a client", self.server.stderr.readline())
         lab("hosts", "mend")
         self.assertGreater(self.right(self.attached("--patient", "--seconds", "10")), 0)

@@ -12,7 +12,7 @@ from lab.paths import ROOT
 
 LAB = str(ROOT / "lab")
 BUILD = build.directory()
-LIMIT = 150
+LIMIT = 600
 
 
 def find() -> tuple[place.Place, place.Place]:

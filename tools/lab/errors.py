@@ -65,6 +65,8 @@ def explain(error: OSError) -> Optional[str]:
         return f"{path}: its file system is read-only; {elsewhere(path)}"
     if error.errno in (errno.EACCES, errno.EPERM) and path:
         return no_access(path)
+    if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP) and path:
+        return f"{path}: {error.strerror}; {elsewhere(path)}"
     if "No usable temporary directory" in str(error):
         return elsewhere(temporary())
     if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -77,18 +79,21 @@ def explain(error: OSError) -> Optional[str]:
 def no_access(path: Path) -> str:
     """For a path that this user may not use: whose it is, and how to change that."""
     there = path
-    while not os.path.lexists(there):
+    while not os.path.lexists(there):  # a folder that may not be entered looks empty
         there = there.parent
-    try:
-        owner = there.lstat().st_uid
-    except OSError:  # in a folder that may not be entered
-        there = there.parent
-        owner = there.lstat().st_uid
+    owner = there.lstat().st_uid
     if owner == os.getuid():
-        return f"{path}: permission denied: chmod -R u+rwX {folder_of(there)}"
-    if is_own(there):
-        return f"{path} belongs to {name_of(owner)}: sudo chown -R {name_of(os.getuid())} {folder_of(there)}"
+        return f"{path}: permission denied: chmod -R u+rwX {there}"
+    for folder in own_folders():
+        if there.is_relative_to(folder):
+            return f"{there} belongs to {name_of(owner)}: sudo chown -R {name_of(os.getuid())} {folder}"
     return f"{path}: permission denied; {elsewhere(path)}"
+
+
+def own_folders() -> "list[Path]":
+    """Those that hold nothing but what this project has made."""
+    from lab import paths
+    return [paths.ROOT / "build", paths.cache_folder()]
 
 
 def no_space(path: Optional[Path]) -> str:
@@ -122,21 +127,6 @@ def elsewhere(path: Path) -> str:
 def temporary() -> Path:
     """tempfile.gettempdir() raises where it finds none."""
     return Path(os.environ.get("TMPDIR") or "/tmp")
-
-
-def is_own(path: Path) -> bool:
-    """Whether it lies in a folder that is this user's or this project's to use."""
-    from lab import build, paths
-    return any(path.is_relative_to(folder) for folder in (build.directory(), paths.ROOT, paths.cache_folder(), paths.home()))
-
-
-def folder_of(path: Path) -> Path:
-    """The build folder or the cache, if `path` is in one of them: it is changed as a whole."""
-    from lab import build, paths
-    for folder in (build.directory(), paths.cache_folder()):
-        if path.is_relative_to(folder):
-            return folder
-    return path
 
 
 def name_of(user: int) -> str:

@@ -5,6 +5,7 @@ Every run has a time limit, after which whatever still runs is ended and the run
 """
 from __future__ import annotations
 
+import os
 import queue
 import re
 import subprocess
@@ -15,6 +16,9 @@ from typing import Callable, Optional, Sequence
 
 from lab import machine
 from lab.place import Place
+
+TIME_LIMIT = float(os.environ.get("LAB_TIME_LIMIT", "60"))  # seconds of a run; the tests have patience with a busy machine
+
 
 @dataclass
 class Outcome:
@@ -94,7 +98,7 @@ class Client:
     place: Optional[Place] = None  # if not where the server is
 
 
-def run(place: Place, program: Sequence[str], client: Optional[Client] = None, *, time_limit: float = 60,
+def run(place: Place, program: Sequence[str], client: Optional[Client] = None, *, time_limit: float = TIME_LIMIT,
         show: Callable[[str, str], None] = lambda role, text: None) -> Outcome:
     """Runs `program` alone, or as the server of `client`."""
     run = _Run(show)

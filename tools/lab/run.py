@@ -28,7 +28,8 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--program", metavar="NAME", help="another program of the lesson's than the one with its name")
     parser.add_argument("--device", help="the RDMA device, where there are several")
     parser.add_argument("--two-hosts", action="store_true", help="the server on host a, the client on host b")
-    parser.add_argument("--time-limit", type=float, default=60, metavar="SECONDS", help="when to end what still runs [60]")
+    parser.add_argument("--time-limit", type=float, default=pair.TIME_LIMIT, metavar="SECONDS",
+                        help=f"when to end what still runs [{pair.TIME_LIMIT:g}]")
     parser.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program")
     parser.set_defaults(main=main)
 

@@ -87,7 +87,7 @@ def goals(measured: Measured) -> list[str]:
 def machine(measured: Measured) -> list[str]:
     m = measured.machine
     versions = "; ".join(f"{name} {version}" for name, version in m["versions"].items() if version)
-    return ["", f"Measured on: {measured.where()}" + (f"; {versions}" if versions else "") + f"; commit {m['commit'][:12]}.", ""]
+    return ["", f"Measured on: {measured.where()}" + (f"; {versions}" if versions else "") + f"; commit {(m['commit'] or 'unknown')[:12]}.", ""]
 
 
 TABLES = {

@@ -13,6 +13,7 @@ from lab.errors import LabError
 # What any of the tests may run: nothing is installed once they have begun.
 PACKAGES = ["build", "device", "machine", "kernel", "docs", "check", "wire", "bench"]
 THOROUGH = {"thorough", "test_builds", "test_browser"}  # a suite and tests that need a second compiler, or a browser
+AT_ONCE = "3"  # tests: they share the emulated machine's two processors, and one of them usually waits for an event
 SHOWN = 5  # of the slowest tests
 
 
@@ -34,7 +35,7 @@ def main(args) -> int:
         print(f"lab: the tests that need a device will be skipped: {error}", file=sys.stderr, flush=True)
     log = folder / "meson-logs/testlog.json"
     log.unlink(missing_ok=True)
-    status = subprocess.run(["meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs", *wanted],
+    status = subprocess.run(["meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs", "--num-processes", AT_ONCE, *wanted],
                             env={**os.environ, "LAB_INSTALL": "no"}).returncode
     if not log.exists():  # --list and --help, or a suite that does not exist
         return status
