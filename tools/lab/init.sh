@@ -37,6 +37,9 @@ mount --move /host /root/run/lab/host
 cp /agent.py /frames.py /root/run/lab/
 mkdir -p /root/lib/modules
 
+# A minimal system has no name for itself.
+[ -e /root/etc/hosts ] || printf '127.0.0.1 localhost\n::1 localhost\n' >/root/etc/hosts
+
 # libibverbs reads each file in libibverbs.d and loads the provider that it names, at each program's start. SoftRoCE is the
 # only device here: without the other providers, ibv_devices takes half the time.
 if [ -e /root/etc/libibverbs.d/rxe.driver ]; then
