@@ -181,7 +181,7 @@ File make_shared_memory(const char *name, size_t length) {
 }
 
 SharedMemory::SharedMemory(int fd, size_t length) : length_(length) {
-  struct stat about {};
+  struct stat about = {};
   check_errno(fstat(fd, &about), "fstat");
   const int seals = fcntl(fd, F_GET_SEALS); // -1 of what is no memory
   if (about.st_size != static_cast<off_t>(length) || seals < 0 || (seals & F_SEAL_SHRINK) == 0)

@@ -55,7 +55,7 @@ File SlotRing::make(const RingShape &shape) {
 
 // [attach]
 SlotRing::SlotRing(int memory, int doorbell) : process_(getpid()), doorbell_(doorbell) {
-  struct stat about {};
+  struct stat about = {};
   check_errno(fstat(memory, &about), "fstat");
   if (about.st_size < static_cast<off_t>(sizeof(RingHeader)))
     fail("the shared memory", "it is no slot ring");

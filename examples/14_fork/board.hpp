@@ -50,7 +50,7 @@ class MappedBoard {
 public:
   // [map]
   explicit MappedBoard(int file) {
-    struct stat about {};
+    struct stat about = {};
     rdmacommon::check_errno(fstat(file, &about), "fstat");
     const int seals = fcntl(file, F_GET_SEALS); // -1 of what is no memory
     if (about.st_size != sizeof(Board) || seals < 0 || (seals & F_SEAL_SHRINK) == 0)

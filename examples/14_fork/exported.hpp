@@ -57,7 +57,7 @@ inline Exported parse_exported(const std::string &line) {
 // [device-of]
 // Whatever was passed: is it the command file of an RDMA device? @return "uverbs0"
 inline std::string device_of(const File &file) {
-  struct stat about {};
+  struct stat about = {};
   rdmacommon::check_errno(fstat(file.get(), &about), "fstat");
   const std::string number =
       std::to_string(major(about.st_rdev)) + ':' + std::to_string(minor(about.st_rdev));

@@ -40,7 +40,7 @@ extern "C" ibv_mr *ibv_reg_mr(ibv_pd *pd, void *address, size_t length, int acce
 }
 
 extern "C" ibv_context *ibv_import_device(int cmd_fd) {
-  struct stat about {};
+  struct stat about = {};
   if (fstat(cmd_fd, &about) != 0 || !S_ISCHR(about.st_mode)) {
     errno = EBADF;
     return nullptr;

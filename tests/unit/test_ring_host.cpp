@@ -60,7 +60,7 @@ TEST(RingHost, AWorkerThatIsKilledHoldsNobodyUp) {
   host.invite(std::move(host_end));
   ASSERT_TRUE(host.wait(seconds(5)));
   EXPECT_EQ(victim.link().hear(seconds(5)), "claimed");
-  { EXPECT_TRUE(host.ring().try_claim(999, 1)->publish()); }
+  EXPECT_TRUE(host.ring().try_claim(999, 1)->publish());
   EXPECT_EQ(host.ring().take().count, 0u);
   kill(victim.pid(), SIGKILL);
   const auto begin = steady_clock::now();
