@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdio>
 #include <optional>
+#include <span>
 #include <string>
 
 using namespace rdmacommon;
@@ -20,6 +21,8 @@ using namespace rdmacommon;
 namespace {
 
 constexpr uint32_t messages = 20;
+// A buffer for each: the NIC may read them after the last post.
+constexpr uint32_t greedy_messages = 11;
 
 struct Buffer {
   Message message;
@@ -40,7 +43,9 @@ void post(const One &one, const ibv_mr *mr, const Buffer &buffer, size_t length)
       {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
 }
 
-void lie_of(One &one, const ibv_mr *mr, Buffer &buffer, const std::string &lie) {
+void lie_of(One &one, const ibv_mr *mr, std::span<Buffer, greedy_messages> buffers,
+            const std::string &lie) {
+  Buffer &buffer = buffers[0];
   size_t length = sizeof(Message);
   fill(buffer.message, 1, messages - 2);
   if (lie == "long")
@@ -70,9 +75,10 @@ void lie_of(One &one, const ibv_mr *mr, Buffer &buffer, const std::string &lie) 
         one.qp.get(),
         {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
   } else if (lie == "greedy") {
-    for (uint32_t number = 1; number < 12; ++number) {
-      fill(buffer.message, number, messages - number - 1); // the last of them is in all
-      post(one, mr, buffer, length);
+    for (uint32_t number = 1; number <= greedy_messages; ++number) {
+      Buffer &next = buffers[number - 1];
+      fill(next.message, number, messages - number - 1);
+      post(one, mr, next, length);
     }
   } else if (lie != "silent") {
     post(one, mr, buffer, length);
@@ -88,7 +94,7 @@ void lying_clients(int argc, char **argv) {
 
   const Port port = open_port(options);
   const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  static std::array<Buffer, 3> buffers{};
+  static std::array<Buffer, 3 + greedy_messages> buffers{}; // the lie's are the last ones
   const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &buffers, sizeof buffers, 0), "ibv_reg_mr"));
   std::array<One, 3> clients;
   for (One &one : clients) {
@@ -114,7 +120,7 @@ void lying_clients(int argc, char **argv) {
       if (i != 1 || (number == 0 && lie != "exchange"))
         send_one(i, number);
       else if (number == 1 && lie != "exchange")
-        lie_of(clients[1], mr.get(), buffers[1], lie);
+        lie_of(clients[1], mr.get(), std::span(buffers).last<greedy_messages>(), lie);
   clients[0].exchange->send_done();
   clients[2].exchange->send_done();
   std::printf("the honest ones have all their answers\n");
