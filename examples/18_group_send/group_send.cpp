@@ -219,6 +219,7 @@ void run_server(const PairOptions &options, const Wanted &wanted) {
   std::printf("the client has %u processes, and %u slots of %u bytes\n", wanted.processes,
               wanted.shape.slots, wanted.shape.slot_size);
   server.serve_until(&Inbox::has_ended);
+  server.finish(options.timeout);
   exchange.finish();
 }
 

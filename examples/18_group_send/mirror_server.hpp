@@ -5,9 +5,11 @@
 #include "group_side.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/completions.hpp>
 #include <rdmacommon/slot_runs.hpp>
 
 #include <array>
+#include <chrono>
 #include <deque>
 #include <span>
 
@@ -34,6 +36,23 @@ public:
     }
   }
 
+  // Waits until the client has the last credit. Only then may this server say over TCP that it has finished: TCP is
+  // another connection, and may be faster than the credit.
+  void finish(std::chrono::milliseconds timeout) {
+    std::array<ibv_wc, 16> batch;
+    while (side_.queue.done() != side_.queue.added()) {
+      const size_t count =
+          rdmacommon::wait_for_completions(side_.cq.get(), batch, "the last credit", timeout);
+      for (const ibv_wc &wc : std::span(batch.data(), count)) {
+        rdmacommon::check_wc(wc, "a request");
+        if ((wc.opcode & IBV_WC_RECV) != 0)
+          throw rdmacommon::Error("the client", "it sends more after its end",
+                                  rdmacommon::Where::here());
+        side_.queue.completed(wc);
+      }
+    }
+  }
+
 private:
   void take(const ibv_wc &wc) {
     const rdmacommon::Run run = side_.receives->received(wc);
@@ -47,9 +66,11 @@ private:
   }
 
   void give_back() {
+    // The last credit asks for a completion: finish() waits for it.
+    const unsigned flags = inbox_.has_ended() ? IBV_SEND_SIGNALED : 0;
+    // There are no data: the immediate is the credit.
     for (; !owed_.empty() && side_.queue.room() > 0; owed_.pop_front())
-      rdmacommon::add_run(side_.queue, side_.mirror, owed_.front(),
-                          0); // no data: the immediate is the credit
+      rdmacommon::add_run(side_.queue, side_.mirror, owed_.front(), 0, flags);
     side_.queue.post();
   }
 
