@@ -3,7 +3,7 @@ import os
 import unittest
 
 import needs_device
-from lab import examples, normalise
+from lab import examples, normalise, variants
 
 # By relative paths, since LD_PRELOAD takes a space for the end of one.
 os.chdir(needs_device.BUILD / "tests/doubles")
@@ -23,7 +23,7 @@ def run(*arguments, doubles=(MEMORY,), program="device_memory", kind="pair"):
 class Doubles(unittest.TestCase):
     def assertAsInTheLesson(self, outcome):
         self.assertFalse(outcome.failed, outcome.text())
-        expected = examples.expected_file("15_device_memory").read_text()
+        expected = variants.expected(examples.expected_file("15_device_memory"), needs_device.PLACE).read_text()
         self.assertIn(STAND_IN, expected)
         roles = {role: [line for line in outcome.of(role) if not line.startswith("fake: ")] for role in outcome.status}
         found = normalise.differences(expected.replace(STAND_IN, ON_CHIP), roles, needs_device.PLACE.device)
@@ -62,7 +62,7 @@ class Doubles(unittest.TestCase):
         for name in ("15.1_move", "15.2_readers"):
             outcome = run(program=f"{name}.solution", kind="device")
             lines = [line for line in outcome.of("") if not line.startswith("fake: ")]
-            self.assertEqual(lines[1:], examples.expected_file(name).read_text().splitlines()[1:])
+            self.assertEqual(lines[1:], variants.expected(examples.expected_file(name), needs_device.PLACE).read_text().splitlines()[1:])
 
 
 class Options(unittest.TestCase):

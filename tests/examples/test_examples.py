@@ -5,7 +5,7 @@ import unittest
 
 import close_probe
 import needs_device
-from lab import examples, ladder, normalise
+from lab import examples, ladder, normalise, variants
 
 
 def run(job):
@@ -23,7 +23,7 @@ class Examples(unittest.TestCase):
     def compare(self, outcome, expected):
         self.assertFalse(outcome.timed_out, outcome.text())
         roles = {role: outcome.of(role) for role in outcome.status}
-        found = normalise.differences(expected.read_text(), roles, needs_device.PLACE.device)
+        found = normalise.differences(variants.expected(expected, needs_device.PLACE).read_text(), roles, needs_device.PLACE.device)
         self.assertEqual(found, [], "\n".join(found))
 
     def test_prints_what_the_lesson_shows(self):

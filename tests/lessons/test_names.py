@@ -4,7 +4,7 @@ import unittest
 from collections import Counter
 from itertools import takewhile
 
-from lab import examples, ladder
+from lab import examples, ladder, variants
 from lab.paths import ROOT
 
 FOLDERS = ["common", "examples", "tests", "tools", "picture", "docs"]
@@ -42,7 +42,8 @@ class Names(unittest.TestCase):
             known |= {lesson.stem} | {f"{lesson.stem}.break.{path.stem}" for path in folder.glob("break/*.patch")}
             known |= {name for name, its in examples.exercises().items() if its == lesson}
             known |= {f"{lesson.stem}.{other}" for other in examples.others(lesson)}
-        names = {path.stem for path in (ROOT / "tests/expected").iterdir() if not path.stem.endswith(".transcript")}
+        names = {path.stem for path in map(variants.base, (ROOT / "tests/expected").iterdir())
+                 if not path.stem.endswith(".transcript")}
         self.assertLessEqual(names, known)
 
 

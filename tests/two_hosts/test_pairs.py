@@ -3,7 +3,7 @@ import subprocess
 import unittest
 
 import two_hosts
-from lab import examples, ladder, normalise
+from lab import examples, ladder, normalise, variants
 from two_hosts import A, B, on
 
 BUILD = two_hosts.BUILD
@@ -29,7 +29,7 @@ class Pairs(unittest.TestCase):
                         outcome = run(other or lesson.program, lesson.kind)
                         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
                         roles = {role: outcome.of(role) for role in outcome.status}
-                        expected = examples.expected_file(lesson.stem, other=other).read_text()
+                        expected = variants.expected(examples.expected_file(lesson.stem, other=other), A).read_text()
                         self.assertEqual(normalise.differences(expected, roles, A.device), [])
 
     def test_changes_fail_as_on_one_host(self):
@@ -37,7 +37,7 @@ class Pairs(unittest.TestCase):
             with self.subTest(name):
                 outcome = run(f"send_recv.{name}")
                 roles = {role: outcome.of(role) for role in outcome.status}
-                expected = examples.expected_file("02_send_recv", name).read_text()
+                expected = variants.expected(examples.expected_file("02_send_recv", name), A).read_text()
                 self.assertEqual(normalise.differences(expected, roles, A.device), [])
 
     def test_by_the_lab_command(self):

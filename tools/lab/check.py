@@ -1,7 +1,7 @@
 """./lab check 02.1: builds an exercise and says what is still missing."""
 from __future__ import annotations
 
-from lab import build, examples, normalise, packages, place, progress, run
+from lab import build, examples, normalise, packages, place, progress, run, variants
 
 
 def add_parser(subparsers) -> None:
@@ -35,4 +35,5 @@ def verdict(where, folder, name: str, show=lambda role, text: None, suffix: str 
     if outcome.timed_out:
         missing.append("it does not end by itself")
     roles = {role: outcome.of(role) for role in outcome.status}
-    return missing + normalise.differences(examples.expected_file(name).read_text(), roles, where.device)
+    return missing + normalise.differences(variants.expected(examples.expected_file(name), where).read_text(), roles,
+                                            where.device)

@@ -4,6 +4,7 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
 
     <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->   the lines between two // [post-recv]
     <!-- output tests/expected/02_send_recv.txt -->                  what a run printed
+    <!-- newer tests/expected/10_memory_windows.kernel-6.4.txt -->  the lines of it that older software prints otherwise
     <!-- table tests/expected/11_when_it_breaks.txt -->             the table that a run printed
     <!-- table latency -->                                          what ./lab bench has published, as a table: latency, p99,
                                                                     rate, groups, requests (time), cpu, counters, goals; or
@@ -27,7 +28,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from lab import glossary, ladder, symptoms, tables, verbs
+from lab import glossary, ladder, normalise, symptoms, tables, variants, verbs
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -108,6 +109,15 @@ def output(path: Path, source: str) -> list[str]:
     return fence("text", (ROOT / source).read_text().splitlines())
 
 
+def newer(path: Path, source: str) -> list[str]:
+    """Of a variant of an expected output, what is not in the output itself."""
+    file = ROOT / source
+    if not variants.conditions(file):
+        raise ValueError(f"{source} names no condition")
+    old = {normalise.normalise(line, "rxe0") for line in variants.base(file).read_text().splitlines()}
+    return fence("text", [line for line in file.read_text().splitlines() if normalise.normalise(line, "rxe0") not in old])
+
+
 def table(path: Path, source: str) -> list[str]:
     """A table of the published measurements; or what a run printed as one in Markdown, without the role in front of it."""
     if source in tables.TABLES:
@@ -147,5 +157,5 @@ def ladder_table(path: Path) -> list[str]:
     return [*result, ""]
 
 
-BLOCKS = {"snippet": snippet, "output": output, "table": table, "diff": diff, "nav": nav, "ladder": ladder_table,
+BLOCKS = {"snippet": snippet, "output": output, "newer": newer, "table": table, "diff": diff, "nav": nav, "ladder": ladder_table,
           "verbs": verbs.index, "symptoms": symptoms.table}
