@@ -8,6 +8,7 @@
 //          shared_receive --host ADDRESS   the clients: many connections from one process
 
 #include "clients.hpp"
+#include "device_events.hpp"
 #include "pool.hpp"
 #include "receive_memory.hpp"
 #include "sleeping.hpp"
@@ -79,9 +80,7 @@ public:
         pd_(check_ptr(ibv_alloc_pd(port_.context.get()), "ibv_alloc_pd")),
         channel_(create_comp_channel(port_.context.get())),
         cq_(create_cq(port_.context.get(), wanted.pool + wanted.clients * answers, channel_.get())),
-        pool_(pd_.get(), wanted.pool, wanted.limit) {
-    do_not_block(port_.context->async_fd);
-  }
+        pool_(pd_.get(), wanted.pool, wanted.limit), events_(port_.context.get()) {}
 
   // What it takes that each client can have a window of messages under way, if not all of them at a time.
   void measure() const {
@@ -126,6 +125,12 @@ public:
     std::printf("%u limit events: the receives ran low\n", limit_events_);
     if (gone_ > 0)
       std::printf("%u clients have gone without a word\n", gone_);
+    const auto ended = std::count_if(clients_.begin(), clients_.end(),
+                                     [](const Client &client) { return !client.exchange; });
+    if (ended > 0)
+      std::printf("last WQE reached: reported for %zu of the %zu queue pairs that were ended\n",
+                  events_.wait_for_last_wqes(static_cast<size_t>(ended)),
+                  static_cast<size_t>(ended));
   }
   // [serve]
 
@@ -161,7 +166,7 @@ private:
   }
 
   void refill_if_low() {
-    if (limit_reached()) {
+    if (events_.limit_reached()) {
       pool_.refill();
       ++limit_events_;
     }
@@ -201,28 +206,6 @@ private:
                                 .imm_data = htonl(grant)});
   }
   // [answer]
-
-  // [async]
-  // Takes the device's events, and says whether one of them is that the receives run low.
-  bool limit_reached() {
-    bool reached = false;
-    ibv_async_event event{};
-    while (ibv_get_async_event(port_.context.get(), &event) == 0) {
-      const ibv_event_type type = event.event_type;
-      const uint32_t qpn = type == IBV_EVENT_QP_LAST_WQE_REACHED ? event.element.qp->qp_num : 0;
-      ibv_ack_async_event(&event); // or destroying the object that it is about waits for ever
-      if (type == IBV_EVENT_SRQ_LIMIT_REACHED)
-        reached = true; // and it is not armed any more
-      else if (type == IBV_EVENT_QP_LAST_WQE_REACHED)
-        std::printf("client %zu: its QP holds no receive any more\n", by_qpn_.at(qpn));
-      else if (type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_CQ_ERR)
-        throw Error("the device", ibv_event_type_str(type), Where::here());
-    }
-    if (errno != EAGAIN && errno != EINTR)
-      throw_errno(errno, "ibv_get_async_event");
-    return reached;
-  }
-  // [async]
 
   void sleep() {
     if (!sleep_until_something(channel_.get(), port_.context->async_fd, clients_, options_.timeout,
@@ -265,6 +248,7 @@ private:
   unique_comp_channel channel_;
   unique_cq cq_;
   Pool pool_;
+  DeviceEvents events_;
   std::vector<Client> clients_;
   std::map<uint32_t, size_t> by_qpn_; // where in clients_
   uint32_t limit_events_ = 0, gone_ = 0;

@@ -124,6 +124,8 @@ PHRASES = {
 MAN = {**dict.fromkeys(("ibv_start_poll", "ibv_next_poll", "ibv_end_poll", "ibv_wc_read_byte_len"), "ibv_create_cq_ex"),
        "ibv_reg_mr_iova": "ibv_reg_mr", "ibv_qp_to_qp_ex": "ibv_wr_post",
        **dict.fromkeys(("ibv_cq_ex_to_cq", "ibv_wc_status_str", "ibv_wr_atomic_write", "ibv_wr_flush"), None)}
+# The rdma-core that has a man page of its own for it first.
+MAN_SINCE = {"ibv_wr_flush": 45}
 # The lesson that introduces it, where that is not the first to mention it.
 LESSON = {"ibv_poll_cq": "02", "ibv_query_gid_table": "01", "ibv_destroy_comp_channel": "07", "ibv_destroy_ah": "08",
           "ibv_destroy_srq": "09", "ibv_dereg_mr": "02"}
@@ -187,7 +189,8 @@ def index(path: Path) -> "list[str]":
             if lesson is None:
                 raise ValueError(f"{name}: no lesson mentions or uses it")
             page = manual(name)
-            man = "" if page == name else f" (`man {page}`)" if page else " (no man page)"
+            since = f" (man page since rdma-core {MAN_SINCE[name]})" if name in MAN_SINCE else " (no man page)"
+            man = "" if page == name else f" (`man {page}`)" if page else since
             users = [where for where in used[name] if where != "common"]
             listed = users if len(users) <= FEW else users[:2]
             parts = [f"{where.split('_')[0]} " + links(used[name][where], path) for where in listed]
