@@ -17,6 +17,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <sys/mman.h>
+
 #include <array>
 #include <csignal>
 #include <cstring>
@@ -144,9 +146,11 @@ Outcome dontfork(const DeviceOptions &options, bool cure, Limit limit) {
   const Mapped<std::array<Page, 2>> memory(AtFork::copied);
   Text &beside = (*memory)[cure ? 1 : 0].beside;
   put(beside, "an ordinary variable");
-  setenv("RDMAV_USE_MADVISE", "1", 1);        // newer rdma-cores do nothing where the kernel copies
-  check_rc(ibv_fork_init(), "ibv_fork_init"); // before the first ibv_reg_mr
+  // Makes the library take the pages of each region away from children. Before the first ibv_reg_mr.
+  check_rc(ibv_fork_init(), "ibv_fork_init");
   const Resources rdma(options, (*memory)[0].registered);
+  // Since rdma-core 51 it leaves them alone where the kernel copies them. So we do what it did before.
+  check_errno(madvise(&(*memory)[0], sizeof(Page), MADV_DONTFORK), "madvise(MADV_DONTFORK)");
   Child child([&](const Link &parent) {
     std::signal(SIGSEGV, SIG_DFL); // no report of a sanitizer's
     parent.tell(get(beside));

@@ -4,7 +4,7 @@ import subprocess
 import unittest
 
 import needs_device
-from lab import examples
+from lab import examples, variants
 
 PLACE = needs_device.PLACE
 
@@ -25,7 +25,7 @@ def run(*arguments):
 def cases():
     """Name -> what the lesson's output says of it, wrong and cured."""
     found = {}
-    for line in examples.expected_file("14_fork").read_text().splitlines()[1:]:
+    for line in variants.expected(examples.expected_file("14_fork"), PLACE).read_text().splitlines()[1:]:
         if ": " in line and not line.startswith(" "):
             name, seen = line.split(":", 1)
             found.setdefault(name.removesuffix(", cured"), []).append(seen.strip())
@@ -52,6 +52,16 @@ class Fork(unittest.TestCase):
         if PLACE.kind == "machine":  # elsewhere the log is everybody's
             with self.subTest("the kernel says why the post was refused"):
                 self.assertIn("changed security contexts after opening file descriptor", log)
+
+    def test_fork_init(self):
+        """Whether it takes a region's page away from children, and whether it may come late, depends on rdma-core alone: the kernel copies."""
+        program = str(needs_device.BUILD / "tests/examples/fork_init")
+        does_nothing = variants.there(PLACE)["rdma-core"] >= (51,)
+        for when, wanted in {"early": ("0", "left to children" if does_nothing else "taken away from children"),
+                             "late": ("0" if does_nothing else "EINVAL", "left to children")}.items():
+            with self.subTest(when):
+                said = subprocess.run(PLACE.wrap([program, "--device", PLACE.device, "--when", when]), capture_output=True, text=True)
+                self.assertEqual(said.stdout, "ibv_fork_init: %s\nthe page: %s\n" % wanted, said.stderr)
 
 
 if __name__ == "__main__":
