@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import select
 import subprocess
 import sys
@@ -15,6 +16,16 @@ LAB = str(ROOT / "lab")
 # A kernel that the user chose for the shared machine does not matter here, nor does where it is.
 ENVIRONMENT = {**os.environ, "LAB_PLACE": "machine", "LAB_MACHINE": f"test-{os.getpid()}", "LAB_IDLE": "60",
                "LAB_PROGRESS": "off"}
+
+
+# Debian 12's own kernel is 6.1; its backports have the one of Debian 13.
+NEEDS_BACKPORTS = platform.freedesktop_os_release().get("VERSION_CODENAME") == "bookworm"
+
+
+def choose_newer_kernel() -> None:
+    """The machine boots kernel 6.12 or newer."""
+    if NEEDS_BACKPORTS:
+        os.environ["LAB_KERNEL"] = ENVIRONMENT["LAB_KERNEL"] = "bookworm-backports"
 
 
 def need_machine() -> None:

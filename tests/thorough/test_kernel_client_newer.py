@@ -1,10 +1,9 @@
-"""What faults/test_kernel_client.py does to a client in the middle of something, by the backports' kernel."""
-import os
-
+"""What faults/test_kernel_client.py does to a client in the middle of something, by a newer kernel than Debian 12's: the
+backports', or that of the distribution itself."""
 import kernel_client_cases
 import labtest
 
-os.environ["LAB_KERNEL"] = labtest.ENVIRONMENT["LAB_KERNEL"] = "bookworm-backports"
+labtest.choose_newer_kernel()
 kernel_client_cases.need_module()
 from kernel_client_cases import Midway  # noqa: E402, F401: unittest finds it here
 
