@@ -90,10 +90,8 @@ void serve_export(const Settings &to) {
 // [import]
 std::string import_and_send(const Settings &to, File &command, const Exported &what) {
   const unique_context context(ibv_import_device(command.get()));
-  if (!context) {
-    const char *const why = strerrorname_np(errno);
-    return std::string(cannot).append(": ibv_import_device says ").append(why);
-  }
+  if (!context)
+    return std::string(cannot).append(": ibv_import_device says ").append(strerrorname_np(errno));
   command.release(); // ibv_close_device closes it
   // Not ibv_dealloc_pd and ibv_dereg_mr: those would destroy the owner's objects.
   const std::unique_ptr<ibv_pd, decltype(&ibv_unimport_pd)> pd(
