@@ -51,6 +51,11 @@ class CommandLine(unittest.TestCase):
         result = subprocess.run([ROOT / "lab", "run", "nosuch"], cwd="/", capture_output=True, text=True)
         self.assertIn("no example nosuch", result.stderr)
 
+    def test_without_home(self):
+        environment = {name: value for name, value in os.environ.items() if name != "HOME"}
+        result = subprocess.run([ROOT / "lab", "progress"], env={**environment, "LAB_PROGRESS": "off"}, capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_package_lists(self):
         for group in packages.DEBIAN:
             for _, (_, names) in packages.OTHERS.items():

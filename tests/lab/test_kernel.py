@@ -17,7 +17,7 @@ if place.INSIDE.exists():
 
 class Kernel(unittest.TestCase):
     def setUp(self):
-        packages.ensure("machine")
+        packages.need("machine")
         self.real = kernel.get()
         temp = tempfile.TemporaryDirectory(prefix="lab cache ")
         self.addCleanup(temp.cleanup)
