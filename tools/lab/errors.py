@@ -1,13 +1,9 @@
 """How a `lab` command fails: on purpose, by something that the user can change, or by a bug of its own."""
 from __future__ import annotations
 
-import difflib
 import errno
 import os
-import pwd
-import shutil
 import sys
-import traceback
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -22,6 +18,7 @@ class UsageError(LabError):
 
 def nearest(word: str, words: "list[str]") -> str:
     """For the end of a message about a wrong word: the right one that it is closest to."""
+    import difflib  # as below: every command loads this file, and few need these
     found = difflib.get_close_matches(word, words, n=1, cutoff=0.0)
     return f" (did you mean {found[0]}?)" if found else ""
 
@@ -49,6 +46,7 @@ def guarded(command: Callable[[], int], failed: int = 1) -> int:
         if said:
             print(f"lab: {said}", file=sys.stderr)
         else:
+            import traceback
             traceback.print_exc()
             print("lab: this is a bug in ./lab: please report it with the lines above", file=sys.stderr)
         return failed
@@ -107,6 +105,7 @@ def no_space(path: Optional[Path]) -> str:
 
 
 def is_full(path: Path) -> bool:
+    import shutil
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free < 1 << 20
@@ -130,6 +129,7 @@ def temporary() -> Path:
 
 
 def name_of(user: int) -> str:
+    import pwd
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:

@@ -26,7 +26,6 @@ import tty
 from contextlib import contextmanager
 from typing import Callable, Iterator, Optional, Sequence
 
-from lab import kernel as kernels
 from lab import process
 from lab.errors import LabError
 from lab.frames import (CHUNK, CRASH, CREDIT, EXIT, HELLO, NUMBER, REFUSED, RESIZE, SIGNAL, START, STATUS, STDERR,
@@ -77,6 +76,7 @@ def _connect(host: str) -> Optional[socket.socket]:
 
 def _start_keeper(group: str) -> None:
     """Returns when the machines are ready. @raises LabError; interrupted, it takes the keeper along"""
+    from lab import kernel as kernels  # what it imports takes longer than all the rest of a command in a machine that runs
     kernels.initramfs(kernels.get())  # here and not in the keeper, so that a download is seen and can be stopped
     what = "two hosts, a and b" if group else "the emulated machine"
     print(f"lab: starting {what}", file=sys.stderr, flush=True)
