@@ -1,6 +1,6 @@
 // Exercise 13.1 (★): a client that stays away for longer each time.
-// Wanted:   the server here is full for 300 ms. The client gets in with at most six attempts, and after each that fails it
-//           waits: 50 ms at most, then 100, then 200, and so on, each time a random part of that, but at least half.
+// Wanted:   the server here refuses five attempts and lets the sixth in. After each refusal the client waits: 50 ms at most,
+//           then 100, then 200, and so on, each time a random part of that, but at least half.
 // Hint: std::uniform_int_distribution. Why random? Because a server that has just started again has all its clients at the
 //       door, and they should not come back at the same moment.
 // Check: ./lab check 13.1
@@ -17,25 +17,22 @@
 #include <cstdint>
 #include <cstdio>
 #include <random>
+#include <set>
+#include <string>
 #include <thread>
 
 using namespace rdmacommon;
 using std::chrono::milliseconds;
 
-constexpr milliseconds full_for{300};
-constexpr int most_attempts = 6;
+constexpr int refusals = 5;
 
 static void serve(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id listener = cm_listen(channel, options, 1);
-  std::chrono::steady_clock::time_point first;
-  while (true) {
+  for (int attempts = 0;; ++attempts) {
     const unique_cm_event request =
         wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
     const unique_cm_id id(request->id);
-    const auto now = std::chrono::steady_clock::now();
-    if (first == std::chrono::steady_clock::time_point{})
-      first = now;
-    if (now - first < full_for) {
+    if (attempts < refusals) {
       const Greeting full = greeting(Refusal::full);
       check_errno(rdma_reject(id.get(), &full, sizeof full), "rdma_reject");
       continue;
@@ -69,6 +66,23 @@ static milliseconds pause_after(int failures) {
   return milliseconds(failures * 0);
 }
 
+static void check_pause(int failures, milliseconds pause) {
+  const milliseconds longest{int64_t{50} << failures};
+  if (pause < longest / 2 || pause > longest)
+    throw Error("pause " + std::to_string(failures + 1),
+                "it is " + std::to_string(pause.count()) + " ms, not " +
+                    std::to_string(longest.count() / 2) + " to " + std::to_string(longest.count()),
+                Where::here());
+}
+
+static void check_random() {
+  std::set<milliseconds> pauses;
+  for (int i = 0; i < 50; ++i)
+    pauses.insert(pause_after(refusals));
+  if (pauses.size() == 1)
+    throw Error("the pauses", "they are always the same", Where::here());
+}
+
 static void backoff(int argc, char **argv) {
   CommandLine line{"Connects to a server that is full for a while."};
   const CmOptions options{line, "the server; without it, be the server"};
@@ -79,10 +93,11 @@ static void backoff(int argc, char **argv) {
     return;
   }
   for (int failures = 0; !attempt(channel.get(), options); ++failures) {
-    if (failures + 1 == most_attempts)
-      throw Error("the server", "it is still full after six attempts", Where::here());
-    std::this_thread::sleep_for(pause_after(failures)); // no event says that there is room again
+    const milliseconds pause = pause_after(failures);
+    check_pause(failures, pause);
+    std::this_thread::sleep_for(pause); // no event says that there is room again
   }
+  check_random();
   std::printf("the server has let me in\n");
 }
 
