@@ -16,7 +16,7 @@ from pathlib import Path
 import labtest
 from labtest import LAB, ENVIRONMENT, finish, run, start
 from lab import machine
-from lab.paths import ROOT
+from lab.paths import ROOT, cache_dir
 
 # Says that it is ready, then what reaches it.
 LISTENER = """
@@ -165,7 +165,7 @@ class Terminal(unittest.TestCase):
     def test_a_prompt_with_size_and_status(self):
         pid, terminal = pty.fork()
         if pid == 0:
-            os.execve(LAB, [LAB, "shell"], {**ENVIRONMENT, "PS1": "", "HOME": "/nonexistent"})
+            os.execve(LAB, [LAB, "shell"], {**ENVIRONMENT, "PS1": "", "HOME": "/nonexistent", "LAB_CACHE": str(cache_dir())})
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 33, 77, 0, 0))
 
         def read_until(text):
