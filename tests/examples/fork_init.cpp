@@ -50,8 +50,8 @@ void fork_init(int argc, char **argv) {
   int error = when == "early" ? ibv_fork_init() : 0;
   const Port port = open_port(options);
   const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_mr mr(
-      check_ptr(ibv_reg_mr(pd.get(), there + page, page, IBV_ACCESS_LOCAL_WRITE), "ibv_reg_mr"));
+  const unique_mr mr(check_ptr(
+      ibv_reg_mr(pd.get(), there + page, page, int{IBV_ACCESS_LOCAL_WRITE}), "ibv_reg_mr"));
   if (when == "late")
     error = ibv_fork_init();
   std::printf("ibv_fork_init: %s\nthe page: %s\n", strerrorname_np(error),
