@@ -134,7 +134,8 @@ class Sharing(unittest.TestCase):
             with self.subTest(argv[0]):
                 argv = ["sh", "-c", ORPHANS, "sh", str(count), *argv, "--device", PLACE.device, "--limit", "60"]
                 said = subprocess.run(PLACE.wrap(argv), capture_output=True, text=True, timeout=600).stdout
-                self.assertRegex(said, f"(?m)^{count} children\nand all have ended$")
+                # A child may see the end of its link to the parent before the signal that ends it.
+                self.assertRegex(said, rf"(?m)^{count} children\n(error: the other process: it is gone .*\n)*and all have ended$")
 
 
 class Export(unittest.TestCase):
