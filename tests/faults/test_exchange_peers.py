@@ -9,7 +9,7 @@ import needs_device
 
 LINE = "0000:000011:123456:00000000000000000000ffff0a4d0001"
 PEER = str(needs_device.ROOT / "tests/faults/lying_peer.py")
-LIMIT = 300  # seconds; the programs get a time limit of 2 s, and would otherwise wait for ever
+LIMIT = 300  # seconds; the programs get a time limit of 2 s, and would otherwise wait forever
 
 
 def start(*argv):

@@ -32,7 +32,7 @@ nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 """
 RUN = "nobody ./lab run 02_send_recv"
 IN_MACHINE = "LAB_PLACE=machine nobody ./lab exec -- true"
-# What is done -> the command, and all that it prints.
+# The name of an obstacle -> how to make it, the command to run, and all that the command prints.
 REFUSALS = {
     "a build folder that root's ./lab has made":
         ("mkdir build", RUN, "lab: /tmp/clone/build belongs to root: sudo chown -R nobody /tmp/clone/build"),

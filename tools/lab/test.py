@@ -10,7 +10,7 @@ import time
 from lab import build, headers, kernel, packages, place
 from lab.errors import LabError
 
-# What any of the tests may run: nothing is installed once they have begun.
+# The packages of every program that a test runs: nothing is installed once the tests have begun.
 PACKAGES = ["build", "device", "machine", "kernel", "docs", "check", "wire", "bench"]
 THOROUGH = {"thorough", "test_builds", "test_browser"}  # a suite and tests that need a second compiler, or a browser
 AT_ONCE = "3"  # tests: they share the emulated machine's two processors, and one of them usually waits for an event
