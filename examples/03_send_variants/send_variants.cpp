@@ -120,9 +120,11 @@ void fragments(const Side &side) {
     for (uint32_t number = 0; number < count; ++number)
       side.receive_into(number);
     side.exchange.send_done();
+    std::array<ibv_wc, count> arrived;
+    for (ibv_wc &done : arrived)
+      done = side.wait_received();
     std::string assembled(whole.size(), '?');
-    for (uint32_t missing = count; missing > 0; --missing) {
-      const ibv_wc done = side.wait_received();
+    for (const ibv_wc &done : arrived) {
       const uint32_t fragment = immediate_of(done) >> 16, of = immediate_of(done) & 0xffff;
       if (of != count || fragment >= count || done.byte_len != size)
         throw Error("a fragment", "it is none of the four", Where::here());
