@@ -94,10 +94,13 @@ class Progress(unittest.TestCase):
 
     def test_where_it_is_kept(self):
         self.set(LAB_PROGRESS="", HOME="/home/x", XDG_STATE_HOME="/var/x")
-        self.assertEqual(progress.file(), Path("/var/x/rdma-by-example/progress.txt"))
+        name = progress.file().name
+        self.assertEqual(progress.file(), Path("/var/x/rdma-by-example/progress") / name)
         for ignored in ("", "not/absolute"):
             self.set(XDG_STATE_HOME=ignored)
-            self.assertEqual(progress.file(), Path("/home/x/.local/state/rdma-by-example/progress.txt"))
+            self.assertEqual(progress.file(), Path("/home/x/.local/state/rdma-by-example/progress") / name)
+        with mock.patch.object(progress, "ROOT", ROOT.parent / "another" / ROOT.name):
+            self.assertNotEqual(progress.file().name, name, "another clone's progress is not this one's")
         with mock.patch.object(Path, "home", side_effect=RuntimeError):
             self.assertIsNone(progress.file())
             progress.note("run", "02_send_recv")
@@ -179,7 +182,7 @@ class Progress(unittest.TestCase):
         for line in everything():
             progress.note(*line)
         out, err = self.lab()
-        self.assertIn("02_send_recv         yes   3 of 3   2 of 2\n", out)
+        self.assertIn("02_send_recv         yes   4 of 4   2 of 2\n", out)
         self.assertIn("all there is", out)
         self.assertEqual(err, "")
         self.assertIn("next: ./lab doctor ", self.lab("--forget")[0])

@@ -22,11 +22,14 @@ def add_parser(subparsers) -> None:
 
 
 def main(args) -> int:
-    from lab import packages, place
+    from lab import build, packages, place
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("exec needs a command: ./lab exec -- ibv_devinfo")
     packages.ensure(*(["device", "machine"] if args.on else place.groups()))
+    if command[0].startswith("build/examples/") and not os.path.exists(command[0]):  # as the lessons name it
+        packages.ensure("build")
+        build.build(command[0].removeprefix("build/"))
     where = place.find_host(args.on) if args.on else place.find_place()
     if where.kind == "machine":
         return machine.end_like(machine.execute(command, where.host, args.timeout))

@@ -1,12 +1,13 @@
 """./lab progress: what has been run, broken on purpose and solved, and what comes next.
 
-./lab run, ./lab check and ./lab doctor note it, a line for each thing, in a file of the user's that outlives the build and this clone. To
+./lab run, ./lab check and ./lab doctor note it, a line for each thing, in a file of the user's for this clone, which outlives the build. To
 note a thing is to append its line, in one write: two at a time do not disturb each other, and of a file that is damaged the other
 lines are still good. It is a convenience: whatever goes wrong with the file, the run goes on. LAB_PROGRESS names another file, or is
 "off", as it is in the tests, whose runs are not the reader's.
 """
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import sys
@@ -15,6 +16,7 @@ from typing import Iterable, Optional
 
 from lab import examples, ladder
 from lab.errors import LabError
+from lab.paths import ROOT
 
 LARGEST = 1 << 20  # a file of this size is not ours: a reader who has done everything has less than 10 kB
 
@@ -31,7 +33,8 @@ def file() -> Optional[Path]:
         top = Path(state) if os.path.isabs(state) else Path.home() / ".local/state"
     except RuntimeError:
         return None
-    return top / "rdma-by-example/progress.txt"
+    clone = f"{ROOT.name}-{hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:8]}"
+    return top / "rdma-by-example/progress" / f"{clone}.txt"
 
 
 def _read(path: Path) -> bytes:
