@@ -227,11 +227,11 @@ void write_with_imm(int argc, char **argv) {
         check_ptr(ibv_create_cq(port.context.get(), static_cast<int>(size), nullptr, nullptr, 0),
                   "ibv_create_cq"));
   };
-  const unique_cq send_cq = create_cq(most), recv_cq = create_cq(most);
+  const uint32_t sends = most + 1; // and the summary
+  // Room for every posted request: one that fails or is flushed completes even if it is not signaled.
+  const unique_cq send_cq = create_cq(sends), recv_cq = create_cq(most);
   const unique_qp qp = create_rc_qp(pd.get(), send_cq.get(), recv_cq.get(),
-                                    {.max_send_wr = most + 1, // and the summary
-                                     .max_recv_wr = most,
-                                     .max_send_sge = 1});
+                                    {.max_send_wr = sends, .max_recv_wr = most, .max_send_sge = 1});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
   if (options.is_server())
     for (uint32_t i = 0; i < most; ++i)

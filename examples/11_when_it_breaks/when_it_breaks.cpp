@@ -87,7 +87,7 @@ public:
   void create() {
     qp_.reset(); // before its CQ
     cq_.reset(
-        check_ptr(ibv_create_cq(port_.context.get(), 3, nullptr, nullptr, 0), "ibv_create_cq"));
+        check_ptr(ibv_create_cq(port_.context.get(), 10, nullptr, nullptr, 0), "ibv_create_cq"));
     qp_ = create_rc_qp(pd_.get(), cq_.get(),
                        {.max_send_wr = 8, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1});
   }

@@ -132,6 +132,34 @@ class Example(Traced):
 
 
 @unittest.skipIf(SANITIZED, "the sanitizer finds the stock tools' own leaks")
+class CompletionQueues(Traced):
+    """Each has room for all that may be posted: what fails or is flushed completes also without being signaled."""
+
+    def overbooked(self, program):
+        """@return the queues of a run that are too small: (process, queue, entries, requests)"""
+        suffix = f".{program}"
+        outcome = examples.run(PLACE, needs_device.BUILD, program, "pair", under=self.under(suffix))
+        self.assertFalse(outcome.failed, outcome.text())
+        entries, requests = {}, Counter()
+        for call in self.calls(suffix):
+            if call.call in ("ibv_create_cq", "ibv_create_cq_ex") and not call.failed:
+                entries[call.pid, call.result.split()[0]] = int(call.text.split()[0])
+            elif call.call in ("ibv_create_qp", "ibv_create_qp_ex") and not call.failed:
+                cqs = re.search(r"(cq\d+)(?:\+(cq\d+))?", call.text)
+                sends, receives = re.search(r"(\d+) sends, (\d+) receives", call.text).groups()
+                requests[call.pid, cqs[1]] += int(sends)
+                if "srq" not in call.text:
+                    requests[call.pid, cqs[2] or cqs[1]] += int(receives)
+        self.assertTrue(entries)
+        return [(*cq, entries[cq], count) for cq, count in requests.items() if count > entries[cq]]
+
+    def test_of_the_examples(self):
+        for program in ("send_recv", "send_variants", "read_write", "write_with_imm", "atomics", "datagrams", "shared_receive",
+                        "memory_windows", "when_it_breaks"):
+            with self.subTest(program):
+                self.assertEqual(self.overbooked(program), [])
+
+
 class StockTools(Traced):
     def setUp(self):
         super().setUp()
