@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -36,12 +37,40 @@ private:
   std::chrono::milliseconds timeout_;
 };
 
+// [async]
+// Whether messages can still come after this event. A new GID, or a port that is up again, breaks nothing.
+inline bool is_harmless(ibv_event_type event) {
+  switch (event) {
+  case IBV_EVENT_CQ_ERR:
+  case IBV_EVENT_QP_FATAL:
+  case IBV_EVENT_QP_REQ_ERR:
+  case IBV_EVENT_QP_ACCESS_ERR:
+  case IBV_EVENT_PORT_ERR:
+  case IBV_EVENT_DEVICE_FATAL:
+    return false;
+  default:
+    return true;
+  }
+}
+
+// Takes the event that the device's own file has, and throws if it is about something broken.
+inline void take_async_event(ibv_context *device) {
+  ibv_async_event event{};
+  rdmacommon::check_errno(ibv_get_async_event(device, &event), "ibv_get_async_event");
+  ibv_ack_async_event(&event); // or destroying what it is about waits for this call
+  if (!is_harmless(event.event_type))
+    throw rdmacommon::Error("the device reports", ibv_event_type_str(event.event_type),
+                            rdmacommon::Where::here());
+}
+// [async]
+
 // [epoll]
 // Where this program sleeps. The device's own file is in it as well, so that a broken queue ends the sleep.
 class Sleep {
 public:
-  Sleep(const ibv_context *device, const ibv_comp_channel *channel)
-      : epoll_(rdmacommon::check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
+  Sleep(ibv_context *device, const ibv_comp_channel *channel)
+      : device_(device),
+        epoll_(rdmacommon::check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
     for (const int fd : {channel->fd, device->async_fd}) {
       epoll_event wanted{.events = EPOLLIN, .data = {.fd = fd}};
       if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &wanted) != 0) {
@@ -58,19 +87,25 @@ public:
 
   // True if the channel has an event; false if there is none in time.
   bool until_event(std::chrono::milliseconds timeout) const {
-    epoll_event found{};
-    int count = 0;
-    do
-      count = epoll_wait(epoll_, &found, 1, static_cast<int>(timeout.count()));
-    while (count < 0 && errno == EINTR);
-    rdmacommon::check_errno(count, "epoll_wait");
-    if (count == 1 && found.data.fd != channel_)
-      throw rdmacommon::Error("the device", "it reports that a queue or a port is broken",
-                              rdmacommon::Where::here());
-    return count == 1;
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    for (;;) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+      epoll_event found{};
+      const int count =
+          epoll_wait(epoll_, &found, 1, static_cast<int>(std::max(left.count(), int64_t{0})));
+      if (count < 0 && errno == EINTR)
+        continue;
+      if (rdmacommon::check_errno(count, "epoll_wait") == 0)
+        return false;
+      if (found.data.fd == channel_)
+        return true;
+      take_async_event(device_);
+    }
   }
 
 private:
+  ibv_context *device_;
   int epoll_, channel_ = -1;
 };
 // [epoll]
@@ -85,7 +120,7 @@ inline ibv_cq *take_event(ibv_comp_channel *channel) {
       return nullptr;
     rdmacommon::throw_errno(errno, "ibv_get_cq_event");
   }
-  ibv_ack_cq_events(cq, 1); // or ibv_destroy_cq will wait for it, for ever
+  ibv_ack_cq_events(cq, 1); // or ibv_destroy_cq will wait for it, forever
   return cq;
 }
 // [take-event]

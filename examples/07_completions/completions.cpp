@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -139,16 +140,22 @@ void in_place(const Side &side) {
   side.exchange.receive_done();
   ibv_cq_ex *cq = side.extended;
   ibv_poll_cq_attr none{};
-  check_rc(ibv_start_poll(cq, &none), "ibv_start_poll");
-  for (int i = 1;; ++i) {
-    check_wc({.status = cq->status}, "a receive"); // status and wr_id are fields,
-    std::printf("in place:       message %d, %u bytes\n", i,
-                ibv_wc_read_byte_len(cq)); // and the others are read when asked for
-    if (i == messages)
+  std::array<ibv_wc, messages> done{};
+  int count = 0, rc = ibv_start_poll(cq, &none);
+  check_rc(rc, "ibv_start_poll");
+  while (rc == 0) {
+    done[count++] = {.status = cq->status,                  // status and wr_id are fields,
+                     .byte_len = ibv_wc_read_byte_len(cq)}; // the others are read on request
+    if (count == messages)
       break;
-    check_rc(ibv_next_poll(cq), "ibv_next_poll");
+    rc = ibv_next_poll(cq);
   }
-  ibv_end_poll(cq);
+  ibv_end_poll(cq); // before anything can throw: until here, mlx5 holds the CQ's lock
+  check_rc(rc, "ibv_next_poll");
+  for (int i = 0; i < messages; ++i) {
+    check_wc(done[i], "a receive");
+    std::printf("in place:       message %d, %u bytes\n", i + 1, done[i].byte_len);
+  }
 }
 // [in-place]
 
@@ -174,6 +181,22 @@ void unacknowledged(const Port &port, ibv_pd *pd, const Side &side) {
 }
 // [unacknowledged]
 
+// [async-event]
+// Waits until the device reports that `cq` has overrun. What it reports of others is not for here.
+ibv_event_type overrun_event(ibv_context *device, const ibv_cq *cq, milliseconds timeout) {
+  for (;;) {
+    pollfd async{.fd = device->async_fd, .events = POLLIN, .revents = 0};
+    if (check_errno(poll(&async, 1, static_cast<int>(timeout.count())), "poll") == 0)
+      throw Error("the overrun", "the device does not report it", Where::here());
+    ibv_async_event event{};
+    check_errno(ibv_get_async_event(device, &event), "ibv_get_async_event");
+    ibv_ack_async_event(&event); // as with the other events: or destroying the CQ waits for it
+    if (event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == cq)
+      return event.event_type;
+  }
+}
+// [async-event]
+
 // [overrun]
 // One completion more than the CQ has room for.
 void overrun(const Port &port, ibv_pd *pd, const Side &side) {
@@ -185,14 +208,9 @@ void overrun(const Port &port, ibv_pd *pd, const Side &side) {
     post_send(loop.qp.get(), {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
     wait_for_completion(loop.receives.get(), "a receive", std::chrono::seconds(5));
   }
-  pollfd async{.fd = port.context->async_fd, .events = POLLIN, .revents = 0};
-  if (check_errno(poll(&async, 1, static_cast<int>(side.timeout.count())), "poll") == 0)
-    throw Error("the overrun", "the device does not report it", Where::here());
-  ibv_async_event event{};
-  check_errno(ibv_get_async_event(port.context.get(), &event), "ibv_get_async_event");
-  std::printf("overrun:        asked for 4, room for %d, %d SENDs; %s\n", room, messages,
-              ibv_event_type_str(event.event_type));
-  ibv_ack_async_event(&event); // as with the other events: or destroying the CQ waits for it
+  std::printf(
+      "overrun:        asked for 4, room for %d, %d SENDs; %s\n", room, messages,
+      ibv_event_type_str(overrun_event(port.context.get(), loop.sends.get(), side.timeout)));
   int polled = 0;
   for (ibv_wc done{}; check_count(ibv_poll_cq(loop.sends.get(), 1, &done), "ibv_poll_cq") == 1;)
     ++polled;

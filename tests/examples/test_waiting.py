@@ -34,6 +34,12 @@ class Waiting(unittest.TestCase):
             self.assertFalse(outcome.failed, outcome.text())
             self.assertIn("armed too late: 0 events, but 1 message", outcome.of("server"))
 
+    def test_asynchronous_events(self):
+        """A new GID, or a port that is up, is no reason to stop waiting. A broken device is."""
+        outcome = examples.run(needs_device.PLACE, needs_device.BUILD, "../tests/examples/async_events", "device")
+        self.assertEqual(outcome.of("")[0], "harmless events: slept on", outcome.text())
+        self.assertRegex(outcome.of("")[1], "^a broken device: the device reports: ")
+
     def test_sleeping_costs_less(self):
         """On a machine that is busy with other things not every run shows it."""
         for _ in range(5):
