@@ -22,9 +22,9 @@ def draw() -> str:
         does(x, 70, "to INIT")
         p.arrow(x, 100, nic, 100, "memory", label="post receive")
     does(SERVER, 130, "listen")
-    p.arrow(CLIENT, 165, SERVER, 165, "client", dashed=True, label="TCP: LID:QPN:PSN:GID of the client")
+    p.arrow(CLIENT, 165, SERVER, 165, "client", dashed=True, label="TCP: LID:QPN:PSN:GID:MTU of the client")
     does(SERVER, 195, "to RTR, RTS")
-    p.arrow(SERVER, 235, CLIENT, 235, "server", dashed=True, label="TCP: LID:QPN:PSN:GID of the server")
+    p.arrow(SERVER, 235, CLIENT, 235, "server", dashed=True, label="TCP: LID:QPN:PSN:GID:MTU of the server")
     does(CLIENT, 265, "to RTR, RTS")
     p.arrow(CLIENT, 305, SERVER, 305, "client", dashed=True, label="TCP: done")
 

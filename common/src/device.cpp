@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <vector>
 
@@ -45,21 +46,23 @@ std::vector<ibv_gid_entry> gid_table(ibv_context *context, uint8_t port) {
   return table;
 }
 
-std::optional<uint8_t> choose_port(ibv_context *context, int wanted) {
+/// The port that the options name, or else the active ones.
+std::vector<uint8_t> possible_ports(ibv_context *context, int wanted) {
   ibv_device_attr attr{};
   check_rc(ibv_query_device(context, &attr), "ibv_query_device");
   const std::string name = ibv_get_device_name(context->device);
+  std::vector<uint8_t> possible;
   std::vector<std::string> ports;
   for (uint8_t number = 1; number <= attr.phys_port_cnt; ++number) {
     const ibv_port_state state = query_port(context, number).state;
     if (wanted == number || (wanted == 0 && state == IBV_PORT_ACTIVE))
-      return number;
+      possible.push_back(number);
     ports.push_back(std::to_string(number) + " (" + ibv_port_state_str(state) + ")");
   }
-  if (wanted != 0)
+  if (wanted != 0 && possible.empty())
     throw Error("--port " + std::to_string(wanted), name + " has the ports " + join(ports),
                 Where::here());
-  return std::nullopt;
+  return possible;
 }
 
 ibv_gid_entry choose_gid(ibv_context *context, uint8_t port, int wanted) {
@@ -84,6 +87,33 @@ ibv_gid_entry choose_gid(ibv_context *context, uint8_t port, int wanted) {
   return *best;
 }
 
+ibv_mtu mtu_of(int bytes) {
+  ibv_mtu mtu = IBV_MTU_256;
+  while (mtu_bytes(mtu) < bytes)
+    mtu = static_cast<ibv_mtu>(mtu + 1);
+  return mtu;
+}
+
+/// The port of this device that the options name, or the active one with the best GID; nullopt if none is active.
+std::optional<Port> best_port(unique_context context, const DeviceOptions &options) {
+  std::optional<Port> best;
+  for (const uint8_t number : possible_ports(context.get(), options.port)) {
+    const ibv_gid_entry gid = choose_gid(context.get(), number, options.gid_index);
+    if (!best || gid_score(gid) > gid_score(best->gid)) {
+      const ibv_port_attr attr = query_port(context.get(), number);
+      best = Port{.context = nullptr,
+                  .number = number,
+                  .attr = attr,
+                  .gid = gid,
+                  .mtu = std::min(attr.active_mtu, mtu_of(options.mtu)),
+                  .traffic_class = options.traffic_class};
+    }
+  }
+  if (best)
+    best->context = std::move(context);
+  return best;
+}
+
 } // namespace
 
 std::string Port::device_name() const {
@@ -99,18 +129,25 @@ Port open_port(const DeviceOptions &options) {
   const unique_device_list devices(check_ptr(ibv_get_device_list(&count), "ibv_get_device_list"),
                                    ibv_free_device_list);
   std::vector<std::string> names;
+  std::optional<Port> best;
+  std::exception_ptr unusable; // why the first port that was left out cannot be taken
   for (int i = 0; i < count; ++i) {
     const std::string name = names.emplace_back(ibv_get_device_name(devices[i]));
     if (!options.device.empty() && options.device != name)
       continue;
-    unique_context context(check_ptr(ibv_open_device(devices[i]), "ibv_open_device"));
-    const std::optional<uint8_t> number = choose_port(context.get(), options.port);
-    if (!number)
-      continue;
-    const ibv_port_attr attr = query_port(context.get(), *number);
-    const ibv_gid_entry gid = choose_gid(context.get(), *number, options.gid_index);
-    return Port{.context = std::move(context), .number = *number, .attr = attr, .gid = gid};
+    try {
+      std::optional<Port> port = best_port(
+          unique_context(check_ptr(ibv_open_device(devices[i]), "ibv_open_device")), options);
+      if (port && (!best || gid_score(port->gid) > gid_score(best->gid)))
+        best = std::move(port);
+    } catch (const Error &) {
+      unusable = unusable ? unusable : std::current_exception();
+    }
   }
+  if (best)
+    return std::move(*best);
+  if (unusable)
+    std::rethrow_exception(unusable);
   if (names.empty())
     throw Error("open a device", "this machine has no RDMA device", Where::here(),
                 hint("run ./lab doctor", "no-device"));

@@ -2,6 +2,7 @@
 
 #include "hints.hpp"
 #include "rdmacommon/check.hpp"
+#include "rdmacommon/device.hpp"
 #include "resolve.hpp"
 #include "wait_for.hpp"
 
@@ -130,6 +131,11 @@ std::string in_quotes(std::string_view text) {
   return result + "'";
 }
 
+constexpr const char *stock_mtu = ":1024"; // which stock tools do not say: their default
+constexpr size_t mtu_length = 4;
+constexpr size_t stock_length = 4 + 1 + 6 + 1 + 6 + 1 + 32;
+constexpr size_t endpoint_length = stock_length + 1 + mtu_length;
+
 [[noreturn]] void refuse(const std::string &reason) {
   throw Error("the peer's address", reason, Where::here(),
               hint("is the peer one of these programs?", "bad-exchange"));
@@ -143,6 +149,18 @@ uint64_t parse_hex(std::string_view text, size_t digits, const char *name) {
     refuse(std::string(name) + " is " + in_quotes(text) + ", not " + std::to_string(digits) +
            " hexadecimal digits");
   return value;
+}
+
+std::string mtu_text(ibv_mtu mtu) {
+  const std::string bytes = std::to_string(mtu_bytes(mtu));
+  return std::string(mtu_length - bytes.size(), '0') + bytes;
+}
+
+ibv_mtu parse_mtu(std::string_view text) {
+  for (const ibv_mtu mtu : {IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024, IBV_MTU_2048, IBV_MTU_4096})
+    if (text == mtu_text(mtu))
+      return mtu;
+  refuse("MTU is " + in_quotes(text) + ", not 0256, 0512, 1024, 2048 or 4096");
 }
 
 /// The fields between colons, of which there must be `count`.
@@ -160,26 +178,29 @@ std::array<std::string_view, count> split(std::string_view line, const char *for
 }
 
 constexpr std::string_view done = "done";
-constexpr size_t endpoint_length = 4 + 1 + 6 + 1 + 6 + 1 + 32;
 constexpr size_t memory_length = 16 + 1 + 8 + 1 + 16;
 
 } // namespace
 
 std::string to_line(const Endpoint &endpoint) {
-  char text[endpoint_length + 1];
+  char text[stock_length + 1];
   int length =
       std::snprintf(text, sizeof text, "%04x:%06x:%06x:", endpoint.lid, endpoint.qpn, endpoint.psn);
   for (const uint8_t byte : endpoint.gid.raw)
     length += std::snprintf(text + length, sizeof text - length, "%02x", byte);
-  return text;
+  return text + (":" + mtu_text(endpoint.mtu));
 }
 
 Endpoint parse_endpoint(std::string_view line) {
-  const auto [lid, qpn, psn, gid] = split<4>(line, "LID:QPN:PSN:GID");
+  const std::string with_mtu = std::count(line.begin(), line.end(), ':') == 3
+                                   ? std::string(line) + stock_mtu
+                                   : std::string(line);
+  const auto [lid, qpn, psn, gid, mtu] = split<5>(with_mtu, "LID:QPN:PSN:GID:MTU");
   Endpoint endpoint{.lid = static_cast<uint16_t>(parse_hex(lid, 4, "LID")),
                     .qpn = static_cast<uint32_t>(parse_hex(qpn, 6, "QPN")),
                     .psn = static_cast<uint32_t>(parse_hex(psn, 6, "PSN")),
-                    .gid = {}};
+                    .gid = {},
+                    .mtu = parse_mtu(mtu)};
   if (gid.size() != 2 * sizeof endpoint.gid.raw)
     parse_hex(gid, 2 * sizeof endpoint.gid.raw, "GID");
   for (size_t i = 0; i < sizeof endpoint.gid.raw; ++i)
@@ -223,14 +244,16 @@ Exchange::~Exchange() {
 
 Exchange::Exchange(Exchange &&other) noexcept
     : socket_(std::exchange(other.socket_, -1)), timeout_(other.timeout_),
-      unread_(std::move(other.unread_)) {}
+      unread_(std::move(other.unread_)), peer_is_stock_(other.peer_is_stock_) {}
 
 void Exchange::send(const Endpoint &endpoint) {
-  send_message(to_line(endpoint));
+  send_message(to_line(endpoint).substr(0, peer_is_stock_ ? stock_length : endpoint_length));
 }
 
 Endpoint Exchange::receive() {
-  return parse_endpoint(receive_message(endpoint_length, "the peer's address", timeout_));
+  const std::string line = receive_message(endpoint_length, "the peer's address", timeout_);
+  peer_is_stock_ = line.size() == stock_length;
+  return parse_endpoint(line);
 }
 
 void Exchange::send(const Endpoint &endpoint, const RemoteMemory &memory) {
@@ -242,7 +265,7 @@ Endpoint Exchange::receive(RemoteMemory &memory) {
                                            "the peer's address and memory", timeout_);
   const std::string_view text = line;
   if (text.size() <= endpoint_length || text[endpoint_length] != ':')
-    refuse(in_quotes(text) + " is not LID:QPN:PSN:GID:ADDRESS:RKEY:LENGTH");
+    refuse(in_quotes(text) + " is not LID:QPN:PSN:GID:MTU:ADDRESS:RKEY:LENGTH");
   memory = parse_remote_memory(text.substr(endpoint_length + 1));
   return parse_endpoint(text.substr(0, endpoint_length));
 }
@@ -270,13 +293,17 @@ bool Exchange::peer_has_spoken() const {
 void Exchange::finish() {
   shutdown(socket_, SHUT_WR);
   const Clock::time_point deadline = Clock::now() + timeout_;
-  char rest[64];
-  ssize_t got;
-  do
+  for (;;) {
     if (!wait_for(socket_, POLLIN, deadline))
       throw Error("wait for the peer to finish", "it did not within " + seconds_text(timeout_),
                   Where::here());
-  while ((got = recv(socket_, rest, sizeof rest, 0)) > 0);
+    char rest[64];
+    const ssize_t got = recv(socket_, rest, sizeof rest, 0);
+    if (got == 0 || (got < 0 && errno == ECONNRESET)) // a reset: it went without reading all
+      return;
+    if (got < 0 && errno != EAGAIN && errno != EINTR)
+      throw_errno(errno, "recv");
+  }
 }
 
 void Exchange::send_message(std::string_view text) {
@@ -306,6 +333,9 @@ std::string Exchange::receive_message(size_t length, const char *what, milliseco
            " bytes came within " + seconds_text(limit));
     char buffer[256];
     const ssize_t got = recv(socket_, buffer, sizeof buffer, 0);
+    if (got == 0 && unread_.empty())
+      throw Error(what, "the peer closed the connection before it came", Where::here(),
+                  hint("the peer has ended: its own last lines say why", "peer-ended"));
     if (got == 0)
       fail("the peer closed the connection after " + std::to_string(unread_.size()) + " of " +
            std::to_string(length) + " bytes");

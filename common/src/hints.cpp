@@ -37,7 +37,8 @@ constexpr ErrnoHint errno_hints[] = {
      "a capacity is over the device's limits; ask for less inline data, fewer SGEs or requests",
      "create-qp-einval"},
     {"ibv_post_send", ENOMEM,
-     "the send queue is full, or the request has more SGEs than the QP was created for",
+     "the send queue is full, or the request has more SGEs or more inline data than the QP was "
+     "created for",
      "post-enomem"},
     {"ibv_post_recv", ENOMEM,
      "the receive queue is full, or the request has more SGEs than the QP was created for",
@@ -45,7 +46,9 @@ constexpr ErrnoHint errno_hints[] = {
     {"ibv_post_srq_recv", ENOMEM,
      "the shared receive queue is full, or the request has more SGEs than it was created for",
      "post-enomem"},
-    {"ibv_post_send", EINVAL, "the QP is not in state RTS, or the request is malformed",
+    {"ibv_post_send", EINVAL,
+     "the QP is not in state RTS, or the request has more inline data than the QP was created for, or "
+     "is malformed",
      "post-einval"},
     {"ibv_post_send", EACCES, "a child process may not post to what its parent has created",
      "after-fork"},
@@ -80,9 +83,9 @@ constexpr ErrnoHint errno_hints[] = {
      "another program listens on this port for all addresses, or this host does not have this one",
      "cm-port-taken"},
     {"rdma_bind_addr", ENODEV, "this address is on no RDMA device", "cm-address"},
-    {"connect", ECONNREFUSED, "start the server first; it says on which TCP port it listens",
+    {"connect to ", ECONNREFUSED, "start the server first; it says on which TCP port it listens",
      "connection-refused"},
-    {"connect", ETIMEDOUT, "the host is down, or a firewall drops the packets",
+    {"connect to ", ETIMEDOUT, "the host is down, or a firewall drops the packets",
      "connection-timeout"},
 };
 

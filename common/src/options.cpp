@@ -58,6 +58,11 @@ void CommandLine::add(const std::string &name, std::string &value, const std::st
   app_->add_option(name, value, help)->check(CLI::IsMember(choices));
 }
 
+void CommandLine::add(const std::string &name, int &value, const std::string &help,
+                      const std::vector<int> &choices) {
+  app_->add_option(name, value, help)->type_name("N")->check(CLI::IsMember(choices));
+}
+
 void CommandLine::add(const std::string &name, bool &value, const std::string &help) {
   app_->add_flag(name, value, help);
 }
@@ -92,9 +97,14 @@ void CommandLine::parse(int argc, char **argv) {
 }
 
 DeviceOptions::DeviceOptions(CommandLine &line) {
-  line.add("--device", device, "RDMA device [the first one with an active port]");
-  line.add("--port", port, "port of the device, from 1 [the first active one]", 1, 255);
-  line.add("--gid-index", gid_index, "index into the GID table [the best RoCEv2 one]", 0, 65535);
+  line.add("--device", device, "RDMA device [the one with the best GID on an active port]");
+  line.add("--port", port, "port of the device, from 1 [the active one with the best GID]", 1, 255);
+  // ibv_global_route::sgid_index has 8 bits.
+  line.add("--gid-index", gid_index, "index into the GID table [the best RoCEv2 one]", 0, 255);
+  line.add("--mtu", mtu, "largest path MTU in bytes, a power of 2 from 256 to 4096 [the port's]",
+           {256, 512, 1024, 2048, 4096});
+  line.add("--traffic-class", traffic_class,
+           "traffic class of outgoing packets, 4 times the DSCP [0]");
 }
 
 PairOptions::PairOptions(CommandLine &line) : DeviceOptions(line) {
@@ -103,6 +113,8 @@ PairOptions::PairOptions(CommandLine &line) : DeviceOptions(line) {
            "TCP port for the exchange of addresses [18515]; a server takes 0 for a free one");
   line.add("--timeout", timeout, "how long one step of the peer's may take");
   line.add("--wait", wait, "how long a server waits for a client");
+  line.add("--max-rd-atomic", max_rd_atomic,
+           "READs and atomics under way at a time, as on the other side [1]");
 }
 
 CmOptions::CmOptions(CommandLine &line, const std::string &host_help) {

@@ -2,6 +2,7 @@
 
 #include "rdmacommon/check.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace rdmacommon {
@@ -31,10 +32,17 @@ ibv_ah_attr route_to(const Port &port, const Endpoint &peer) {
   ibv_ah_attr attr{.dlid = peer.lid, .port_num = port.number};
   if (port.is_roce()) {
     attr.is_global = 1;
-    attr.grh = {
-        .dgid = peer.gid, .sgid_index = static_cast<uint8_t>(port.gid.gid_index), .hop_limit = 64};
+    attr.grh = {.dgid = peer.gid,
+                .sgid_index = static_cast<uint8_t>(port.gid.gid_index),
+                .hop_limit = 64,
+                .traffic_class = port.traffic_class};
   }
   return attr;
+}
+
+Endpoint endpoint_of(const ibv_qp *qp, const Port &port, uint32_t psn) {
+  return {
+      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = psn, .gid = port.gid.gid, .mtu = port.mtu};
 }
 
 void to_init(ibv_qp *qp, const Port &port, unsigned access) {
@@ -48,14 +56,14 @@ void to_init(ibv_qp *qp, const Port &port, unsigned access) {
   check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp(INIT)");
 }
 
-void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer) {
+void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer, uint8_t max_dest_rd_atomic) {
   ibv_qp_attr attr{
       .qp_state = IBV_QPS_RTR,
-      .path_mtu = port.attr.active_mtu,
+      .path_mtu = std::min(port.mtu, peer.mtu),
       .rq_psn = peer.psn,
       .dest_qp_num = peer.qpn,
       .ah_attr = route_to(port, peer),
-      .max_dest_rd_atomic = 1,
+      .max_dest_rd_atomic = max_dest_rd_atomic,
       .min_rnr_timer = 12,
   };
   const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -63,13 +71,13 @@ void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer) {
   check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp(RTR)");
 }
 
-void to_rts(ibv_qp *qp, uint32_t psn) {
+void to_rts(ibv_qp *qp, uint32_t psn, uint8_t max_rd_atomic) {
   ibv_qp_attr attr{
       .qp_state = IBV_QPS_RTS,
       .sq_psn = psn,
-      .max_rd_atomic = 1,
+      .max_rd_atomic = max_rd_atomic,
       .timeout = 14,
-      .retry_cnt = 6, // rxe takes 7, the largest, for "for ever"
+      .retry_cnt = 6, // rxe takes 7, the largest, for "forever"
       .rnr_retry = 6,
   };
   const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT |
@@ -95,16 +103,15 @@ namespace {
 
 // The order in which the two sides tell and connect; `tell` and `learn` are what they say.
 template <typename Tell, typename Learn>
-void connect(ibv_qp *qp, const Port &port, Exchange &exchange, bool is_server, Tell tell,
-             Learn learn) {
-  const Endpoint self{
-      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
-  if (!is_server)
+void connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options,
+             Tell tell, Learn learn) {
+  const Endpoint self = endpoint_of(qp, port, random_psn());
+  if (!options.is_server())
     tell(self);
   const Endpoint peer = learn();
-  to_rtr(qp, port, peer);
-  to_rts(qp, self.psn);
-  if (is_server) {
+  to_rtr(qp, port, peer, options.max_rd_atomic);
+  to_rts(qp, self.psn, options.max_rd_atomic);
+  if (options.is_server()) {
     tell(self);
     exchange.receive_done();
   } else {
@@ -116,7 +123,7 @@ void connect(ibv_qp *qp, const Port &port, Exchange &exchange, bool is_server, T
 
 void connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options) {
   connect(
-      qp, port, exchange, options.is_server(), [&](const Endpoint &self) { exchange.send(self); },
+      qp, port, exchange, options, [&](const Endpoint &self) { exchange.send(self); },
       [&] { return exchange.receive(); });
 }
 
@@ -124,8 +131,7 @@ RemoteMemory connect(ibv_qp *qp, const Port &port, Exchange &exchange, const Pai
                      const RemoteMemory &mine) {
   RemoteMemory theirs{};
   connect(
-      qp, port, exchange, options.is_server(),
-      [&](const Endpoint &self) { exchange.send(self, mine); },
+      qp, port, exchange, options, [&](const Endpoint &self) { exchange.send(self, mine); },
       [&] { return exchange.receive(theirs); });
   return theirs;
 }

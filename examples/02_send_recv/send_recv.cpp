@@ -15,6 +15,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -69,7 +70,8 @@ ibv_ah_attr route(const Port &port, const Endpoint &peer) {
         .dgid = peer.gid,
         // Our own GID, by its index in our table. The peer's index may be another.
         .sgid_index = static_cast<uint8_t>(port.gid.gid_index),
-        .hop_limit = 64, // routers that a packet may cross
+        .hop_limit = 64,                     // routers that a packet may cross
+        .traffic_class = port.traffic_class, // which queue switches put it into
     };
   }
   return attr;
@@ -81,8 +83,8 @@ ibv_ah_attr route(const Port &port, const Endpoint &peer) {
 void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer) {
   ibv_qp_attr attr{
       .qp_state = IBV_QPS_RTR,
-      .path_mtu = port.attr.active_mtu,
-      .rq_psn = peer.psn, // the PSN that the peer's first packet carries
+      .path_mtu = std::min(port.mtu, peer.mtu), // the largest payload of a packet
+      .rq_psn = peer.psn,                       // the PSN that the peer's first packet carries
       .dest_qp_num = peer.qpn,
       .ah_attr = route(port, peer),
       .max_dest_rd_atomic = 1, // READs and atomics of the peer's that we serve at a time
@@ -102,8 +104,8 @@ void to_rts(ibv_qp *qp, uint32_t psn) {
       .sq_psn = psn, // the same that the peer was told in the exchange
       .max_rd_atomic = 1,
       .timeout = 14,  // code for 4.096 us * 2^14 = 67 ms without an acknowledgement: send again
-      .retry_cnt = 6, // that often, then IBV_WC_RETRY_EXC_ERR; rxe takes 7 for "for ever"
-      .rnr_retry = 6, // likewise for "no receive posted"; 7 would mean for ever
+      .retry_cnt = 6, // that often, then IBV_WC_RETRY_EXC_ERR; rxe takes 7 for "forever"
+      .rnr_retry = 6, // likewise for "no receive posted"; 7 would mean forever
   };
   const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT |
                    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
@@ -164,7 +166,9 @@ void send_recv(int argc, char **argv) {
   CommandLine line{"Sends a message of 64 bytes to the other side and receives one."};
   PairOptions options{line};
   std::string text;
+  bool stock_peer = false;
   line.add("--message", text, "what to send, up to 63 bytes [a greeting]", message_size - 1);
+  line.add("--stock-peer", stock_peer, "client: the server is an ibv_rc_pingpong");
   line.parse(argc, argv);
   if (text.empty())
     text = options.is_server() ? "hello from the server" : "hello from the client";
@@ -193,9 +197,14 @@ void send_recv(int argc, char **argv) {
   // [before-exchange]
 
   // [exchange]
-  const Endpoint self{
-      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+  const Endpoint self{.lid = port.attr.lid,
+                      .qpn = qp->qp_num,
+                      .psn = random_psn(),
+                      .gid = port.gid.gid,
+                      .mtu = port.mtu};
   Exchange exchange(options);
+  if (stock_peer)
+    exchange.peer_is_stock();
   if (!options.is_server())
     exchange.send(self); // the client speaks first, as ibv_rc_pingpong's does
   const Endpoint peer = exchange.receive();

@@ -179,8 +179,7 @@ void message_types(const Side &side) {
 // [types]
 
 // [progress]
-// Use 4: control of a transfer. The receiver says how far it is, and the sender waits for that before it
-// goes on. So it never sends to a receiver that has no receive left.
+// Use 4: flow control. The sender waits for the receiver's report, so that a receive is always posted.
 void progress(const Side &side) {
   constexpr uint32_t chunks = 16, window = 4; // as many as there are slots
   if (side.is_server) {
@@ -280,9 +279,8 @@ void send_variants(int argc, char **argv) {
   connect(qp.get(), port, exchange, options);
   const Side side{options.is_server(), options.timeout, exchange, slots, mr.get(),
                   sent.get(),          received.get(),  qp.get()};
-
-  ibv_qp_attr patience{.min_rnr_timer =
-                           30}; // code for 328 ms, for inline_data: the receive comes late
+  // For inline_data, where the receive comes late: code 30 is 328 ms.
+  ibv_qp_attr patience{.min_rnr_timer = 30};
   check_rc(ibv_modify_qp(qp.get(), &patience, IBV_QP_MIN_RNR_TIMER), "ibv_modify_qp(RNR timer)");
   gather_and_scatter(side);
   inline_data(side, 0);

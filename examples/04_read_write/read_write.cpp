@@ -48,15 +48,14 @@ private:
 // [connect]
 // As in lesson 02, with three fields more on the line: which memory the other side may use.
 RemoteMemory connect(ibv_qp *qp, const Port &port, Exchange &exchange, bool is_server,
-                     const RemoteMemory &mine) {
-  const Endpoint self{
-      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+                     uint8_t max_rd_atomic, const RemoteMemory &mine) {
+  const Endpoint self = endpoint_of(qp, port, random_psn());
   RemoteMemory theirs{};
   if (!is_server)
     exchange.send(self, mine);
   const Endpoint peer = exchange.receive(theirs);
-  to_rtr(qp, port, peer);
-  to_rts(qp, self.psn);
+  to_rtr(qp, port, peer, max_rd_atomic); // READs that we answer at a time,
+  to_rts(qp, self.psn, max_rd_atomic);   // and READs that we ask for
   if (is_server) {
     exchange.send(self, mine);
     exchange.receive_done();
@@ -167,7 +166,8 @@ void read_write(int argc, char **argv) {
     std::printf("my memory before: \"%s\"\n", memory.data());
   Exchange exchange(options);
   const RemoteMemory mine = share(mr.get());
-  const RemoteMemory theirs = connect(qp.get(), port, exchange, options.is_server(), mine);
+  const RemoteMemory theirs =
+      connect(qp.get(), port, exchange, options.is_server(), options.max_rd_atomic, mine);
   if (options.is_server()) {
     server(exchange, memory, options.wait);
   } else {

@@ -16,8 +16,7 @@ struct OwnLoop {
                           .qp_type = IBV_QPT_RC};
     qp.reset(rdmacommon::check_ptr(ibv_create_qp(pd, &attr), "ibv_create_qp"));
     rdmacommon::to_init(qp.get(), port);
-    const rdmacommon::Endpoint self{
-        .lid = port.attr.lid, .qpn = qp->qp_num, .psn = 1, .gid = port.gid.gid};
+    const rdmacommon::Endpoint self = rdmacommon::endpoint_of(qp.get(), port, 1);
     rdmacommon::to_rtr(qp.get(), port, self);
     rdmacommon::to_rts(qp.get(), self.psn);
   }

@@ -31,7 +31,7 @@ struct Destination {
 class Datagrams {
 public:
   Datagrams(const rdmacommon::Port &port, ibv_pd *pd, uint32_t receives)
-      : mtu_(static_cast<size_t>(rdmacommon::mtu_bytes(port.attr.active_mtu))),
+      : mtu_(static_cast<size_t>(rdmacommon::mtu_bytes(port.mtu))),
         slot_size_(sizeof(ibv_grh) + mtu_), memory_((receives + 1) * slot_size_),
         mr_(rdmacommon::check_ptr(
             ibv_reg_mr(pd, memory_.data(), memory_.size(), int{IBV_ACCESS_LOCAL_WRITE}),

@@ -38,9 +38,8 @@ struct Wanted {
 // [peer]
 // One that has sent something. The server knows of it only by what it has received.
 struct Peer {
-  ibv_gid gid; // where its datagrams come from, and
-  uint32_t qpn;
-  unique_ah ah; // the way back
+  Source source; // where its datagrams come from
+  unique_ah ah;  // the way back
   std::bitset<max_messages> have;
 };
 // [peer]
@@ -83,20 +82,27 @@ private:
       return "an acknowledgement of nothing";
     if (arrived.message.sequence >= max_messages)
       return "its sequence number is too high";
-    Peer *peer = find_or_add(slot, arrived.header, completion);
+    Peer *peer = find_or_add(slot, arrived, completion);
     if (!peer)
       return "there is no way back, or no place for one peer more";
     peer->have.set(arrived.message.sequence); // perhaps not for the first time
-    datagrams_.send({.ah = peer->ah.get(), .qpn = peer->qpn, .qkey = our_qkey},
+    datagrams_.send({.ah = peer->ah.get(), .qpn = peer->source.qpn, .qkey = our_qkey},
                     encode({.kind = Kind::acknowledgement, .sequence = arrived.message.sequence}));
     return nullptr;
   }
   // [server-handle]
 
+  static std::string description(const Arrived &arrived) {
+    if (!arrived.has_grh)
+      return "no GRH, from LID " + std::to_string(arrived.source.lid);
+    return "40 of them GRH: IPv" + std::to_string(arrived.header.version) + ", " +
+           to_text(arrived.header.source) + " -> " + to_text(arrived.header.destination);
+  }
+
   // [ah-from-wc]
-  Peer *find_or_add(const char *slot, const ReceivedHeader &header, const ibv_wc &completion) {
+  Peer *find_or_add(const char *slot, const Arrived &arrived, const ibv_wc &completion) {
     for (Peer &peer : peers_)
-      if (peer.qpn == completion.src_qp && !std::memcmp(&peer.gid, &header.source, sizeof peer.gid))
+      if (peer.source == arrived.source)
         return &peer;
     if (peers_.size() == max_peers)
       return nullptr;
@@ -106,10 +112,9 @@ private:
     unique_ah ah(ibv_create_ah_from_wc(pd_, &wc, &grh, port_.number));
     if (!ah)
       return nullptr;
-    std::printf("peer %zu is QP 0x%06x: %u bytes, 40 of them GRH: IPv%d, %s -> %s\n",
-                peers_.size() + 1, completion.src_qp, completion.byte_len, header.version,
-                to_text(header.source).c_str(), to_text(header.destination).c_str());
-    peers_.push_back({.gid = header.source, .qpn = completion.src_qp, .ah = std::move(ah)});
+    std::printf("peer %zu is QP 0x%06x: %u bytes, %s\n", peers_.size() + 1, completion.src_qp,
+                completion.byte_len, description(arrived).c_str());
+    peers_.push_back({.source = arrived.source, .ah = std::move(ah)});
     return &peers_.back();
   }
   // [ah-from-wc]
@@ -125,7 +130,8 @@ void server(const Port &port, ibv_pd *pd, const PairOptions &options, const Want
   Server server(port, pd, wanted.receives);
   std::printf("one UD QP, %u receives posted\n", wanted.receives);
   Exchange exchange(options);
-  exchange.send({.lid = port.attr.lid, .qpn = server.number(), .gid = port.gid.gid});
+  exchange.send(
+      {.lid = port.attr.lid, .qpn = server.number(), .gid = port.gid.gid, .mtu = port.mtu});
   exchange.receive_done(); // not a look at the completion queue until then
   uint32_t found = 0;
   while (found < wanted.receives && server.take())
@@ -203,8 +209,8 @@ const char *take_acknowledgement(Sender &sender, const Endpoint &server, const A
     return arrived.problem;
   if (completion.src_qp != server.qpn)
     return "not from the server's QP";
-  if (completion.wc_flags & IBV_WC_GRH &&
-      std::memcmp(&arrived.header.source, &server.gid, sizeof server.gid) != 0)
+  if (arrived.has_grh ? std::memcmp(&arrived.source.gid, &server.gid, sizeof server.gid) != 0
+                      : arrived.source.lid != server.lid)
     return "not from the server's address";
   if (arrived.message.kind != Kind::acknowledgement ||
       arrived.message.sequence >= sender.messages.size())

@@ -104,12 +104,31 @@ inline ReceivedHeader read_grh(const void *forty_bytes) {
 // [grh]
 
 // [arrived]
-// A received datagram: the 40 bytes, and the message behind them if it is one.
+// Where a datagram comes from: a QP, on a port with this GID, or, where it has no GRH, with this LID.
+struct Source {
+  ibv_gid gid;
+  uint16_t lid;
+  uint32_t qpn;
+
+  bool operator==(const Source &other) const {
+    return std::memcmp(&gid, &other.gid, sizeof gid) == 0 && lid == other.lid && qpn == other.qpn;
+  }
+};
+
+// A received datagram: the 40 bytes, and the message behind them if it is one. Within an InfiniBand subnet
+// there is no GRH, and then the 40 bytes hold anything: the LID is in the completion.
 struct Arrived {
-  Arrived(const char *slot, const ibv_wc &completion) : header(read_grh(slot)) {
+  Arrived(const char *slot, const ibv_wc &completion)
+      : has_grh((completion.wc_flags & IBV_WC_GRH) != 0),
+        header(has_grh ? read_grh(slot) : ReceivedHeader{}), source{header.source,
+                                                                    has_grh ? uint16_t{0}
+                                                                            : completion.slid,
+                                                                    completion.src_qp} {
     problem = decode({slot + sizeof(ibv_grh), completion.byte_len - sizeof(ibv_grh)}, message);
   }
-  ReceivedHeader header;
+  bool has_grh;
+  ReceivedHeader header; // zeros without a GRH
+  Source source;
   Message message{};
   const char *problem;
 };

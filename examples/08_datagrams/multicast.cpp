@@ -200,7 +200,7 @@ void server(const Port &port, const PairOptions &options, const ibv_gid &group) 
   CmMember first(port, group, options.timeout), second(port, group, options.timeout);
   RawMember third(port, group), fourth(port, group);
   Exchange exchange(options);
-  exchange.send({.qpn = group_qpn, .gid = group});
+  exchange.send({.qpn = group_qpn, .gid = group, .mtu = port.mtu});
   const auto limit = options.timeout / 2; // the client waits for us, and so longer than we do
   first.print("first", limit);
   second.print("second", limit);

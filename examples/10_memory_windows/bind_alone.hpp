@@ -42,12 +42,11 @@ inline void check_status(ibv_wc_status status, const char *what,
 // A queue pair that is its own peer: enough to bind on.
 struct OwnLoop {
   OwnLoop(const rdmacommon::Port &port, ibv_pd *pd, unsigned access = 0)
-      : cq(rdmacommon::check_ptr(ibv_create_cq(port.context.get(), 4, nullptr, nullptr, 0),
+      : cq(rdmacommon::check_ptr(ibv_create_cq(port.context.get(), 5, nullptr, nullptr, 0),
                                  "ibv_create_cq")),
         qp(rdmacommon::create_rc_qp(pd, cq.get(),
                                     {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1})) {
-    const rdmacommon::Endpoint self{
-        .lid = port.attr.lid, .qpn = qp->qp_num, .psn = 0, .gid = port.gid.gid};
+    const rdmacommon::Endpoint self = rdmacommon::endpoint_of(qp.get(), port, 0);
     rdmacommon::to_init(qp.get(), port, access);
     rdmacommon::to_rtr(qp.get(), port, self);
     rdmacommon::to_rts(qp.get(), self.psn);

@@ -23,8 +23,7 @@ struct Linked {
     rdmacommon::to_init(qp.get(), port, access & ~IBV_ACCESS_LOCAL_WRITE);
   }
   void tell(const Link &peer) const {
-    peer.tell(to_line(rdmacommon::Endpoint{
-        .lid = port.attr.lid, .qpn = qp->qp_num, .psn = psn, .gid = port.gid.gid}));
+    peer.tell(to_line(rdmacommon::endpoint_of(qp.get(), port, psn)));
   }
   void to_rtr(const Link &peer, Limit limit) const {
     rdmacommon::to_rtr(qp.get(), port, rdmacommon::parse_endpoint(peer.hear(limit)));

@@ -59,8 +59,7 @@ struct Buffers {
 };
 
 inline void connect_to_itself(ibv_qp *qp, const rdmacommon::Port &port) {
-  const rdmacommon::Endpoint self{
-      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = 0, .gid = port.gid.gid};
+  const rdmacommon::Endpoint self = rdmacommon::endpoint_of(qp, port, 0);
   rdmacommon::to_init(qp, port);
   rdmacommon::to_rtr(qp, port, self);
   rdmacommon::to_rts(qp, self.psn);

@@ -1,4 +1,4 @@
-// For test_device_memory.py, under the double: what 15_device_memory's memory refuses, and what the verbs below it do.
+// For test_doubles.py, under the double: what 15_device_memory's memory refuses, and what the verbs below it do.
 #include "on_chip.hpp"
 
 #include <rdmacommon/options.hpp>

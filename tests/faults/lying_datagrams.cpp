@@ -83,7 +83,8 @@ static void as_client(const std::string &what, const Port &port, ibv_pd *pd, Exc
 
 static void as_server(const std::string &what, const Port &port, ibv_pd *pd, Exchange &exchange) {
   Datagrams datagrams(port, pd, 64), stranger(port, pd, 4);
-  exchange.send({.lid = port.attr.lid, .qpn = datagrams.number(), .gid = port.gid.gid});
+  exchange.send(
+      {.lid = port.attr.lid, .qpn = datagrams.number(), .gid = port.gid.gid, .mtu = port.mtu});
   exchange.receive_done();
   const unique_ah ah = create_ah(
       pd, port, {.lid = port.attr.lid, .gid = port.gid.gid}); // the client is on this host

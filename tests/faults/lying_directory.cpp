@@ -81,7 +81,7 @@ void lying_directory(int argc, char **argv) {
   if (lie == "done-with-lock")
     exchange.send_done();
   else // what is no "done"
-    exchange.send(Endpoint{});
+    exchange.send(Endpoint{.mtu = IBV_MTU_1024});
   exchange.finish();
 }
 

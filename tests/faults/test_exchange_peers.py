@@ -45,14 +45,15 @@ class LyingPeer(unittest.TestCase):
         return client.returncode, output
 
     CASES = {
-        "nothing": "0 of 51 bytes came within 2 s",
-        "close": "closed the connection after 0 of 51 bytes",
-        "half": "closed the connection after 20 of 51 bytes",
-        "half-and-wait": "only 20 of 51 bytes came within 2 s",
-        "too-much": "more than the 51 bytes expected",
-        "flood": "more than the 51 bytes expected",
-        "nonsense": "is not the rest of LID:QPN:PSN:GID",
+        "nothing": "0 of 56 bytes came within 2 s",
+        "close": "the peer's address: the peer closed the connection before it came",
+        "half": "closed the connection after 20 of 56 bytes",
+        "half-and-wait": "only 20 of 56 bytes came within 2 s",
+        "too-much": "more than the 56 bytes expected",
+        "flood": "more than the 56 bytes expected",
+        "nonsense": "is not the rest of LID:QPN:PSN:GID:MTU",
         "short-field": "QPN is '11', not 6 hexadecimal digits",
+        "no-such-mtu": "MTU is '1500', not 0256, 0512, 1024, 2048 or 4096",
         "not-hex": "PSN is '12x456', not 6 hexadecimal digits",
         "binary": "LID is '\\x80\\x81\\x82\\x83', not 4 hexadecimal digits",
     }
@@ -69,7 +70,7 @@ class LyingPeer(unittest.TestCase):
             with self.subTest(what):
                 self.assertEqual(status, 1, output)
                 self.assertIn(self.CASES[what], output)
-                self.assertIn("#bad-exchange", output)
+                self.assertIn("#peer-ended" if what == "close" else "#bad-exchange", output)
                 self.assertLess(seconds, LIMIT)
 
     def test_server(self):
@@ -101,8 +102,8 @@ class LyingPeer(unittest.TestCase):
         self.assertIn("the receive: no completion within 2 s", output)
 
     MEMORY = {
-        "no-memory": "is not LID:QPN:PSN:GID:ADDRESS:RKEY:LENGTH",
-        "gap": "is not LID:QPN:PSN:GID:ADDRESS:RKEY:LENGTH",
+        "no-memory": "is not LID:QPN:PSN:GID:MTU:ADDRESS:RKEY:LENGTH",
+        "gap": "is not LID:QPN:PSN:GID:MTU:ADDRESS:RKEY:LENGTH",
         "half-memory": "is not the rest of ADDRESS:RKEY:LENGTH",
         "short-rkey": "RKEY is '1234', not 8 hexadecimal digits",
         "past-the-end": "its memory ends past the last address that there is",

@@ -3,6 +3,7 @@ import subprocess
 import unittest
 
 import needs_device
+from lab import examples
 
 PLACE = needs_device.PLACE
 
@@ -28,6 +29,12 @@ class WrongChoices(unittest.TestCase):
 
     def test_gid_index(self):
         self.fails("--gid-index", "77", says=["--gid-index 77: ", "GID indices 0 ("])
+
+    def test_more_reads_at_a_time_than_the_device_has(self):
+        for program in ("read_write", "rate"):
+            outcome = examples.run(PLACE, needs_device.BUILD, program, "pair", ["--max-rd-atomic", "255"])
+            self.assertEqual(outcome.status, {"server": 1, "client": 1}, outcome.text())
+            self.assertIn("ibv_modify_qp(RTS): Invalid argument", outcome.text())
 
     def test_unknown_host(self):
         self.fails("--host", "no-such-host.invalid", says=["--host no-such-host.invalid", "#unknown-host"])

@@ -42,7 +42,7 @@ class RcPingpong(unittest.TestCase):
     def test_as_its_client(self):
         port = str(random.randrange(20000, 30000))  # it cannot choose a free one by itself
         server = start(*self.pingpong, "-p", port)
-        client = start(needs_device.program("send_recv"), "--host", PLACE.address, "--tcp-port", port)
+        client = start(needs_device.program("send_recv"), "--host", PLACE.address, "--tcp-port", port, "--stock-peer")
         output = self.finish(client)
         self.assertIn('sent "hello from the client"', output)
         self.assertIn("received", output)

@@ -38,7 +38,9 @@ void expect(bool holds, const char *what) {
 
 void connect(ibv_qp *qp, const Port &port, std::uint32_t dest_qp) {
   to_init(qp, port, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
-  to_rtr(qp, port, {.lid = port.attr.lid, .qpn = dest_qp, .psn = 0x123456, .gid = port.gid.gid});
+  Endpoint peer = endpoint_of(qp, port, 0x123456);
+  peer.qpn = dest_qp;
+  to_rtr(qp, port, peer);
   to_rts(qp, 0x123456);
 }
 

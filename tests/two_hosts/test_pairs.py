@@ -40,6 +40,17 @@ class Pairs(unittest.TestCase):
                 expected = variants.expected(examples.expected_file("02_send_recv", name), A).read_text()
                 self.assertEqual(normalise.differences(expected, roles, A.device), [])
 
+    def test_hosts_with_different_mtus(self):
+        """b can take packets of 4096 bytes, and a only 1024: both use what a can take, in both directions."""
+        self.addCleanup(on, "b", "ip", "link", "set", "lab0", "mtu", "1500")
+        on("b", "ip", "link", "set", "lab0", "mtu", "9000")
+        for server, client in ((A, B), (B, A)):
+            outcome = examples.run(server, BUILD, "write_with_imm", client_place=client, kind="pair")
+            self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
+        outcome = run("send_recv")
+        told = {role: [line.rsplit(":")[-1] for line in outcome.of(role) if line.startswith("me ")] for role in outcome.status}
+        self.assertEqual(told, {"server": ["1024"], "client": ["4096"]})
+
     def test_by_the_lab_command(self):
         result = two_hosts.lab("run", "--two-hosts", "02_send_recv")
         self.assertIn('[client] received "hello from the server"', result.stdout)

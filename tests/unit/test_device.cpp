@@ -1,5 +1,6 @@
 // Which GID is chosen, as far as it can be said without a device.
 #include <rdmacommon/device.hpp>
+#include <rdmacommon/queue_pair.hpp>
 
 #include <gtest/gtest.h>
 
@@ -36,6 +37,14 @@ TEST(Gid, OnInfiniBandTheFirstOne) {
 
 TEST(Gid, AsText) {
   EXPECT_EQ(to_text(entry("::ffff:10.77.0.1", IBV_GID_TYPE_ROCE_V2).gid), "::ffff:10.77.0.1");
+}
+
+TEST(Route, CarriesTheTrafficClassOnRoCE) {
+  Port port{.number = 1, .traffic_class = 104};
+  port.attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+  const ibv_ah_attr route = route_to(port, {.lid = 0});
+  EXPECT_EQ(route.is_global, 1);
+  EXPECT_EQ(route.grh.traffic_class, 104);
 }
 
 TEST(Mtu, EnumCountsPowersOfTwo) {

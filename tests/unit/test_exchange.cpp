@@ -11,10 +11,10 @@ using namespace rdmacommon;
 
 namespace {
 
-const char *const valid = "0012:00abcd:123456:00000000000000000000ffff0a4d0001";
+const char *const valid = "0012:00abcd:123456:00000000000000000000ffff0a4d0001:1024";
 
-TEST(Exchange, WritesTheLineOfRcPingpong) {
-  Endpoint endpoint{.lid = 0x12, .qpn = 0xabcd, .psn = 0x123456, .gid = {}};
+TEST(Exchange, WritesTheLine) {
+  Endpoint endpoint{.lid = 0x12, .qpn = 0xabcd, .psn = 0x123456, .gid = {}, .mtu = IBV_MTU_1024};
   const uint8_t gid[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 1};
   std::memcpy(endpoint.gid.raw, gid, sizeof gid);
   EXPECT_EQ(to_line(endpoint), valid);
@@ -25,7 +25,15 @@ TEST(Exchange, ReadsBackWhatItWrote) {
   EXPECT_EQ(endpoint.lid, 0x12);
   EXPECT_EQ(endpoint.qpn, 0xabcdU);
   EXPECT_EQ(endpoint.psn, 0x123456U);
+  EXPECT_EQ(endpoint.mtu, IBV_MTU_1024);
   EXPECT_EQ(to_line(endpoint), valid);
+}
+
+TEST(Exchange, AStockToolSaysNoMtu) {
+  EXPECT_EQ(parse_endpoint("0000:000011:123456:00000000000000000000ffff0a4d0001").mtu,
+            IBV_MTU_1024);
+  EXPECT_EQ(parse_endpoint("0000:000011:123456:00000000000000000000ffff0a4d0001:0256").mtu,
+            IBV_MTU_256);
 }
 
 struct Refused {
@@ -48,7 +56,10 @@ INSTANTIATE_TEST_SUITE_P(
     Lines, ExchangeRefuses,
     testing::Values(Refused{"", "LID:QPN:PSN:GID"}, Refused{"hello", "LID:QPN:PSN:GID"},
                     Refused{"0012:00abcd:123456", "LID:QPN:PSN:GID"},
-                    Refused{"0012:00abcd:123456:00000000000000000000ffff0a4d0001:", "LID:QPN"},
+                    Refused{"0012:00abcd:123456:00000000000000000000ffff0a4d0001:", "MTU"},
+                    Refused{"0012:00abcd:123456:00000000000000000000ffff0a4d0001:1000", "MTU"},
+                    Refused{"0012:00abcd:123456:00000000000000000000ffff0a4d0001:0128", "MTU"},
+                    Refused{"0012:00abcd:123456:00000000000000000000ffff0a4d0001: 256", "MTU"},
                     Refused{"012:00abcd:123456:00000000000000000000ffff0a4d0001", "LID"},
                     Refused{"0x12:00abcd:123456:00000000000000000000ffff0a4d0001", "LID"},
                     Refused{"-012:00abcd:123456:00000000000000000000ffff0a4d0001", "LID"},

@@ -18,9 +18,10 @@ void body(int argc, char **argv) {
   line.parse(argc, argv);
   if (options.host == "refuse")
     throw Error("test", "refused", Where::here());
-  std::printf("device=%s port=%d gid=%d server=%d tcp=%d timeout=%d\n", options.device.c_str(),
-              options.port, options.gid_index, options.is_server(), options.tcp_port,
-              static_cast<int>(options.timeout.count()));
+  std::printf("device=%s port=%d gid=%d server=%d tcp=%d timeout=%d mtu=%d class=%d reads=%d\n",
+              options.device.c_str(), options.port, options.gid_index, options.is_server(),
+              options.tcp_port, static_cast<int>(options.timeout.count()), options.mtu,
+              options.traffic_class, options.max_rd_atomic);
 }
 
 struct Result {
@@ -45,14 +46,18 @@ Result run(std::vector<std::string> words) {
 TEST(Options, DefaultsAreAServerThatChooses) {
   const Result result = run({});
   EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.out, "device= port=0 gid=-1 server=1 tcp=18515 timeout=5\n");
+  EXPECT_EQ(result.out,
+            "device= port=0 gid=-1 server=1 tcp=18515 timeout=5 mtu=4096 class=0 reads=1\n");
 }
 
 TEST(Options, EachIsTaken) {
-  const Result result = run({"--device", "rxe0", "--port", "1", "--gid-index", "3", "--host", "h",
-                             "--tcp-port", "0", "--timeout", "2", "--wait", "1"});
+  const Result result =
+      run({"--device",        "rxe0", "--port",          "1", "--gid-index", "3", "--host", "h",
+           "--tcp-port",      "0",    "--timeout",       "2", "--wait",      "1", "--mtu",  "1024",
+           "--traffic-class", "104",  "--max-rd-atomic", "16"});
   EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.out, "device=rxe0 port=1 gid=3 server=0 tcp=0 timeout=2\n");
+  EXPECT_EQ(result.out,
+            "device=rxe0 port=1 gid=3 server=0 tcp=0 timeout=2 mtu=1024 class=104 reads=16\n");
 }
 
 TEST(Options, WrongOnesNameTheNearest) {
@@ -67,6 +72,11 @@ TEST(Options, BadValuesAreWrongUsage) {
                                     {"--port", "x"},
                                     {"--port", "256"},
                                     {"--gid-index", "-1"},
+                                    {"--gid-index", "256"},
+                                    {"--gid-index", "65535"},
+                                    {"--mtu", "1000"},
+                                    {"--traffic-class", "256"},
+                                    {"--max-rd-atomic", "256"},
                                     {"--timeout", "0"},
                                     {"--tcp-port", "65536"},
                                     {"--tcp-port", "-1"}}) {
@@ -79,8 +89,8 @@ TEST(Options, BadValuesAreWrongUsage) {
 TEST(Options, HelpSucceedsAndNamesEach) {
   const Result result = run({"--help"});
   EXPECT_EQ(result.status, 0);
-  for (const char *name :
-       {"--device", "--port", "--gid-index", "--host", "--tcp-port", "--timeout"})
+  for (const char *name : {"--device", "--port", "--gid-index", "--mtu", "--traffic-class",
+                           "--host", "--tcp-port", "--timeout", "--max-rd-atomic"})
     EXPECT_NE(result.out.find(name), std::string::npos) << name;
 }
 

@@ -19,6 +19,9 @@ struct Port {
   uint8_t number;         ///< Counted from 1, as ibv_query_port() and ibv_qp_attr::port_num do.
   ibv_port_attr attr;     ///< As ibv_query_port() filled it in; attr.lid is 0 on RoCE.
   ibv_gid_entry gid;      ///< The chosen entry of the GID table. The GID is in network byte order.
+  ibv_mtu mtu;            ///< The largest path MTU for a QP: attr.active_mtu, or less if asked for.
+  uint8_t
+      traffic_class; ///< For the GRH of outgoing packets: on RoCEv2 the IP header's DSCP and ECN.
 
   std::string device_name() const; ///< "rxe0"
   bool is_roce() const;            ///< Ethernet below: addresses are GIDs. Otherwise they are LIDs.
@@ -26,9 +29,10 @@ struct Port {
 
 /// Opens a device and chooses the port and the GID that the options ask for, or good ones.
 ///
-/// Device and port: the first with an active port. GID: on RoCE the RoCEv2 entry with an IPv4
-/// address, else one with a routable IPv6 address, else a link-local one; on InfiniBand index 0.
-/// @throws Error if there is no such device, port or GID index; the message lists those there are
+/// Among all active ports of all devices it takes the one with the best GID, as gid_score() ranks
+/// them: on RoCE the RoCEv2 entry with an IPv4 address, else one with a routable IPv6 address, else a
+/// link-local one; on InfiniBand index 0. Of equally good ports it takes the first.
+/// @throws Error if there is no such device, port or GID index; the message lists the existing ones
 Port open_port(const DeviceOptions &options);
 
 /// How good a GID is for reaching a peer: higher is better, 0 is no use.

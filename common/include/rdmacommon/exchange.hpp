@@ -1,13 +1,14 @@
 /// @file
 /// The exchange: before two queue pairs can talk, each side has to tell the other where its own is.
-/// That goes over an ordinary TCP connection, as one readable line in each direction, the same that
-/// the stock ibv_rc_pingpong uses:
+/// That goes over an ordinary TCP connection, as one readable line in each direction:
 ///
 ///     client                                     server
-///       |   LID:QPN:PSN:GID, hexadecimal   --->    |   brings its QP to RTS, then answers
-///       |   <---                 LID:QPN:PSN:GID   |
+///       |   LID:QPN:PSN:GID:MTU            --->    |   brings its QP to RTS, then answers
+///       |   <---             LID:QPN:PSN:GID:MTU   |
 ///       |   brings its QP to RTS, then: done --->  |   both may send
 ///
+/// MTU is decimal, the other fields are hexadecimal. Without MTU it is the line of the stock
+/// ibv_rc_pingpong, which can take either side: see Exchange::peer_is_stock().
 /// Where memory is shared as well, `:ADDRESS:RKEY:LENGTH` follows on the same line.
 ///
 /// Each message ends in a zero byte; a newline is taken as well, so that a person with `nc` can be
@@ -33,12 +34,14 @@ struct Endpoint {
   uint32_t qpn; ///< Queue pair number, 24 bits.
   uint32_t psn; ///< Packet sequence number of the first packet it will send, 24 bits.
   ibv_gid gid;  ///< The port's GID, in network byte order as verbs has it.
+  ibv_mtu mtu;  ///< The largest path MTU that this side can take. Both use the smaller of the two.
 };
 
-/// An Endpoint as the line "LID:QPN:PSN:GID": 4, 6, 6 and 32 lower-case hexadecimal digits.
+/// An Endpoint as the line "LID:QPN:PSN:GID:MTU": 4, 6, 6 and 32 lower-case hexadecimal digits, and
+/// the MTU in bytes, 4 decimal digits.
 std::string to_line(const Endpoint &endpoint);
 
-/// The reverse of to_line().
+/// The reverse of to_line(). A line without ":MTU" is a stock tool's, and means 1024, its default.
 /// @throws Error if the line does not have exactly this form; the message names the field
 Endpoint parse_endpoint(std::string_view line);
 
@@ -84,6 +87,10 @@ public:
   void send(const Endpoint &endpoint); ///< Sends one line. @throws Error if the peer is gone
   Endpoint receive();                  ///< Receives one line. @throws Error if it is not right
 
+  /// The peer is ibv_rc_pingpong, whose line has no MTU: from here on send() leaves it out. A server
+  /// need not call it: receive() finds out.
+  void peer_is_stock() { peer_is_stock_ = true; }
+
   /// The same with memory that the peer may use, and memory of the peer's.
   void send(const Endpoint &endpoint, const RemoteMemory &memory);
   Endpoint receive(RemoteMemory &memory); ///< @throws Error also if the peer shares no memory
@@ -113,6 +120,7 @@ private:
   int socket_ = -1;
   std::chrono::milliseconds timeout_;
   std::string unread_; // what came behind the last message
+  bool peer_is_stock_ = false;
 };
 
 /// A server's listening socket, for one that takes several clients. Owns the socket. Not thread-safe.

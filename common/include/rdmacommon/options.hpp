@@ -41,6 +41,9 @@ public:
   /// One text of a list; no default is added to `help`.
   void add(const std::string &name, std::string &value, const std::string &help,
            const std::vector<std::string> &choices);
+  /// One number of a list; no default is added to `help`.
+  void add(const std::string &name, int &value, const std::string &help,
+           const std::vector<int> &choices);
   /// True if it is given; it takes no value.
   void add(const std::string &name, bool &value, const std::string &help);
   /// Seconds, 1 to 3600.
@@ -67,19 +70,24 @@ private:
   std::unique_ptr<CLI::App> app_;
 };
 
-/// Which device, port and GID: `--device`, `--port`, `--gid-index`.
+/// Which device, port and GID, and how packets leave: `--device`, `--port`, `--gid-index`, `--mtu`,
+/// `--traffic-class`.
 /// Its CommandLine refers to it, so it can be neither copied nor moved.
 struct DeviceOptions {
   explicit DeviceOptions(CommandLine &line); ///< Adds the options to `line`.
   DeviceOptions(const DeviceOptions &) = delete;
   DeviceOptions &operator=(const DeviceOptions &) = delete;
 
-  std::string device; ///< The device's name ("rxe0"); empty: the first one with an active port.
-  int port = 0;       ///< The port, counted from 1 as verbs do; 0: the first active one.
+  std::string device; ///< The device's name ("rxe0"); empty: the one with the best GID.
+  int port = 0; ///< The port, counted from 1 as verbs do; 0: the active one with the best GID.
   int gid_index = -1; ///< Index into the port's GID table; -1: choose by type and address.
+  int mtu = 4096;     ///< The path MTU is at most this, in bytes: 256, 512, 1024, 2048 or 4096.
+  uint8_t traffic_class = 0; ///< For the GRH of outgoing packets. On RoCEv2 it becomes the IP
+      ///< header's traffic class: DSCP in the upper 6 bits, ECN in the lower 2.
 };
 
-/// What a program with two roles needs besides: `--host`, `--tcp-port`, `--timeout`, `--wait`.
+/// What a program with two roles needs besides: `--host`, `--tcp-port`, `--timeout`, `--wait`,
+/// `--max-rd-atomic`.
 /// Introduced in lesson 02_send_recv.
 struct PairOptions : DeviceOptions {
   explicit PairOptions(CommandLine &line); ///< Adds the options to `line`.
@@ -90,6 +98,8 @@ struct PairOptions : DeviceOptions {
   uint16_t tcp_port = 18515; ///< Where the two sides exchange addresses; the stock tools' default.
   std::chrono::seconds timeout{5}; ///< How long one step of the peer's may take.
   std::chrono::seconds wait{60};   ///< How long a server waits for a client.
+  uint8_t max_rd_atomic = 1; ///< READs and atomics under way at a time, of this side's and of the
+      ///< peer's: the same on both sides. Introduced in lesson 04_read_write.
 };
 
 /// What the programs need that connect by rdma_cm: `--host`, `--cm-port`, `--timeout`, `--wait`. There is no option for

@@ -36,19 +36,28 @@ unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, ibv_srq *sr
 /// How packets get from `port` to the peer's: by LID on InfiniBand, by GID (in a GRH) on RoCE.
 ibv_ah_attr route_to(const Port &port, const Endpoint &peer);
 
+/// What the peer must know of `qp` on this side's `port`.
+/// @param psn the number of the first packet that it will send, as to_rts() gets it
+Endpoint endpoint_of(const ibv_qp *qp, const Port &port, uint32_t psn);
+
 /// RESET -> INIT. From here on receives may be posted.
 /// @param access what the peer may do to this side's memory: 0 or IBV_ACCESS_REMOTE_*
 /// @throws Error if the device refuses
 void to_init(ibv_qp *qp, const Port &port, unsigned access = 0);
 
-/// INIT -> RTR. From here on the QP takes packets from `peer`.
+/// INIT -> RTR. From here on the QP takes packets from `peer`. The path MTU is the smaller one of
+/// the two sides'.
+/// @param max_dest_rd_atomic READs and atomics of the peer's to serve at a time, not fewer than its
+///        max_rd_atomic; at most the device's max_qp_rd_atom (lesson 04_read_write)
 /// @throws Error if the device refuses, as it does on RoCE if the peer sent no GID
-void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer);
+void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer, uint8_t max_dest_rd_atomic = 1);
 
 /// RTR -> RTS. From here on the QP may send.
 /// @param psn the 24-bit packet sequence number that the peer was told
+/// @param max_rd_atomic READs and atomics of this side's under way at a time; at most the device's
+///        max_qp_init_rd_atom
 /// @throws Error if the device refuses
-void to_rts(ibv_qp *qp, uint32_t psn);
+void to_rts(ibv_qp *qp, uint32_t psn, uint8_t max_rd_atomic = 1);
 
 /// Any state -> ERR. Whatever is posted completes with IBV_WC_WR_FLUSH_ERR, and nothing goes out any more. Written
 /// out in lesson 11_when_it_breaks.

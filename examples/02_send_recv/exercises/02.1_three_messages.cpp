@@ -64,8 +64,7 @@ static void three_messages(int argc, char **argv) {
     check_rc(ibv_post_recv(qp.get(), &request, &refused), "ibv_post_recv");
   }
 
-  const Endpoint self{
-      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+  const Endpoint self = endpoint_of(qp.get(), port, random_psn());
   Exchange exchange(options);
   if (!options.is_server())
     exchange.send(self);

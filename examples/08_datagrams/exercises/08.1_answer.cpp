@@ -6,6 +6,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
 #include <rdmacommon/ud_queue_pair.hpp>
 
@@ -54,7 +55,7 @@ static void answer(int argc, char **argv) {
   Exchange exchange(options);
 
   if (options.is_server()) {
-    exchange.send({.lid = port.attr.lid, .qpn = qp->qp_num, .gid = port.gid.gid});
+    exchange.send(endpoint_of(qp.get(), port, 0));
     const ibv_wc wc = wait_for_completion(cq.get(), "the receive", options.timeout);
     const size_t length = wc.byte_len - grh_size;
     std::memcpy(outgoing.data(), incoming.data() + grh_size, length);

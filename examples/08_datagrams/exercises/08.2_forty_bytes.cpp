@@ -5,6 +5,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
 #include <rdmacommon/ud_queue_pair.hpp>
 
@@ -52,7 +53,7 @@ static void forty_bytes(int argc, char **argv) {
   Exchange exchange(options);
 
   if (options.is_server()) {
-    exchange.send({.lid = port.attr.lid, .qpn = qp->qp_num, .gid = port.gid.gid});
+    exchange.send(endpoint_of(qp.get(), port, 0));
     const ibv_wc wc = wait_for_completion(cq.get(), "the receive", options.timeout);
     // TODO: the message does not begin here, nor is it that long.
     const std::string_view message(incoming.data(), wc.byte_len);

@@ -17,8 +17,7 @@
 using namespace rdmacommon;
 
 static void connect_to_itself(ibv_qp *qp, const Port &port) {
-  const Endpoint self{
-      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+  const Endpoint self = endpoint_of(qp, port, random_psn());
   to_init(qp, port);
   to_rtr(qp, port, self);
   to_rts(qp, self.psn);

@@ -20,8 +20,7 @@ using namespace rdmacommon;
 constexpr uint32_t pool_size = 8, limit = 3;
 
 static void connect_to_itself(ibv_qp *qp, const Port &port) {
-  const Endpoint self{
-      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+  const Endpoint self = endpoint_of(qp, port, random_psn());
   to_init(qp, port);
   to_rtr(qp, port, self);
   to_rts(qp, self.psn);

@@ -49,8 +49,7 @@ static void exercise(int argc, char **argv) {
       check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_ATOMIC);
-  const Endpoint self{
-      .lid = port.attr.lid, .qpn = qp->qp_num, .psn = random_psn(), .gid = port.gid.gid};
+  const Endpoint self = endpoint_of(qp.get(), port, random_psn());
   to_rtr(qp.get(), port, self);
   to_rts(qp.get(), self.psn);
   RemoteWords words(qp.get(), cq.get(), mr.get(), result, chip.share(), std::chrono::seconds(5));

@@ -1,4 +1,4 @@
-"""15_device_memory on memory of the NIC's own, and on InfiniBand: both are doubles behind the interface of verbs."""
+"""Programs on memory of the NIC's own, on InfiniBand, and with two devices: doubles behind the interface of verbs."""
 import os
 import unittest
 
@@ -7,7 +7,7 @@ from lab import examples, normalise, variants
 
 # By relative paths, since LD_PRELOAD takes a space for the end of one.
 os.chdir(needs_device.BUILD / "tests/doubles")
-MEMORY, INFINIBAND = "./libfake_device_memory.so", "./libfake_infiniband.so"
+MEMORY, INFINIBAND, TWO_DEVICES = "./libfake_device_memory.so", "./libfake_infiniband.so", "./libtwo_devices.so"
 STAND_IN = "has no memory of its own: 65536 bytes of host memory stand in for it"
 ON_CHIP = "has memory of its own: 65536 bytes of it are ours"
 QUICK = ["--rounds", "8", "--no-deaths"]
@@ -49,6 +49,20 @@ class Doubles(unittest.TestCase):
         outcome = run(doubles=(INFINIBAND,), program="send_recv")
         self.assertFalse(outcome.failed, outcome.text())
         self.assertIn("fake: connected to LID 7", outcome.of("client"))
+
+    def test_datagrams_on_infiniband_are_told_apart_by_lid(self):
+        """Without a GRH the 40 bytes hold anything: who they are from is in the completion."""
+        outcome = run(doubles=(INFINIBAND,), program="datagrams")
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("12 different messages from 3 peers", outcome.of("server"))
+        self.assertEqual(sum("69 bytes, no GRH, from LID 7" in line for line in outcome.of("server")), 3)
+
+    def test_the_device_with_the_better_gid(self):
+        """The first device in the list has only a link-local GID; the second has an IPv4 one, as in the lesson."""
+        outcome = run(doubles=(TWO_DEVICES,), program="send_recv")
+        self.assertFalse(outcome.failed, outcome.text())
+        me = next(line for line in outcome.of("client") if line.startswith("me "))
+        self.assertIn(":00000000000000000000ffff", me)
 
     def test_what_is_refused(self):
         for doubles in ((MEMORY,), ()):
