@@ -5,6 +5,7 @@
 // Run:     ./lab run 12_cm_connect
 // By hand: cm_server                       the server
 //          cm_client --host ADDRESS TEXT   ADDRESS: of the server's RDMA device, IPv4, IPv6 or a name
+//                                          --file NAME: the contents of a file in place of TEXT
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
@@ -19,20 +20,18 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-#include <array>
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <vector>
 
 using namespace rdmacommon;
 
 namespace {
-
-struct Memory {
-  std::array<char, 2048> outgoing, incoming; // the two buffers
-  Description theirs;
-};
 
 // [resolve]
 // An address -> a device of this host's, a port and a GID of it, and a route to the server.
@@ -52,8 +51,9 @@ void resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &optio
 // [resolve]
 
 // [connect]
-void connect(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &options) {
-  const Greeting hello = greeting();
+void connect(rdma_cm_id *id, rdma_event_channel *channel, uint64_t length,
+             const CmOptions &options) {
+  const Announcement hello = announce(length); // what the server allocates for us
   rdma_conn_param ask{.private_data = &hello,
                       .private_data_len = sizeof hello,
                       .responder_resources = 0, // the server READs nothing of ours
@@ -63,6 +63,11 @@ void connect(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &optio
   check_errno(rdma_connect(id, &ask), "rdma_connect");
   const unique_cm_event answer = next_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
   const auto told = greeting_in(answer->param.conn);
+  if (answer->event == RDMA_CM_EVENT_REJECTED && told && Refusal{told->refusal} == refused_length)
+    throw Error("the server rejects",
+                "the text needs " + std::to_string(length) + " bytes, and the server gives up to " +
+                    std::to_string(length_in(answer->param.conn)),
+                Where::here());
   if (answer->event == RDMA_CM_EVENT_REJECTED && told)
     throw Error("the server rejects", words_for(static_cast<Refusal>(told->refusal)),
                 Where::here());
@@ -74,41 +79,63 @@ void connect(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &optio
 }
 // [connect]
 
-// [use]
-void write_and_read(ibv_qp *qp, const ibv_mr *mr, Memory &memory, const std::string &text,
-                    const RemoteMemory &theirs, std::chrono::seconds timeout) {
-  const size_t length = text.size() + 1;
-  if (length > theirs.length)
-    throw Error("the server's memory", "the text is longer", Where::here());
-  std::memcpy(memory.outgoing.data(), text.c_str(), length);
-  ibv_sge out = piece(mr, memory.outgoing.data(), length);
-  post_send(qp, {.sg_list = &out,
-                 .num_sge = 1,
-                 .opcode = IBV_WR_RDMA_WRITE,
-                 .send_flags = IBV_SEND_SIGNALED,
-                 .wr = {.rdma = {.remote_addr = theirs.address, .rkey = theirs.rkey}}});
-  wait_for_completion(qp->send_cq, "the WRITE", timeout);
-  std::printf("WRITE of %zu bytes completed\n", length);
+// [pieces]
+// WRITEs or READs all of the region `mr`. One message has at most max_msg_sz bytes: 2 GiB on InfiniBand, 8 MiB here.
+void transfer(ibv_wr_opcode opcode, const std::string &what, rdma_cm_id *id, const ibv_mr *mr,
+              const RemoteMemory &theirs, std::chrono::seconds timeout) {
+  ibv_port_attr port{};
+  check_rc(ibv_query_port(id->verbs, id->port_num, &port), "ibv_query_port");
+  size_t messages = 0;
+  for (size_t at = 0; at < mr->length; at += port.max_msg_sz, ++messages) {
+    const size_t length = std::min<size_t>(mr->length - at, port.max_msg_sz);
+    ibv_sge here = piece(mr, static_cast<char *>(mr->addr) + at, length);
+    post_send(id->qp, {.sg_list = &here,
+                       .num_sge = 1,
+                       .opcode = opcode,
+                       .send_flags = IBV_SEND_SIGNALED,
+                       .wr = {.rdma = {.remote_addr = theirs.address + at, .rkey = theirs.rkey}}});
+    wait_for_completion(id->qp->send_cq, ("the " + what).c_str(), timeout);
+  }
+  std::printf("%s of %zu bytes completed, %zu message%s\n", what.c_str(), mr->length, messages,
+              messages == 1 ? "" : "s");
+}
+// [pieces]
 
-  ibv_sge in = piece(mr, memory.incoming.data(), length);
-  post_send(qp, {.sg_list = &in,
-                 .num_sge = 1,
-                 .opcode = IBV_WR_RDMA_READ,
-                 .send_flags = IBV_SEND_SIGNALED,
-                 .wr = {.rdma = {.remote_addr = theirs.address, .rkey = theirs.rkey}}});
-  wait_for_completion(qp->send_cq, "the READ", timeout);
-  if (std::memcmp(memory.outgoing.data(), memory.incoming.data(), length) != 0)
+// [use]
+void write_and_read(rdma_cm_id *id, const ibv_mr *outgoing, const ibv_mr *incoming,
+                    const RemoteMemory &theirs, std::chrono::seconds timeout) {
+  if (outgoing->length > theirs.length)
+    throw Error("the server's memory", "the text is longer", Where::here());
+  transfer(IBV_WR_RDMA_WRITE, "WRITE", id, outgoing, theirs, timeout);
+  transfer(IBV_WR_RDMA_READ, "READ", id, incoming, theirs, timeout);
+  if (std::memcmp(outgoing->addr, incoming->addr, outgoing->length) != 0)
     throw Error("the comparison", "what was read is not what was written", Where::here());
-  std::printf("READ of %zu bytes completed, and they are the same\n", length);
+  std::printf("they are the same\n");
 }
 // [use]
+
+// [text]
+// Up to the first 0 in it, where a text ends.
+std::string contents_of(const std::string &file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text;
+  std::getline(in, text, '\0');
+  if (!in.is_open() || in.bad())
+    throw Error("--file " + file, "it cannot be read", Where::here());
+  return text;
+}
+// [text]
 
 void cm_client(int argc, char **argv) {
   CommandLine line{"Writes a text into a server's memory and reads it back."};
   CmOptions options{line, "name or address of the server [localhost]"};
   std::string text = "written by the client, while the server slept";
-  line.add("text", text, "what to write, up to 2047 bytes", sizeof Memory::outgoing - 1);
+  std::string file;
+  line.add("text", text, "what to write");
+  line.add("--file", file, "write the contents of this file in place of the text");
   line.parse(argc, argv);
+  if (!file.empty())
+    text = contents_of(file);
   if (options.host.empty())
     options.host = "localhost"; // which does not work, and the error says why
 
@@ -119,10 +146,15 @@ void cm_client(int argc, char **argv) {
   resolve(id.get(), channel.get(), options);
 
   // [resources]
-  Memory memory{};
+  std::vector<char> read_back(text.size() + 1); // the text, and the 0 at its end
+  Description theirs{};
   const unique_pd pd(check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd"));
-  const int access = IBV_ACCESS_LOCAL_WRITE; // for our own NIC alone
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &memory, sizeof memory, access), "ibv_reg_mr"));
+  const auto region = [&](void *memory, size_t length, int access) {
+    return unique_mr(check_ptr(ibv_reg_mr(pd.get(), memory, length, access), "ibv_reg_mr"));
+  };
+  const unique_mr outgoing = region(text.data(), text.size() + 1, 0); // our NIC reads it
+  const unique_mr incoming = region(read_back.data(), read_back.size(), IBV_ACCESS_LOCAL_WRITE);
+  const unique_mr theirs_mr = region(&theirs, sizeof theirs, IBV_ACCESS_LOCAL_WRITE);
   const unique_comp_channel completions = create_comp_channel(id->verbs);
   const unique_cq cq(
       check_ptr(ibv_create_cq(id->verbs, 3, nullptr, completions.get(), 0), "ibv_create_cq"));
@@ -132,18 +164,18 @@ void cm_client(int argc, char **argv) {
                                   .max_recv_wr = 1,
                                   .max_send_sge = 1,
                                   .max_recv_sge = 1,
-                                  .max_inline_data = sizeof memory.theirs},
+                                  .max_inline_data = sizeof theirs},
                           .qp_type = IBV_QPT_RC};
   check_errno(rdma_create_qp(id.get(), pd.get(), &wanted), "rdma_create_qp");
   const unique_cm_qp qp(id.get());
-  ibv_sge into = piece(mr.get(), &memory.theirs, sizeof memory.theirs);
+  ibv_sge into = piece(theirs_mr.get(), &theirs, sizeof theirs);
   post_recv(id->qp, {.sg_list = &into, .num_sge = 1}); // before the server knows that it may send
   // [resources]
 
-  connect(id.get(), channel.get(), options);
-  send_description(id->qp, mr.get());
-  const RemoteMemory theirs = receive_description(id->qp, memory.theirs, options.timeout);
-  write_and_read(id->qp, mr.get(), memory, text, theirs, options.timeout);
+  connect(id.get(), channel.get(), outgoing->length, options);
+  send_description(id->qp, incoming.get());
+  const RemoteMemory remote = receive_description(id->qp, theirs, options.timeout);
+  write_and_read(id.get(), outgoing.get(), incoming.get(), remote, options.timeout);
   // [disconnect]
   check_errno(rdma_disconnect(id.get()), "rdma_disconnect");
   wait_for_cm_event(channel.get(), RDMA_CM_EVENT_DISCONNECTED, options.timeout);

@@ -4,6 +4,7 @@
 // Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
 // Run:     ./lab run 12_cm_connect
 // By hand: cm_server                       listens on all addresses
+//                                          --largest BYTES: the most that a client may have
 //          cm_client --host ADDRESS TEXT   the client, on this host or on another
 
 #include <rdmacommon/check.hpp>
@@ -23,14 +24,18 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <array>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
 
 using namespace rdmacommon;
 
 namespace {
 
-using Memory = std::array<char, 4096>;
+using Memory = std::vector<char>;
 
 // [listen]
 unique_cm_id listen(rdma_event_channel *channel, const CmOptions &options) {
@@ -45,48 +50,81 @@ unique_cm_id listen(rdma_event_channel *channel, const CmOptions &options) {
 }
 // [listen]
 
+// [reject]
+// Rejects the client, and tells it why and how much it could have.
+[[noreturn]] void reject(rdma_cm_id *id, Refusal why, uint64_t largest, const std::string &words) {
+  const Announcement no = announce(largest, why);
+  check_errno(rdma_reject(id, &no, sizeof no), "rdma_reject");
+  throw Error("the client's request", words, Where::here());
+}
+// [reject]
+
 // [request]
-// A client's request. It has an id of its own, which is the caller's from here on.
-unique_cm_id take_request(rdma_event_channel *channel, rdma_conn_param &answer,
-                          const CmOptions &options) {
+struct Request {
+  unique_cm_id id; // of this connection
+  uint64_t length; // of the memory that the client needs
+};
+
+Request take_request(rdma_event_channel *channel, uint64_t largest, rdma_conn_param &answer,
+                     const CmOptions &options) {
   const unique_cm_event event =
       wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
   // Declared behind the event, and may go before it is acknowledged: this event counts for the listener.
   unique_cm_id id(event->id);
   const rdma_conn_param &asked = event->param.conn;
   const auto hello = greeting_in(asked);
+  const uint64_t length = length_in(asked);
   std::printf("CONNECT_REQUEST  on %s, with %u bytes of private data\n",
               ibv_get_device_name(id->verbs->device), asked.private_data_len);
-  if (!hello || hello->version != protocol_version) {
-    const Greeting no = greeting(Refusal::version);
-    check_errno(rdma_reject(id.get(), &no, sizeof no), "rdma_reject");
-    throw Error("the client's greeting", words_for(Refusal::version), Where::here());
-  }
+  if (!hello || hello->version != protocol_version)
+    reject(id.get(), Refusal::version, 0, words_for(Refusal::version));
+  if (length == 0 || length > largest) // before a byte of it is allocated
+    reject(id.get(), refused_length, largest,
+           "it needs " + std::to_string(length) + " bytes, and may have 1 to " +
+               std::to_string(largest));
   // READs at a time, as seen from this side: no more than the client asks for, nor than any device can do.
   answer.responder_resources = std::min<uint8_t>(asked.responder_resources, 1);
   answer.initiator_depth = std::min<uint8_t>(asked.initiator_depth, 1);
-  return id;
+  return {.id = std::move(id), .length = length};
 }
 // [request]
 
+// [show]
+// The text in the memory, or its beginning. The client need not have ended it with a 0.
+void show(const char *when, const Memory &memory) {
+  constexpr size_t shown = 72;
+  const size_t length = strnlen(memory.data(), memory.size());
+  const auto part = static_cast<int>(std::min(length, shown));
+  if (length <= shown)
+    std::printf("my memory %s \"%.*s\"\n", when, part, memory.data());
+  else
+    std::printf("my memory %s \"%.*s...\", %zu bytes\n", when, part, memory.data(), length);
+}
+// [show]
+
 void cm_server(int argc, char **argv) {
   CommandLine line{"Lets a client use its memory, and sleeps meanwhile."};
-  const CmOptions options{line, "the address to listen on [all of them]"};
+  CmOptions options{line, "the address to listen on [all of them]"};
+  uint64_t largest = 64 << 20;
+  line.add("--largest", largest, "the most memory that a client may have, in bytes [67108864]", 1,
+           uint64_t{1} << 40);
   line.parse(argc, argv);
 
   const unique_event_channel channel = create_event_channel();
   unique_cm_id listener = listen(channel.get(), options);
   // [answer]
-  const Greeting hello = greeting();
-  rdma_conn_param answer{
-      .private_data = &hello, .private_data_len = sizeof hello, .rnr_retry_count = 6};
-  const unique_cm_id id = take_request(channel.get(), answer, options);
+  rdma_conn_param answer{.rnr_retry_count = 6};
+  const auto [id, length] = take_request(channel.get(), largest, answer, options);
+  const Announcement hello = announce(length);
+  answer.private_data = &hello;
+  answer.private_data_len = sizeof hello;
   listener.reset(); // one client is enough for this lesson: who else comes finds nobody listening
   // [answer]
 
   // [resources]
   // Only now is it known which device the client comes by: id->verbs.
-  Memory memory{"nobody has written here"};
+  Memory memory(length);
+  std::snprintf(memory.data(), memory.size(), "nobody has written here");
   Description theirs{};
   const unique_pd pd(check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd"));
   const int closed = IBV_ACCESS_LOCAL_WRITE;
@@ -113,7 +151,7 @@ void cm_server(int argc, char **argv) {
   // [accept]
   ibv_sge into = piece(theirs_mr.get(), &theirs, sizeof theirs);
   post_recv(id->qp, {.sg_list = &into, .num_sge = 1}); // before the client knows that it may send
-  std::printf("my memory before: \"%s\"\n", memory.data()); // later the client may be in it
+  show("before:", memory);                             // later the client may be in it
   check_errno(rdma_accept(id.get(), &answer), "rdma_accept");
   wait_for_cm_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, options.timeout);
   std::printf("ESTABLISHED\n");
@@ -127,7 +165,7 @@ void cm_server(int argc, char **argv) {
   std::printf("DISCONNECTED     after %.3f ms, of which I was awake for %.3f ms\n",
               watch.elapsed_ms(), watch.cpu_ms());
   check_errno(rdma_disconnect(id.get()), "rdma_disconnect"); // the client waits for it
-  std::printf("my memory after:  \"%.*s\"\n", static_cast<int>(memory.size()), memory.data());
+  show("after: ", memory);
   // [sleep]
 }
 

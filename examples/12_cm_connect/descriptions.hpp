@@ -1,4 +1,5 @@
-// Telling the other side of one's memory, and being told, by a SEND. For cm_server.cpp and cm_client.cpp.
+// What client and server tell each other: how much memory is wanted, in private data, and where it is, by a SEND.
+// For cm_server.cpp and cm_client.cpp.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -7,9 +8,36 @@
 #include <rdmacommon/requests.hpp>
 
 #include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <endian.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
+
+// [announcement]
+// The private data of a client's request, and of the server's answer and rejection: 16 bytes.
+struct Announcement {
+  rdmacommon::Greeting greeting; // who speaks, and why the server rejects
+  uint64_t length;               // the client: bytes that it needs; the server: bytes that it gives
+};
+// A reason of this example's own. rdmacommon's reasons are small numbers.
+constexpr rdmacommon::Refusal refused_length{256};
+
+inline Announcement announce(uint64_t length, rdmacommon::Refusal why = rdmacommon::Refusal::none) {
+  return {.greeting = rdmacommon::greeting(why), .length = htobe64(length)};
+}
+
+// The length in the private data that came with an event. A peer that sends a Greeting alone announces 0 bytes.
+inline uint64_t length_in(const rdma_conn_param &came) {
+  Announcement told{};
+  if (came.private_data != nullptr && came.private_data_len >= sizeof told)
+    std::memcpy(&told, came.private_data, sizeof told); // it may lie at any address
+  return be64toh(told.length);
+}
+// [announcement]
 
 // [descriptions]
 // Unsignaled: if it fails, so does what comes after it.

@@ -30,6 +30,12 @@ struct greeting {
 	__be16 refusal;
 };
 
+/* What the client adds to it: how much of the server's memory it needs. */
+struct announcement {
+	struct greeting greeting;
+	__be64 length;
+};
+
 /* What the other side may use of this side's memory: a message by SEND. */
 struct description {
 	__be32 version;

@@ -122,9 +122,10 @@ int resolve(struct client *c)
 // [connect]
 int connect_to_server(struct client *c)
 {
-	const struct greeting hello = {
-		.magic = cpu_to_be32(PROTOCOL_MAGIC),
-		.version = cpu_to_be16(PROTOCOL_VERSION),
+	const struct announcement hello = {
+		.greeting.magic = cpu_to_be32(PROTOCOL_MAGIC),
+		.greeting.version = cpu_to_be16(PROTOCOL_VERSION),
+		.length = cpu_to_be64(LENGTH),
 	};
 	struct rdma_conn_param ask = {
 		.private_data = &hello,

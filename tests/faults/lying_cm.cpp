@@ -7,6 +7,8 @@
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
 
+#include "descriptions.hpp"
+
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
@@ -16,6 +18,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 using namespace rdmacommon;
@@ -46,6 +49,8 @@ struct Liar {
       out.length = 0;
     else if (lie == "wraps")
       out.length = ~uint64_t{0};
+    else if (lie == "less") // than the client has asked for
+      out.length = htobe64(1);
     // As rping's client says it: address, rkey and size, in 16 bytes.
     std::array<uint32_t, 4> ping{0, htobe32(0x1000), htobe32(mr->rkey), htobe32(64)};
     if (lie == "rping-huge")
@@ -60,8 +65,34 @@ struct Liar {
                          .num_sge = 1,
                          .opcode = IBV_WR_SEND,
                          .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE});
-    next_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED,
-                  options.wait); // REJECTED if we were faster than our RTU
+    if (lie == "overruns")
+      overrun(options);
+    else
+      next_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED,
+                    options.wait); // REJECTED if we were faster than our RTU
+  }
+
+  // WRITEs a byte more than it has announced.
+  void overrun(const CmOptions &options) {
+    const auto completed = [&](const char *what) {
+      const auto done = poll_within(cq.get(), options.timeout);
+      if (!done)
+        throw Error(what, "it does not complete", Where::here());
+      return *done;
+    };
+    completed("one of SEND and receive");
+    completed("the other");
+    Description theirs{};
+    std::memcpy(&theirs, memory.data(), sizeof theirs);
+    const RemoteMemory remote = described(theirs, sizeof theirs);
+    ibv_sge sge = piece(mr.get(), memory.data(), remote.length + 1);
+    post_send(id->qp, {.sg_list = &sge,
+                       .num_sge = 1,
+                       .opcode = IBV_WR_RDMA_WRITE,
+                       .send_flags = IBV_SEND_SIGNALED,
+                       .wr = {.rdma = {.remote_addr = remote.address, .rkey = remote.rkey}}});
+    std::printf("%zu bytes were announced: %s\n", static_cast<size_t>(remote.length),
+                ibv_wc_status_str(completed("the WRITE").status));
   }
 
   rdma_cm_id *id;
@@ -73,10 +104,15 @@ struct Liar {
   unique_cm_qp qp;
 };
 
-Greeting hello_of(const std::string &lie) {
-  Greeting hello = greeting(Refusal::none, lie == "other-version" ? 9 : protocol_version);
+Announcement hello_of(const std::string &lie) {
+  Announcement hello = announce(lie == "no-length"  ? 0
+                                : lie == "too-long" ? 1025
+                                : lie == "endless"  ? ~uint64_t{0}
+                                                    : 1024);
+  if (lie == "other-version")
+    hello.greeting = greeting(Refusal::none, 9);
   if (lie == "other-protocol" || lie.starts_with("rping"))
-    hello.magic = 0;
+    hello.greeting.magic = 0;
   return hello;
 }
 
@@ -94,7 +130,7 @@ void serve(rdma_event_channel *channel, const std::string &lie, const CmOptions 
     return;
   }
   Liar liar(id.get());
-  const Greeting hello = hello_of(lie);
+  const Announcement hello = hello_of(lie);
   rdma_conn_param answer{.private_data = &hello,
                          .private_data_len = sizeof hello,
                          .responder_resources = 1,
@@ -108,9 +144,10 @@ void request(rdma_event_channel *channel, const std::string &lie, const CmOption
   const unique_cm_id id = create_cm_id(channel);
   cm_resolve(id.get(), channel, options);
   Liar liar(id.get());
-  const Greeting hello = hello_of(lie);
+  const Announcement hello = hello_of(lie);
   rdma_conn_param ask{.private_data = &hello,
-                      .private_data_len = sizeof hello,
+                      .private_data_len = lie == "greeting-alone" ? uint8_t{sizeof hello.greeting}
+                                                                  : uint8_t{sizeof hello},
                       .responder_resources = 1, // rping's server READs
                       .initiator_depth = 1,
                       .retry_count = 6,
@@ -130,8 +167,8 @@ void lying_cm(int argc, char **argv) {
   std::string lie;
   line.add("--lie", lie, "which",
            {"short", "version", "empty", "wraps", "silence", "dies", "other-version",
-            "other-protocol", "rping-huge", "rping-address", "no-reason", "no-answer",
-            "broken-qp"});
+            "other-protocol", "rping-huge", "rping-address", "no-reason", "no-answer", "broken-qp",
+            "no-length", "greeting-alone", "too-long", "endless", "overruns", "less"});
   line.parse(argc, argv);
   const unique_event_channel channel = create_event_channel();
   (options.is_server() ? serve : request)(channel.get(), lie, options);

@@ -1,6 +1,7 @@
 """What can go wrong with a connection by rdma_cm: every error event, and peers that lie. Those events that take a network are
 in two_hosts/test_cm_events.py."""
 import os
+import re
 import subprocess
 import unittest
 
@@ -15,8 +16,12 @@ FREE_PORT = "4"  # nobody listens there
 NO_EVENT = "no event within 2000 ms"
 
 AS_CLIENT = {
-    "other-version": "the client's greeting: it speaks another version",
-    "other-protocol": "the client's greeting: it speaks another version",
+    "other-version": "the client's request: it speaks another version",
+    "other-protocol": "the client's request: it speaks another version",
+    "no-length": "the client's request: it needs 0 bytes, and may have 1 to 1024",
+    "greeting-alone": "the client's request: it needs 0 bytes, and may have 1 to 1024",
+    "too-long": "the client's request: it needs 1025 bytes, and may have 1 to 1024",
+    "endless": "the client's request: it needs 18446744073709551615 bytes, and may have 1 to 1024",
     "short": "the peer's description: it has 20 bytes, not 24",
     "version": "the peer's description: it is of version 7, not 1",
     "empty": "the peer's description: its memory has no bytes",
@@ -31,6 +36,7 @@ AS_SERVER = {
     "version": "the peer's description: it is of version 7, not 1",
     "empty": "the peer's description: its memory has no bytes",
     "wraps": "the peer's description: its memory ends past the last address",
+    "less": "the server's memory: the text is longer",
     "silence": "the peer's description: no completion within 2000 ms",
     "no-reason": "REJECTED: instead of ESTABLISHED, with reason 28, consumer reject",
     "no-answer": NO_EVENT,
@@ -107,15 +113,56 @@ class Lies(liars.Refused):
     def test_client_that_lies(self):
         for lie, words in AS_CLIENT.items():
             with self.subTest(lie):
-                self.assertRefused(liars.run_cm([SERVER, "--timeout", "2"], [LIAR, "--lie", lie, "--wait", "10"]), "server", words)
+                self.assertRefused(liars.run_cm([SERVER, "--timeout", "2", "--largest", "1024"], [LIAR, "--lie", lie, "--wait", "10"]),
+                                   "server", words)
 
     def test_server_that_lies(self):
         for lie, words in AS_SERVER.items():
             with self.subTest(lie):
                 self.assertRefused(liars.run_cm([LIAR, "--lie", lie, "--wait", "10"], [CLIENT, "--timeout", "2"]), "client", words)
 
-    def test_text_that_is_too_long(self):
-        self.assertEqual(client("--host", needs_device.PLACE.address, "x" * 2048).returncode, 2)
+    def test_client_that_writes_more_than_it_announced(self):
+        """The server has no byte more in its region, so its NIC refuses the whole WRITE."""
+        outcome = liars.run_cm([SERVER, "--largest", "1024"], [LIAR, "--lie", "overruns"])
+        self.assertIn("1024 bytes were announced: remote access error", outcome.of("client"))
+        self.assertIn('my memory after:  "nobody has written here"', outcome.of("server"))
+
+
+class Lengths(unittest.TestCase):
+    """The server allocates what the client announces, up to a limit."""
+
+    def written(self, text, *words, largest=1 << 26):
+        return liars.run_cm([SERVER, "--largest", str(largest)], [CLIENT, *words, text])
+
+    def test_up_to_the_limit(self):
+        for text in ("", "x", "x" * 999):
+            with self.subTest(len(text)):
+                outcome = self.written(text, largest=1000)
+                self.assertFalse(outcome.failed, outcome.text())
+                length = len(text) + 1  # with the 0 at its end
+                self.assertTrue(any(re.fullmatch(rf"theirs  \w+:\w+:{length:016x}", line) for line in outcome.of("client")), outcome.text())
+                self.assertIn(f'my memory before: "{"nobody has written here"[:length - 1]}"', outcome.of("server"))
+
+    def test_over_the_limit(self):
+        """Both sides say why, and the server allocates nothing."""
+        outcome = self.written("x" * 1000, largest=1000)
+        self.assertEqual(outcome.status, {"server": 1, "client": 1})
+        self.assertIn("error: the client's request: it needs 1001 bytes, and may have 1 to 1000", outcome.text())
+        self.assertIn("error: the server rejects: the text needs 1001 bytes, and the server gives up to 1000", outcome.text())
+
+    def test_more_than_one_message_holds(self):
+        """SoftRoCE takes 8 MiB in a message."""
+        on_device("yes 'a line of a long text' | head -c 9000000 >/tmp/long")
+        outcome = self.written("", "--file", "/tmp/long")
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("READ of 9000001 bytes completed, 2 messages", outcome.text())
+        self.assertIn('...", 9000000 bytes', outcome.text())
+
+    def test_file_that_cannot_be_read(self):
+        for name in ("/no/such/file", "/"):
+            result = client("--host", needs_device.PLACE.address, "--file", name)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(f"error: --file {name}: it cannot be read", result.stderr)
 
 
 if __name__ == "__main__":
