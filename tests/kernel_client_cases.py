@@ -35,7 +35,7 @@ class KernelClient(unittest.TestCase):
     def setUpClass(cls):
         cls.build = build.directory()
         cls.where = place.find_machine()
-        cls.server = [str(cls.build / "examples/cm_server")]
+        cls.server = [str(cls.build / "examples/page_server")]
         cls.liar = [str(cls.build / "tests/faults/lying_cm")]
         cls.module = str(kbuild.module(LESSON, "kernel_client", cls.build))
         cls.before = cls.resources()
@@ -114,7 +114,23 @@ class Midway(KernelClient):
     def test_server_killed(self):
         for line in ("ROUTE_RESOLVED", "READ"):
             with self.subTest(line):
-                self.assertFails(self.run_against(self.server, ENDLESS, at=line, then=["pkill", "-9", "cm_server"]), "")
+                self.assertFails(self.run_against(self.server, ENDLESS, at=line, then=["pkill", "-9", "page_server"]), "")
+
+    def test_many_queues(self):
+        """Up to as many as the module has, with more pages than queues, and with fewer."""
+        for queues, pages in ((1, 1), (1, 9), (3, 20), (8, 3), (8, 256)):
+            with self.subTest(queues=queues, pages=pages):
+                outcome = self.run_against(self.server, f"queues={queues}", f"pages={pages}", "rounds=3")
+                self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
+                said = outcome.of("client")
+                for number in range(2 * queues):
+                    what = "READs" if number < queues else "WRITEs"
+                    self.assertIn(f"ESTABLISHED      queue {number} of {2 * queues}, for {what}", said)
+                for page in range(pages):
+                    self.assertIn(f"WRITE of page {page} by queue {queues + page % queues}", said)
+                    self.assertIn(f"READ of page {page} by queue {page % queues}, and it is the same", said)
+                # REG_MR with SEND, LOCAL_INV, and each page out and in three times
+                self.assertIn(f"took the registration back, after 3 rounds and {2 + 6 * pages} calls of ib_post_send", said)
 
     def test_loaded_and_unloaded_at_once(self):
         """Whatever it is about to do."""
@@ -144,7 +160,7 @@ class Never(KernelClient):
                 self.assertEqual(status, 1)
 
     def test_wrong_parameters(self):
-        for words in ("timeout=0", "timeout=61", "rounds=0", "rounds=x"):
+        for words in ("timeout=0", "timeout=61", "rounds=0", "rounds=x", "queues=0", "queues=9", "pages=0", "pages=257"):
             with self.subTest(words):
                 said, status = self.alone(words)
                 self.assertIn("could not insert module", said)
@@ -154,11 +170,41 @@ class Never(KernelClient):
         for lie, words in {"other-version": "the server speaks another protocol (-EPROTO)",
                            "no-reason": "the server rejects: consumer defined (-ECONNREFUSED)",
                            "short": "the server's description: of another kind (-EPROTO)",
-                           "wraps": "the server's description: no page fits into its memory (-EPROTO)",
-                           "silence": "the transfer does not go on (-ETIMEDOUT)",
+                           "wraps": "the server's description: the pages do not fit into its memory (-EPROTO)",
+                           "less": "the server's description: the pages do not fit into its memory (-EPROTO)",
+                           "silence": "the server does not describe its memory (-ETIMEDOUT)",
                            "no-answer": "no answer to the connection request (-ETIMEDOUT)"}.items():
             with self.subTest(lie):
                 self.assertFails(self.run_against([*self.liar, "--lie", lie], "timeout=1", wait=20), words)
+
+    def test_server_takes_one_queue_only(self):
+        """Lesson 12's server stops listening once it has a client."""
+        outcome = self.run_against([str(self.build / "examples/cm_server")])
+        self.assertFails(outcome, "the server rejects: invalid service ID (-ECONNREFUSED)")
+        self.assertIn("ESTABLISHED      queue 0 of 4, for READs", outcome.of("client"))
+
+    def test_server_writes_where_it_must_not(self):
+        """Our NIC refuses it, and only the queue pair's event handler hears of that. SoftRoCE of 6.1 and 6.12 calls none; then
+        the wait has an end."""
+        outcome = self.run_against([*self.liar, "--lie", "wild-write"], "timeout=1", wait=20)
+        self.assertFails(outcome, "")
+        self.assertRegex(outcome.text(), r"error: (queue 0: QP access error \(-EIO\)|the server does not describe its memory \(-ETIMEDOUT\))")
+
+    def test_server_refuses(self):
+        outcome = self.run_against([*self.server, "--largest", "16383"])
+        self.assertFails(outcome, "the server rejects: it has no room for this client (-ECONNREFUSED)")
+        self.assertIn("it needs 16384 bytes, and may have 1 to 16383", outcome.text())
+
+    def test_client_lies(self):
+        """page_server against a client that says nothing of queues, nor a length that it could have."""
+        for lie, words in {"other-version": "it speaks another version", "no-length": "it needs 0 bytes, and may have 1 to",
+                           "endless": "it needs 18446744073709551615 bytes, and may have 1 to",
+                           "too-long": "queue 0 of 0 comes after 0"}.items():
+            with self.subTest(lie):
+                outcome = pair.run(self.where, [*self.server, "--cm-port", "0", "--wait", "20"], pair.Client(
+                    examples.LISTENING, lambda line: [*self.liar, "--lie", lie, "--host", self.where.address, "--cm-port", line[1]]))
+                self.assertEqual(outcome.status["server"], 1, outcome.text())
+                self.assertIn("error: the client's request: " + words, "\n".join(outcome.of("server")))
 
 
 del KernelClient  # has no tests of its own

@@ -1,39 +1,44 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* What the four sources share. */
+/* What the sources share. */
 #ifndef KERNEL_CLIENT_H
 #define KERNEL_CLIENT_H
 
-#include <linux/completion.h>
 #include <linux/dma-mapping.h>
+#include <linux/mempool.h>
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
-#define LENGTH SZ_4K /* what is transferred, and the server's memory */
+#define LENGTH SZ_4K /* of a page, in our memory and in the server's */
+#define MAX_QUEUES 8 /* for READs, and as many for WRITEs */
 
 // [protocol]
 /*
- * What client and server tell each other; rdmacommon/description.hpp has it
- * for C++. The compiler takes __be32 for an ordinary number; sparse does not,
- * and finds who forgets the byte order (make C=1).
+ * What client and server tell each other; rdmacommon/description.hpp and
+ * page_server.cpp have it for C++. The compiler takes __be32 for an ordinary
+ * number; sparse does not, and finds a forgotten byte order (make C=1).
  */
 #define PROTOCOL_MAGIC 0x52424558 /* "RBEX" */
 #define PROTOCOL_VERSION 1
 
-/* Private data of the connection request, its answer, and a rejection. */
+/* Private data of the connection's answer, and of a rejection. */
 struct greeting {
 	__be32 magic;
 	__be16 version;
 	__be16 refusal;
 };
 
-/* What the client adds to it: how much of the server's memory it needs. */
-struct announcement {
+/* Private data of the request for each connection. */
+struct queue_request {
 	struct greeting greeting;
-	__be64 length;
+	__be64 length; /* what all queues together need of the server's memory */
+	__be16 queue; /* which one this is, from 0 */
+	__be16 queues; /* of how many */
+	__be32 reserved;
 };
 
 /* What the other side may use of this side's memory: a message by SEND. */
@@ -45,53 +50,96 @@ struct description {
 };
 // [protocol]
 
-// [client]
-/* The buffers: our description, the server's, what is written, and read. */
-enum { OURS, THEIRS, OUT, IN, BUFFERS };
+// [structures]
+/* A page, as the CPU sees it and as the device does. */
+struct buffer {
+	void *page;
+	u64 dma;
+	enum dma_data_direction direction;
+};
+
+/* A page that is swapped out and in. Its number says where the server has it. */
+struct slot {
+	struct buffer out, in;
+	bool written, was_read; /* set by callbacks */
+};
+
+/* One WRITE or READ, from the cache, until its completion. */
+struct request {
+	struct ib_cqe cqe;
+	struct slot *slot;
+	struct ib_sge sge;
+	struct ib_rdma_wr wr;
+};
+
+enum state { NEW, ADDR_RESOLVED, ROUTE_RESOLVED, ESTABLISHED, DISCONNECTED };
+
+/* A connection: an id, its queue pair, and a completion queue of its own. */
+struct queue {
+	struct client *client;
+	uint number;
+	struct rdma_cm_id *id;
+	struct ib_cq *cq;
+	enum state state; /* set by cm_event() */
+};
 
 struct client {
 	struct ib_device *device;
 	struct work_struct work; /* the worker, which makes and destroys the rest */
-	struct completion step; /* what it waits for; callbacks complete it */
-	struct rdma_cm_id *id;
-	struct ib_pd *pd;
-	struct ib_cq *cq;
+	wait_queue_head_t wake; /* where it sleeps; callbacks wake it */
+	struct queue queue[2 * MAX_QUEUES]; /* first those for READs */
+	struct ib_pd *pd; /* of all queues: their keys are the same */
 	struct ib_mr *mr;
-	void *page[BUFFERS]; /* as the CPU sees them */
-	u64 dma[BUFFERS]; /* as the device does */
+	mempool_t *requests;
+	struct slot *slots;
+	struct buffer ours, theirs; /* descriptions */
+	bool done; /* the step that queue 0 is at; set by its callback */
 	bool leaving;
+	uint calls; /* of ib_post_send() */
 
-	spinlock_t lock; /* guards error, and posting */
+	rwlock_t lock; /* readers post; the writer sets error */
 	int error; /* once set, nothing is posted any more */
 
-	/* Belongs to the callbacks of the CQ, of which one runs at a time. */
-	uint round;
 	u64 remote_address;
 	u32 remote_key;
-	struct ib_cqe registered, sent, received, written, was_read, invalidated;
+	struct ib_cqe registered, sent, received, taken_back;
 };
-// [client]
+// [structures]
 
-/* kernel_main.c: the parameters, and what ends a step */
+/* kernel_main.c: the parameters, and what ends a wait */
 extern char *server, *port;
-extern uint timeout, rounds;
+extern uint timeout, rounds, queues, pages;
 bool stop(struct client *c, int err);
 __printf(3, 4) int fail(struct client *c, int err, const char *fmt, ...);
-int wait_for_step(struct client *c, const char *what);
+
+/* Which queue carries what. */
+static inline bool is_for_reads(const struct queue *q)
+{
+	return q->number < queues;
+}
 
 /* kernel_connect.c */
-int resolve(struct client *c);
-int connect_to_server(struct client *c);
+int resolve(struct queue *q);
+int connect_to_server(struct queue *q);
 int leave(struct client *c);
 
+/* kernel_queue.c */
+int make_queue(struct queue *q);
+void destroy_queue(struct queue *q);
+int post(struct queue *q, const struct ib_send_wr *wr, const struct ib_send_wr **unposted);
+int poll_until(struct queue *q, const bool *done, const char *what);
+bool succeeded(struct client *c, struct ib_wc *wc, const char *what);
+
 /* kernel_memory.c */
-int map_buffers(struct client *c);
-int map_region(struct client *c);
-void unmap_memory(struct client *c);
+extern struct kmem_cache *request_cache;
+int make_memory(struct client *c);
+void destroy_memory(struct client *c);
+struct request *get_request(struct client *c, struct slot *slot);
+void put_unposted(struct client *c, const struct ib_send_wr *wr);
 
 /* kernel_transfer.c */
-void prepare_callbacks(struct client *c);
 int post_receive(struct client *c);
-void start_transfer(struct client *c);
+int introduce(struct client *c);
+int transfer(struct client *c);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 /*
- * 16_kernel_client, the connection, by the rdma_cm that user space has, too.
+ * 16_kernel_client, a queue's connection, by the rdma_cm that user space has,
+ * too.
  *
  * Lesson:  lessons/16_kernel_client.md
  */
@@ -11,19 +12,40 @@
 
 #include "kernel_client.h"
 
+// [state]
+/* By callbacks. */
+static void enter(struct queue *q, enum state state)
+{
+	WRITE_ONCE(q->state, state);
+	wake_up(&q->client->wake);
+}
+
+/* By the worker; a second more than rdma_cm has, which says better why. */
+static int wait_for_state(struct queue *q, enum state wanted, const char *what)
+{
+	struct client *c = q->client;
+
+	if (!wait_event_timeout(c->wake, READ_ONCE(q->state) == wanted || READ_ONCE(c->error),
+				(timeout + 1) * HZ))
+		return fail(c, -ETIMEDOUT, "%s", what);
+	return READ_ONCE(c->error);
+}
+// [state]
+
 // [event]
-static void greeted(struct client *c, const struct rdma_conn_param *told)
+static void greeted(struct queue *q, const struct rdma_conn_param *told)
 {
 	const struct greeting *hello = told->private_data;
 
 	if (!hello || told->private_data_len < sizeof(*hello) ||
 	    be32_to_cpu(hello->magic) != PROTOCOL_MAGIC ||
 	    be16_to_cpu(hello->version) != PROTOCOL_VERSION) {
-		fail(c, -EPROTO, "the server speaks another protocol");
+		fail(q->client, -EPROTO, "the server speaks another protocol");
 		return;
 	}
-	pr_info("ESTABLISHED      with %u bytes of private data\n", told->private_data_len);
-	complete(&c->step);
+	pr_info("ESTABLISHED      queue %u of %u, for %s\n", q->number, 2 * queues,
+		is_for_reads(q) ? "READs" : "WRITEs");
+	enter(q, ESTABLISHED);
 }
 
 /* With a greeting of the server's, which says why, or by the CM itself. */
@@ -31,7 +53,7 @@ static void rejected(struct client *c, struct rdma_cm_id *id, struct rdma_cm_eve
 {
 	static const char *const words[] = {
 		[1] = "it speaks another version of the protocol",
-		[2] = "it has as many clients as it takes",
+		[2] = "it has no room for this client",
 		[3] = "it is about to end",
 	};
 	const struct greeting *told;
@@ -51,20 +73,23 @@ static void rejected(struct client *c, struct rdma_cm_id *id, struct rdma_cm_eve
 /* In some worker, not ours; one event of an id at a time. */
 static int cm_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
-	struct client *c = id->context;
+	struct queue *q = id->context;
+	struct client *c = q->client;
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		pr_info("ADDR_RESOLVED    by %s, port %u\n", dev_name(&id->device->dev),
-			id->port_num);
-		complete(&c->step);
+		if (!q->number)
+			pr_info("ADDR_RESOLVED    by %s, port %u\n", dev_name(&id->device->dev),
+				id->port_num);
+		enter(q, ADDR_RESOLVED);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		pr_info("ROUTE_RESOLVED\n");
-		complete(&c->step);
+		if (!q->number)
+			pr_info("ROUTE_RESOLVED\n");
+		enter(q, ROUTE_RESOLVED);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		greeted(c, &event->param.conn);
+		greeted(q, &event->param.conn);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
 		rejected(c, id, event);
@@ -75,7 +100,7 @@ static int cm_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		else if (event->status)
 			fail(c, event->status, "the server does not answer our goodbye");
 		else
-			complete(&c->step);
+			enter(q, DISCONNECTED);
 		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		break;
@@ -88,8 +113,9 @@ static int cm_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 // [event]
 
 // [resolve]
-int resolve(struct client *c)
+int resolve(struct queue *q)
 {
+	struct client *c = q->client;
 	struct sockaddr_storage address = {};
 	struct rdma_cm_id *id;
 	int err;
@@ -97,14 +123,14 @@ int resolve(struct client *c)
 	err = inet_pton_with_scope(&init_net, AF_UNSPEC, server, port, &address);
 	if (err)
 		return fail(c, err, "server=%s port=%s", server, port);
-	id = rdma_create_id(&init_net, cm_event, c, RDMA_PS_TCP, IB_QPT_RC);
+	id = rdma_create_id(&init_net, cm_event, q, RDMA_PS_TCP, IB_QPT_RC);
 	if (IS_ERR(id))
 		return fail(c, PTR_ERR(id), "rdma_create_id");
-	c->id = id;
+	q->id = id;
 	err = rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, timeout * MSEC_PER_SEC);
 	if (err)
 		return fail(c, err, "rdma_resolve_addr");
-	err = wait_for_step(c, "no address resolved");
+	err = wait_for_state(q, ADDR_RESOLVED, "no address resolved");
 	if (err)
 		return err;
 	if (id->device != c->device) { /* it has a worker of its own */
@@ -115,45 +141,52 @@ int resolve(struct client *c)
 	err = rdma_resolve_route(id, timeout * MSEC_PER_SEC);
 	if (err)
 		return fail(c, err, "rdma_resolve_route");
-	return wait_for_step(c, "no route resolved");
+	return wait_for_state(q, ROUTE_RESOLVED, "no route resolved");
 }
 // [resolve]
 
 // [connect]
-int connect_to_server(struct client *c)
+int connect_to_server(struct queue *q)
 {
-	const struct announcement hello = {
+	const struct queue_request hello = {
 		.greeting.magic = cpu_to_be32(PROTOCOL_MAGIC),
 		.greeting.version = cpu_to_be16(PROTOCOL_VERSION),
-		.length = cpu_to_be64(LENGTH),
+		.length = cpu_to_be64((u64)pages * LENGTH),
+		.queue = cpu_to_be16(q->number),
+		.queues = cpu_to_be16(2 * queues),
 	};
 	struct rdma_conn_param ask = {
 		.private_data = &hello,
 		.private_data_len = sizeof(hello),
 		.responder_resources = 0, /* the server READs nothing of ours */
-		.initiator_depth = 1, /* we READ one thing at a time */
+		.initiator_depth = is_for_reads(q), /* one READ at a time, or none */
 		.retry_count = 6,
 		.rnr_retry_count = 6,
 	};
 	int err;
 
-	err = rdma_connect(c->id, &ask);
+	err = rdma_connect(q->id, &ask);
 	if (err)
-		return fail(c, err, "rdma_connect");
-	return wait_for_step(c, "no answer to the connection request");
+		return fail(q->client, err, "rdma_connect");
+	return wait_for_state(q, ESTABLISHED, "no answer to the connection request");
 }
 
 int leave(struct client *c)
 {
-	int err;
+	uint i;
 
 	WRITE_ONCE(c->leaving, true);
-	err = rdma_disconnect(c->id);
-	if (err)
-		return fail(c, err, "rdma_disconnect");
-	err = wait_for_step(c, "the server does not let go");
-	if (!err)
-		pr_info("DISCONNECTED\n");
-	return err;
+	for (i = 0; i < 2 * queues; i++) {
+		struct queue *q = &c->queue[i];
+		int err = rdma_disconnect(q->id);
+
+		if (err)
+			return fail(c, err, "rdma_disconnect");
+		err = wait_for_state(q, DISCONNECTED, "the server does not let go");
+		if (err)
+			return err;
+	}
+	pr_info("DISCONNECTED\n");
+	return 0;
 }
 // [connect]

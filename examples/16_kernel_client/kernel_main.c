@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 /*
- * 16_kernel_client: WRITEs a page into the memory of lesson 12's server, READs
- * it back and compares, all of it in the kernel.
+ * 16_kernel_client: swaps pages out into the memory of page_server.cpp and in
+ * again, and compares, all of it in the kernel.
  *
  * Lesson:  lessons/16_kernel_client.md
  * Needs:   the emulated machine, since a mistake here crashes the kernel
@@ -9,8 +9,9 @@
  * By hand: insmod kernel_client.ko server=10.77.0.1 port=18515
  *
  * Each RDMA device has a worker, which makes everything, waits, and destroys
- * everything. Callbacks, for CM events (kernel_connect.c) and for completions
- * (kernel_transfer.c), only post the next request, or wake the worker.
+ * everything. Callbacks, for CM events (kernel_connect.c), for events of a
+ * queue pair (kernel_queue.c) and for completions (kernel_transfer.c), note
+ * what has happened, and wake the worker.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -30,20 +31,27 @@ module_param(timeout, uint, 0444);
 MODULE_PARM_DESC(timeout, "how long each step may take, 1 to 60 seconds");
 uint rounds = 1;
 module_param(rounds, uint, 0444);
-MODULE_PARM_DESC(rounds, "how often to WRITE and READ");
+MODULE_PARM_DESC(rounds, "how often to WRITE and READ all pages");
+uint queues = 2;
+module_param(queues, uint, 0444);
+MODULE_PARM_DESC(queues, "how many queues for READs, and as many for WRITEs, 1 to 8");
+uint pages = 4;
+module_param(pages, uint, 0444);
+MODULE_PARM_DESC(pages, "how many pages to swap, 1 to 256");
 
 // [stop]
-/* Callable by workers and in softirq. Returns whether it is the first. */
+/* Callable in any context. Returns whether it is the first. */
 bool stop(struct client *c, int err)
 {
+	unsigned long flags;
 	bool first;
 
-	spin_lock_bh(&c->lock);
+	write_lock_irqsave(&c->lock, flags);
 	first = !c->error;
 	if (first)
-		c->error = err;
-	spin_unlock_bh(&c->lock);
-	complete(&c->step);
+		WRITE_ONCE(c->error, err);
+	write_unlock_irqrestore(&c->lock, flags);
+	wake_up(&c->wake);
 	return first;
 }
 
@@ -60,82 +68,39 @@ int fail(struct client *c, int err, const char *fmt, ...)
 	va_end(args);
 	return err;
 }
-
-/* A second more than rdma_cm has, which says better why. */
-int wait_for_step(struct client *c, const char *what)
-{
-	uint before;
-
-	do {
-		before = READ_ONCE(c->round);
-		if (wait_for_completion_timeout(&c->step, (timeout + 1) * HZ))
-			return READ_ONCE(c->error);
-	} while (READ_ONCE(c->round) != before); /* slow, but not stuck */
-	return fail(c, -ETIMEDOUT, "%s", what);
-}
 // [stop]
 
-// [make]
-static int make(struct client *c)
-{
-	struct ib_qp_init_attr wanted = {
-		/* REG_MR, SEND, WRITE, READ; and one for ib_drain_qp() */
-		.cap.max_send_wr = 4 + 1,
-		.cap.max_recv_wr = 1 + 1,
-		.cap.max_send_sge = 1,
-		.cap.max_recv_sge = 1,
-		.sq_sig_type = IB_SIGNAL_REQ_WR,
-		.qp_type = IB_QPT_RC,
-	};
-	struct ib_pd *pd;
-	struct ib_cq *cq;
-	int err;
-
-	if (!(c->device->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS))
-		return fail(c, -EOPNOTSUPP, "no fast registration by this device");
-	pd = ib_alloc_pd(c->device, 0);
-	if (IS_ERR(pd))
-		return fail(c, PTR_ERR(pd), "ib_alloc_pd");
-	c->pd = pd;
-	cq = ib_alloc_cq(c->device, c, 5 + 2, 0, IB_POLL_SOFTIRQ);
-	if (IS_ERR(cq))
-		return fail(c, PTR_ERR(cq), "ib_alloc_cq");
-	c->cq = cq;
-	err = map_buffers(c) ?: map_region(c);
-	if (err)
-		return err;
-	wanted.send_cq = cq;
-	wanted.recv_cq = cq;
-	err = rdma_create_qp(c->id, pd, &wanted);
-	if (err)
-		return fail(c, err, "rdma_create_qp");
-	err = post_receive(c);
-	return err ? fail(c, err, "ib_post_recv") : 0;
-}
-// [make]
-
 // [run]
-static int run_transfer(struct client *c)
+/* Alone at first: what goes wrong with the server goes wrong here. */
+static int open_first_queue(struct client *c)
 {
-	start_transfer(c);
-	return wait_for_step(c, "the transfer does not go on");
+	struct queue *q = &c->queue[0];
+
+	return resolve(q) ?: make_memory(c) ?: make_queue(q) ?: post_receive(c) ?:
+	       connect_to_server(q) ?: introduce(c);
+}
+
+static int open_other_queues(struct client *c)
+{
+	int err = 0;
+	uint i;
+
+	for (i = 1; i < 2 * queues && !err; i++) {
+		struct queue *q = &c->queue[i];
+
+		err = resolve(q) ?: make_queue(q) ?: connect_to_server(q);
+	}
+	return err;
 }
 
 /* What was made, however far that came; the server hears of it if need be. */
 static void destroy(struct client *c)
 {
-	if (c->id && c->id->qp) {
-		rdma_disconnect(c->id); /* to the error state, in step with rdma_cm */
-		ib_drain_qp(c->id->qp); /* completes what is posted */
-		rdma_destroy_qp(c->id);
-	}
-	if (c->cq)
-		ib_free_cq(c->cq); /* returns when no callback runs any more */
-	unmap_memory(c);
-	if (c->pd)
-		ib_dealloc_pd(c->pd);
-	if (c->id)
-		rdma_destroy_id(c->id); /* likewise, for cm_event() */
+	uint i;
+
+	for (i = 0; i < 2 * queues; i++)
+		destroy_queue(&c->queue[i]);
+	destroy_memory(c);
 }
 
 static void run_client(struct work_struct *work)
@@ -143,7 +108,7 @@ static void run_client(struct work_struct *work)
 	struct client *c = container_of(work, struct client, work);
 	int err;
 
-	err = resolve(c) ?: make(c) ?: connect_to_server(c) ?: run_transfer(c) ?: leave(c);
+	err = open_first_queue(c) ?: open_other_queues(c) ?: transfer(c) ?: leave(c);
 	stop(c, -ESHUTDOWN); /* if nothing else has */
 	destroy(c);
 	if (!err)
@@ -158,16 +123,20 @@ static struct ib_client kernel_client;
 static int add_device(struct ib_device *device)
 {
 	struct client *c = kzalloc(sizeof(*c), GFP_KERNEL);
+	uint i;
 
 	if (!c)
 		return -ENOMEM;
 	c->device = device;
-	spin_lock_init(&c->lock);
-	init_completion(&c->step);
+	rwlock_init(&c->lock);
+	init_waitqueue_head(&c->wake);
 	INIT_WORK(&c->work, run_client);
-	prepare_callbacks(c);
+	for (i = 0; i < ARRAY_SIZE(c->queue); i++) {
+		c->queue[i].client = c;
+		c->queue[i].number = i;
+	}
 	ib_set_client_data(device, &kernel_client, c);
-	queue_work(system_long_wq, &c->work);
+	queue_work(system_unbound_wq, &c->work); /* since it polls */
 	return 0;
 }
 
@@ -190,19 +159,30 @@ static struct ib_client kernel_client = {
 
 static int __init start(void)
 {
-	if (!timeout || timeout > 60 || !rounds)
+	int err;
+
+	if (!timeout || timeout > 60 || !rounds || !queues || queues > MAX_QUEUES || !pages ||
+	    pages > 256)
 		return -EINVAL;
-	return ib_register_client(&kernel_client); /* calls add_device() */
+	request_cache = kmem_cache_create("kernel_client_request", sizeof(struct request), 0,
+					  SLAB_HWCACHE_ALIGN, NULL);
+	if (!request_cache)
+		return -ENOMEM;
+	err = ib_register_client(&kernel_client); /* calls add_device() */
+	if (err)
+		kmem_cache_destroy(request_cache);
+	return err;
 }
 module_init(start);
 
 static void __exit end(void)
 {
 	ib_unregister_client(&kernel_client); /* calls remove_device() */
+	kmem_cache_destroy(request_cache); /* complains if a request is left */
 }
 module_exit(end);
 // [device]
 
 MODULE_AUTHOR("RDMA by Example");
-MODULE_DESCRIPTION("WRITEs and READs a page of lesson 12's server");
+MODULE_DESCRIPTION("Swaps pages into the memory of another host");
 MODULE_LICENSE("Dual MIT/GPL");

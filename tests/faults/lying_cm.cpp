@@ -60,7 +60,13 @@ struct Liar {
     if (as_rping)
       size = sizeof ping;
     ibv_sge sge{.addr = reinterpret_cast<uint64_t>(what), .length = size, .lkey = 0};
-    if (lie != "silence")
+    if (lie == "wild-write") // a request that the other side's NIC has to refuse
+      post_send(id->qp, {.sg_list = &sge,
+                         .num_sge = 1,
+                         .opcode = IBV_WR_RDMA_WRITE,
+                         .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+                         .wr = {.rdma = {.remote_addr = 0x1000, .rkey = 0x12345678}}});
+    else if (lie != "silence")
       post_send(id->qp, {.sg_list = &sge,
                          .num_sge = 1,
                          .opcode = IBV_WR_SEND,
@@ -166,9 +172,10 @@ void lying_cm(int argc, char **argv) {
   const CmOptions options{line, "the server; without it, be the server"};
   std::string lie;
   line.add("--lie", lie, "which",
-           {"short", "version", "empty", "wraps", "silence", "dies", "other-version",
-            "other-protocol", "rping-huge", "rping-address", "no-reason", "no-answer", "broken-qp",
-            "no-length", "greeting-alone", "too-long", "endless", "overruns", "less"});
+           {"short",     "version",       "empty",          "wraps",      "silence",
+            "dies",      "other-version", "other-protocol", "rping-huge", "rping-address",
+            "no-reason", "no-answer",     "broken-qp",      "no-length",  "greeting-alone",
+            "too-long",  "endless",       "overruns",       "less",       "wild-write"});
   line.parse(argc, argv);
   const unique_event_channel channel = create_event_channel();
   (options.is_server() ? serve : request)(channel.get(), lie, options);

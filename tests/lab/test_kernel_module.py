@@ -24,7 +24,7 @@ class Sources(unittest.TestCase):
             self.assertEqual(found.keys(), whole.keys())
             self.assertEqual(sum(found[name] != whole[name] for name in whole), 1, program)
             self.assertEqual(examples.kernel_lesson(program), LESSON)
-            self.assertEqual(examples.targets(program), ["examples/cm_server"])
+            self.assertEqual(examples.targets(program), ["examples/page_server"])
 
     def test_exercise_starts_from_the_lesson(self):
         """Below its banner it is the file in whose place it stands, without the marks of snippets."""
