@@ -9,6 +9,7 @@
 #include <infiniband/verbs.h>
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -63,6 +64,22 @@ inline void take_async_event(ibv_context *device) {
                             rdmacommon::Where::here());
 }
 // [async]
+
+// Waits until the device reports that `cq` has overrun. Its other events do not matter here.
+inline ibv_event_type overrun_event(ibv_context *device, const ibv_cq *cq,
+                                    std::chrono::milliseconds timeout) {
+  for (;;) {
+    pollfd async{.fd = device->async_fd, .events = POLLIN, .revents = 0};
+    if (rdmacommon::check_errno(poll(&async, 1, static_cast<int>(timeout.count())), "poll") == 0)
+      throw rdmacommon::Error("the overrun", "the device does not report it",
+                              rdmacommon::Where::here());
+    ibv_async_event event{};
+    rdmacommon::check_errno(ibv_get_async_event(device, &event), "ibv_get_async_event");
+    ibv_ack_async_event(&event); // as with the other events: or destroying the CQ waits for it
+    if (event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == cq)
+      return event.event_type;
+  }
+}
 
 // [epoll]
 // Where this program sleeps. The device's own file is in it as well, so that a broken queue ends the sleep.

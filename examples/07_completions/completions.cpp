@@ -16,7 +16,6 @@
 #include <infiniband/verbs.h>
 
 #include <fcntl.h>
-#include <poll.h>
 
 #include <array>
 #include <cerrno>
@@ -180,22 +179,6 @@ void unacknowledged(const Port &port, ibv_pd *pd, const Side &side) {
   std::printf("ibv_destroy_cq: done, since it is acknowledged\n");
 }
 // [unacknowledged]
-
-// [async-event]
-// Waits until the device reports that `cq` has overrun. What it reports of others is not for here.
-ibv_event_type overrun_event(ibv_context *device, const ibv_cq *cq, milliseconds timeout) {
-  for (;;) {
-    pollfd async{.fd = device->async_fd, .events = POLLIN, .revents = 0};
-    if (check_errno(poll(&async, 1, static_cast<int>(timeout.count())), "poll") == 0)
-      throw Error("the overrun", "the device does not report it", Where::here());
-    ibv_async_event event{};
-    check_errno(ibv_get_async_event(device, &event), "ibv_get_async_event");
-    ibv_ack_async_event(&event); // as with the other events: or destroying the CQ waits for it
-    if (event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == cq)
-      return event.event_type;
-  }
-}
-// [async-event]
 
 // [overrun]
 // One completion more than the CQ has room for.
