@@ -92,13 +92,6 @@ private:
   }
   // [server-handle]
 
-  static std::string description(const Arrived &arrived) {
-    if (!arrived.has_grh)
-      return "no GRH, from LID " + std::to_string(arrived.source.lid);
-    return "40 of them GRH: IPv" + std::to_string(arrived.header.version) + ", " +
-           to_text(arrived.header.source) + " -> " + to_text(arrived.header.destination);
-  }
-
   // [ah-from-wc]
   Peer *find_or_add(const char *slot, const Arrived &arrived, const ibv_wc &completion) {
     for (Peer &peer : peers_)
@@ -113,7 +106,7 @@ private:
     if (!ah)
       return nullptr;
     std::printf("peer %zu is QP 0x%06x: %u bytes, %s\n", peers_.size() + 1, completion.src_qp,
-                completion.byte_len, description(arrived).c_str());
+                completion.byte_len, origin(arrived).c_str());
     peers_.push_back({.source = arrived.source, .ah = std::move(ah)});
     return &peers_.back();
   }

@@ -1,6 +1,8 @@
 // What is in a received datagram: 40 bytes that the NIC puts there, then a message of this example's own.
 #pragma once
 
+#include <rdmacommon/device.hpp>
+
 #include <infiniband/verbs.h>
 
 #include <arpa/inet.h>
@@ -133,6 +135,14 @@ struct Arrived {
   const char *problem;
 };
 // [arrived]
+
+inline std::string origin(const Arrived &arrived) {
+  using rdmacommon::to_text;
+  if (!arrived.has_grh)
+    return "no GRH, from LID " + std::to_string(arrived.source.lid);
+  return "40 of them GRH: IPv" + std::to_string(arrived.header.version) + ", " +
+         to_text(arrived.header.source) + " -> " + to_text(arrived.header.destination);
+}
 
 inline void print_refused(const ibv_wc &completion, const char *why) {
   static int lines = 0; // a flood of rubbish is not to become a flood of output
