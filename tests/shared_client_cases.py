@@ -260,7 +260,8 @@ DROPPED = {
     "window": "a request: more than the window are under way",
     "send": "the peer's message: it is not an RDMA WRITE with immediate data",
     "rkey": "completed with status 10, remote access error",
-    "no-data-connection": "it does not finish to connect",
+    "no-data-connection": "a request: the session's data connection is missing",
+    "half-connected": "it does not finish to connect",
 }
 REJECTED = {
     "version": "it speaks another version of the protocol",

@@ -123,6 +123,9 @@ void Session::on_completion_event() {
 
 // [take-run]
 void Session::take_run(Run run) {
+  // The client has announced a data connection. Without it, there is nowhere for a response to go.
+  if (shape_.largest > 0 && !connection_.data)
+    throw Error("a request", "the session's data connection is missing", Where::here());
   // A client that sends again what has no answer yet would change the copy that a handler is reading.
   const auto marks = is_taken_.begin() + run.first;
   if (std::find(marks, marks + run.count, 1) != marks + run.count)

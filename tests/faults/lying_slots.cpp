@@ -59,6 +59,13 @@ Lie request(const std::function<void(SlotHeader &)> &change, Run run = {.first =
   };
 }
 
+// What the service is asked for in slot 2: a response of eight bytes, `microseconds` later.
+void ask_the_service(Peer &peer, uint32_t microseconds) {
+  const ServiceHeader service{.response_length = htonl(8), .microseconds = htonl(microseconds)};
+  std::memcpy(peer.slots.data() + 2 * shape.slot_size + sizeof(SlotHeader), &service,
+              sizeof service);
+}
+
 const std::map<std::string, Lie> client_lies = {
     {"none", request([](SlotHeader &) {})},
     {"kind", request([](SlotHeader &header) { header.kind = 77; })},
@@ -74,9 +81,7 @@ const std::map<std::string, Lie> client_lies = {
     {"empty", [](Peer &peer) { peer.write({.first = 0, .count = 0}, 0); }},
     {"twice",
      [](Peer &peer) { // the first takes a second
-       const ServiceHeader service{.response_length = htonl(8), .microseconds = htonl(1'000'000)};
-       std::memcpy(peer.slots.data() + 2 * shape.slot_size + sizeof(SlotHeader), &service,
-                   sizeof service);
+       ask_the_service(peer, 1'000'000);
        request([](SlotHeader &) {})(peer);
        request([](SlotHeader &) {})(peer);
      }},
@@ -96,6 +101,11 @@ const std::map<std::string, Lie> client_lies = {
      }},
     {"send", [](Peer &peer) { post_send(peer.with.runs.get(), {.opcode = IBV_WR_SEND}); }},
     {"silence", [](Peer &) {}},
+    {"no-data-connection",
+     [](Peer &peer) { // the response should go by the connection that is missing
+       ask_the_service(peer, 0);
+       request([](SlotHeader &) {})(peer);
+     }},
 };
 
 void change_hello(const std::string &lie, Hello &hello) {
@@ -113,7 +123,7 @@ void change_hello(const std::string &lie, Hello &hello) {
     hello.purpose = static_cast<Purpose>(7);
   else if (lie == "stranger")
     hello.purpose = Purpose::data;
-  else if (lie == "no-data-connection")
+  else if (lie == "no-data-connection" || lie == "half-connected")
     hello.shape.largest = 64;
   else if (lie == "rkey")
     hello.answers_rkey ^= 0x5500;
