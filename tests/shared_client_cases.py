@@ -171,6 +171,17 @@ class Faults(Shared):
                 self.assertEqual(self.right(self.attached("--requests", "100", "--size", "100", "--response-size", "100")), 200)
         self.assertIsNone(self.sending.poll())
 
+    def test_worker_that_closes_its_descriptors(self):
+        """It takes the sender for dead. The others know better."""
+        self.serve("--workers", "2")
+        self.sender()
+        before = self.attached("--requests", "100", "--seconds", "4")
+        closing = self.start(self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage", "closing")
+        out, _ = self.finish(closing)
+        self.assertRegex(out, r"^.+\nthe sender: it is gone .*\n$")  # the first may end before this process notices
+        self.right(self.attached("--requests", "100"))
+        self.right(before)
+
     def test_worker_that_damages_the_ring(self):
         """The sender ends: what it has taken it cannot give back, so nobody shall wait for it."""
         self.serve()

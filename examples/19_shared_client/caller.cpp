@@ -25,10 +25,14 @@ RequestFailed::RequestFailed(Outcome outcome, const std::string &why)
 
 namespace {
 
-// The sender has died, and cannot say any more that its lane leads nowhere.
-[[noreturn]] void gone(const CallerLane &lane) {
-  lane.answers.status().is_up.store(0, std::memory_order_release);
-  throw Error("the sender", "it is gone", Where::here());
+// For this process the lane leads nowhere from here on. A sender that has died cannot say so.
+[[noreturn]] void give_up(CallerLane &lane, const char *why) {
+  std::atomic_ref(lane.is_given_up).store(1, std::memory_order_relaxed);
+  throw Error("the sender", why, Where::here());
+}
+
+[[noreturn]] void gone(CallerLane &lane) {
+  give_up(lane, "it is gone");
 }
 
 // [collect]
@@ -132,10 +136,11 @@ CallerLane &Caller::next_lane(const Ask &ask) {
     CallerLane &lane = lanes_[(turn + i) % lanes_.size()];
     const LaneStatus &status = lane.answers.status();
     if (status.is_up.load(std::memory_order_acquire) != 0 &&
+        std::atomic_ref(lane.is_given_up).load(std::memory_order_relaxed) == 0 &&
         (!ask.server || *ask.server == status.server))
       return lane;
   }
-  for (const CallerLane &lane : lanes_)
+  for (CallerLane &lane : lanes_)
     if (lane.is_over && lane.is_over())
       gone(lane);
   throw RequestFailed(Outcome::not_sent, words_for(Outcome::not_sent));
@@ -174,7 +179,7 @@ SlotRun Caller::hand_over(CallerLane &lane, std::span<const std::byte> bytes, Ki
   if (kind == Kind::request)
     lane.asked.set(run);
   if (!claim->publish())
-    throw Error("the sender", "it has given this process up", Where::here());
+    give_up(lane, "it has given this process up");
   return run;
 }
 // [hand-over]

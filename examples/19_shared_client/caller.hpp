@@ -81,6 +81,9 @@ struct CallerLane {
   Answers answers;
   uint32_t worker;
   std::function<bool()> is_over; // whether the sender has gone; empty in the sender's own process
+  // This process has found that the sender has gone. By std::atomic_ref, and not in the segment: a process that has closed its
+  // own end of the link finds the same, and must not decide for the others.
+  uint32_t is_given_up = 0;
   Asked asked{ring->shape().slots};
 };
 

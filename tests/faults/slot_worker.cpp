@@ -109,6 +109,18 @@ struct ByHand {
               .count = 3};
 };
 
+// What a program does that becomes a daemon: the link to the sender and the doorbell are among what it closes.
+void close_descriptors(Caller &caller) {
+  closefrom(STDERR_FILENO + 1);
+  for (int i = 0; i < 2; ++i)
+    try {
+      caller.request(request_that_takes(60'000'000),
+                     {.server = {}, .limit = std::chrono::seconds(60)});
+    } catch (const Error &error) {
+      std::printf("%s\n", error.what());
+    }
+}
+
 void slot_worker(int argc, char **argv) {
   CommandLine line{"A worker that stays where it is told."};
   std::string name, stage = "idle";
@@ -116,7 +128,7 @@ void slot_worker(int argc, char **argv) {
   line.add("--attach", name, "the sender", 100);
   line.add("--stage", stage, "where to stay",
            {"idle", "claimed", "sent", "waiting", "answered", "collecting", "hoarding", "failing",
-            "too-long", "no-room", "giving-back", "damaging"});
+            "too-long", "no-room", "giving-back", "damaging", "closing"});
   line.add("--count", count, "requests that it holds", 1, 1000);
   line.add("--microseconds", microseconds, "that the server takes for each that is sent", 0,
            60'000'000);
@@ -134,6 +146,8 @@ void slot_worker(int argc, char **argv) {
   std::vector<Link> links;
   links.push_back(connect_to_ring(name));
   Caller caller(std::move(links));
+  if (stage == "closing")
+    return close_descriptors(caller);
   if (stage == "hoarding")
     return hoard(caller, count);
   if (stage == "collecting")
