@@ -7,6 +7,9 @@
 #include <endian.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <string>
 
@@ -24,6 +27,14 @@ SlotHeader from_wire(SlotHeader header) {
           .kind = ntohs(header.kind),
           .flags = ntohs(header.flags),
           .id = be64toh(header.id)};
+}
+
+SlotHeader copied_header(std::byte *slot) {
+  // Each half by one atomic load. A plain copy the compiler may leave out, and read the slot again instead.
+  auto *halves = reinterpret_cast<uint64_t *>(slot);
+  return std::bit_cast<SlotHeader>(
+      std::array{std::atomic_ref(halves[0]).load(std::memory_order_relaxed),
+                 std::atomic_ref(halves[1]).load(std::memory_order_relaxed)});
 }
 
 uint32_t slots_of(uint32_t length, uint32_t slot_size) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <ctime>
 #include <string>
 
@@ -201,8 +202,16 @@ void SlotRing::disarm(bool also_doorbell) {
 }
 // [arm]
 
+void SlotRing::Free::operator()(Noted *notes) const {
+  std::free(notes);
+}
+
 // [take]
 SlotRun SlotRing::take(uint32_t most) {
+  if (!notes_) { // of a large ring, too, only what is used costs memory: nobody writes to the rest
+    notes_.reset(static_cast<Noted *>(std::calloc(shape_.slots, sizeof(Noted))));
+    check_ptr(notes_.get(), "calloc");
+  }
   SlotRun run;
   uint64_t last = next_; // where the last message begins that we have seen
   for (;;) {
@@ -216,6 +225,11 @@ SlotRun SlotRing::take(uint32_t most) {
     const uint32_t count = checked_count(position, word);
     if (run.count > 0 && (!is_ready || run.count + count > most))
       break;
+    // A worker can change both at any moment. So they are read here, and message() reads these notes.
+    notes_[position & (shape_.slots - 1)] = {
+        .length = std::atomic_ref(control(position).length).load(std::memory_order_relaxed),
+        .worker = static_cast<uint16_t>(word.worker),
+        .slots = static_cast<uint8_t>(count)};
     last = position;
     run.count += count;
     const bool is_end = ((position + count) & (shape_.slots - 1)) == 0;
@@ -246,17 +260,15 @@ SlotRun SlotRing::take(uint32_t most) {
 // [take]
 
 SlotMessage SlotRing::message(const SlotRun &run, uint32_t &at) {
-  SlotControl &its = control(run.position + at);
-  const SlotWord word =
-      SlotWord::unpacked(its.word.load(std::memory_order_relaxed)); // take() saw it
-  const uint32_t length = its.length, slot = run.first + at;
-  if (word.count == 0 || word.count > run.count - at || length > word.count * shape_.slot_size)
+  const uint32_t slot = run.first + at;
+  const Noted &its = notes_[slot];
+  if (its.slots == 0 || its.slots > run.count - at || its.length > its.slots * shape_.slot_size)
     damaged();
-  at += word.count;
+  at += its.slots;
   return {.slot = slot,
-          .slots = word.count,
-          .worker = word.worker,
-          .data = {data_ + size_t{slot} * shape_.slot_size, length}};
+          .slots = its.slots,
+          .worker = its.worker,
+          .data = {data_ + size_t{slot} * shape_.slot_size, its.length}};
 }
 
 // [give-back]

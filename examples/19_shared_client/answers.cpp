@@ -160,10 +160,11 @@ bool Answers::begin_to_collect(uint64_t position) {
 }
 
 Answers::Answer Answers::answer(uint64_t position) const {
-  const AnswerControl &its = control(position);
+  AnswerControl &its = control(position);
   const uint64_t slot = position & (ring_.shape().slots - 1);
-  const Outcome outcome = its.outcome;
-  const uint32_t length = its.length;
+  // Read once: others can change them between a check and a use.
+  const Outcome outcome = std::atomic_ref(its.outcome).load(std::memory_order_relaxed);
+  const uint32_t length = std::atomic_ref(its.length).load(std::memory_order_relaxed);
   if (outcome != Outcome::response && outcome != Outcome::refused)
     return {.outcome = outcome, .bytes = {}};
   const std::span<const std::byte> from =

@@ -95,6 +95,10 @@ bool Lane::send() {
       break;
     uint32_t bytes = 0, messages = 0;
     for (uint32_t at = 0; at < run.count; ++messages) {
+      // A run has no more messages than slots. The server would close the connection for all.
+      if (under_way_ == window_)
+        throw Error("the ring", "it has given more requests than the window has room for",
+                    Where::here());
       const uint64_t position = run.position + at;
       const uint32_t before = at * ring_.shape().slot_size;
       bytes = before + note_sent(ring_.message(run, at), position);
@@ -120,8 +124,7 @@ bool Lane::send() {
 uint32_t Lane::note_sent(const SlotMessage &message, uint64_t position) {
   SlotHeader claimed{}; // by the worker
   if (message.data.size() >= sizeof claimed)
-    std::memcpy(&claimed, message.data.data(), sizeof claimed);
-  claimed = from_wire(claimed);
+    claimed = from_wire(copied_header(message.data.data()));
   const size_t room = message.slots * size_t{ring_.shape().slot_size} - sizeof claimed;
   Sent &sent = sent_.at(message.slot);
   if (sent.state == Sent::State::sent)
@@ -182,9 +185,9 @@ void Lane::take_answers(Run run) {
     const Sent &sent = sent_.at(slot);
     if (sent.state != Sent::State::sent || sent.slots > end - slot)
       throw Error("an answer", "nobody has asked", Where::here());
-    SlotHeader wire; // a copy: the server can change what lies there at any moment
-    std::memcpy(&wire, answers_.slots().data() + size_t{slot} * ring_.shape().slot_size,
-                sizeof wire);
+    // A copy: the server, and each worker, can change what lies there at any moment.
+    const SlotHeader wire =
+        copied_header(answers_.slots().data() + size_t{slot} * ring_.shape().slot_size);
     const Message answer = checked_answer(wire,
                                           {.kind = sent.kind,
                                            .slot = slot,

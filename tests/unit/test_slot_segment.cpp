@@ -21,6 +21,29 @@ TEST_F(Ring, ADamagedSlotIsSaid) {
   EXPECT_THROW(ring.message(run, at), Error);
 }
 
+TEST_F(Ring, WhatAWorkerChangesInAMessageThatHasBeenTakenIsNotSeen) {
+  put(far, 1, std::string(64 * 3, 'a'));
+  put(far, 2, "b");
+  const SlotRun run = ring.take();
+  ASSERT_EQ(run.count, 4u);
+  // Three messages where there was one, from somebody else, and longer than their slots.
+  for (int slot = 0; slot < 4; ++slot) {
+    controls[slot].word =
+        SlotWord{.state = SlotState::ready, .count = 1, .worker = 7, .lap = 0}.packed();
+    controls[slot].length = 0xffffffff;
+  }
+  uint32_t at = 0;
+  const SlotMessage first = ring.message(run, at);
+  EXPECT_EQ(at, 3u);
+  EXPECT_EQ(first.slots, 3u);
+  EXPECT_EQ(first.worker, 1u);
+  EXPECT_EQ(first.data.size(), 64u * 3);
+  const SlotMessage second = ring.message(run, at);
+  EXPECT_EQ(at, 4u);
+  EXPECT_EQ(second.worker, 2u);
+  EXPECT_EQ(second.data.size(), 1u);
+}
+
 TEST_F(Ring, WhatIsNoRingIsRefused) {
   const File other = make_shared_memory("other", 4096), tiny = make_shared_memory("tiny", 8);
   EXPECT_THROW(SlotRing(other.get(), doorbell.get()), Error);

@@ -200,8 +200,9 @@ public:
   /// @throws Error if what the workers have written there cannot be
   SlotRun take(uint32_t most = longest_run);
 
-  /// One message of a run after the other.
-  /// @param at 0 for the first; moved on to the next. At run.count there is none any more
+  /// One message of a run after the other, as take() has found it: what a worker changes of it since is not seen.
+  /// @param run from take(), and not given back yet
+  /// @param at  0 for the first; moved on to the next. At run.count there is none any more
   /// @throws Error if what the workers have written there cannot be
   SlotMessage message(const SlotRun &run, uint32_t &at);
 
@@ -241,6 +242,15 @@ private:
     return SlotWord{.state = SlotState::free, .count = 0, .worker = 0, .lap = lap(position)}
         .packed();
   }
+  // What a message's SlotControl said when it was taken.
+  struct Noted {
+    uint32_t length;
+    uint16_t worker;
+    uint8_t slots;
+  };
+  struct Free {
+    void operator()(Noted *notes) const;
+  };
   uint32_t slots_for(uint32_t length) const;
   bool is_free(uint64_t position, uint32_t count) const;
   uint32_t checked_count(uint64_t position, SlotWord word) const;
@@ -255,7 +265,8 @@ private:
   SlotControl *controls_ = nullptr;
   std::byte *data_ = nullptr, *appendix_ = nullptr;
   int doorbell_;
-  uint64_t next_ = 0; // the consumer's
+  uint64_t next_ = 0;                    // the consumer's
+  std::unique_ptr<Noted[], Free> notes_; // the consumer's: by slot, since the first take()
   std::atomic<uint64_t> rings_{0}, wakes_{0};
 };
 

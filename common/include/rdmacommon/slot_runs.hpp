@@ -11,6 +11,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -39,6 +40,12 @@ SlotHeader to_wire(SlotHeader header);
 /// @param header in network byte order, and a copy: the peer can change what lies in a slot at any moment
 /// @return the same in host byte order
 SlotHeader from_wire(SlotHeader header);
+
+/// Copies a header out of memory that others can write to: what they change afterwards, or meanwhile, is in the copy or
+/// is not, and a check of the copy holds.
+/// @param slot where the header stands, at a multiple of 8 bytes
+/// @return the same 16 bytes
+SlotHeader copied_header(std::byte *slot);
 
 /// How many slots a message takes, its header included.
 /// @param length    of the message in bytes, without its header; any number, also one that a peer has sent
