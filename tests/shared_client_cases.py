@@ -17,9 +17,13 @@ RESPONSES = re.compile(r"(\d+) responses, and all of them right")
 class Shared(unittest.TestCase):
     server_place = client_place = build = None
 
-    def start(self, place, program, *options):
+    def start(self, place, program, *options, has_slow_memory=False):
         """@return a process of which `guest` is the number where it runs"""
-        argv = place.wrap(["sh", "-c", 'echo $$; exec "$0" "$@"', str(self.build / program), *options])
+        slow = []
+        if has_slow_memory:  # by a path without a space
+            self.at(place, "cp", str(self.build / "tests/faults/libslow_memory.so"), "/tmp/slow_memory.so")
+            slow = ["env", "LD_PRELOAD=/tmp/slow_memory.so"]
+        argv = place.wrap(["sh", "-c", 'echo $$; exec "$0" "$@"', *slow, str(self.build / program), *options])
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, process)
         process.guest = int(next_line(process))
@@ -40,8 +44,14 @@ class Shared(unittest.TestCase):
         while (now := self.resources(self.server_place, self.server)) != wanted:
             self.assertLess(time.monotonic(), deadline, now)
 
-    def serve(self, *options, port="0"):
-        self.server = self.start(self.server_place, "examples/slot_server", "--clients", "0", "--cm-port", port, "--stats", *options)
+    def let_through(self, process):
+        """One with slow memory, which is at its gate."""
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+    def serve(self, *options, port="0", has_slow_memory=False):
+        self.server = self.start(self.server_place, "examples/slot_server", "--clients", "0", "--cm-port", port, "--stats", *options,
+                                 has_slow_memory=has_slow_memory)
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(self.server))[1]
 
     def end(self, process):
@@ -253,6 +263,28 @@ class Faults(Shared):
         _, err = self.finish(self.client("--timeout", "3"), 1)
         self.assertIn("it has as many connections as it takes", err)
         self.assertEqual(self.right(self.attached("--requests", "10")), 20)
+
+    def test_server_with_no_memory_left(self):
+        """The limit is for all connections, and what one gives back another gets."""
+        self.serve("--total-memory", "1")
+        self.sender()
+        _, err = self.finish(self.client("--timeout", "3"), 1)
+        self.assertIn("its clients have all the memory that it gives to clients", err)
+        self.assertEqual(self.right(self.attached("--requests", "10")), 20)
+        self.sending.terminate()
+        self.finish(self.sending)
+        self.run_client("--requests", "10", "--timeout", "60")
+
+    def test_memory_of_a_client_holds_nobody_up(self):
+        """While the server registers it, the other clients' requests go on."""
+        self.serve(has_slow_memory=True)
+        self.sender()
+        large = self.client("--slots", "8192", "--requests", "10", "--timeout", "60")
+        self.assertEqual(next_line(self.server), "at the gate\n")
+        self.assertEqual(self.right(self.attached("--requests", "100")), 200)
+        self.assertIsNone(large.poll())
+        self.let_through(self.server)
+        self.right(large)
 
 
 # What the server says of a client that lies, by the lie.

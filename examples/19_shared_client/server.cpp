@@ -62,6 +62,7 @@ Server::Server(const ServerOptions &options, const CmOptions &where, Handler han
       pool_(options.workers) {
   watch(epoll_.get(), channel_->fd, &channel_);
   watch(epoll_.get(), work_.get(), &work_);
+  watch(epoll_.get(), errands_.fd(), &errands_);
 }
 
 // [server-run]
@@ -81,7 +82,7 @@ void Server::run(int signals) {
 
 bool Server::has_ended() const {
   const bool enough = options_.clients > 0 && served_ + dropped_ >= options_.clients;
-  return (is_closing_ || enough) && sessions_.empty();
+  return (is_closing_ || enough) && sessions_.empty() && opening_ == 0;
 }
 
 // What one client does wrong ends that client's connection, and nothing else.
@@ -121,6 +122,9 @@ void Server::look_around(bool may_sleep) {
       stats_.other_calls += 1;
       if (read(work_.get(), &finished, sizeof finished) < 0 && errno != EAGAIN)
         throw_errno(errno, "eventfd");
+    } else if (event.data.ptr == &errands_) {
+      stats_.other_calls += 1;
+      errands_.take_back();
     } else if (event.data.ptr == &signals_)
       begin_to_end();
     else
@@ -181,23 +185,53 @@ Refusal Server::open(unique_cm_id &id, const Hello &hello) {
     whose->accept_data(std::move(id));
     return Refusal::none;
   }
-  if (sessions_.size() >= options_.connections ||
-      (options_.clients > 0 && opened_ >= options_.clients))
+  if (sessions_.size() + opening_ >= options_.connections ||
+      (options_.clients > 0 && opened_ + opening_ >= options_.clients))
     return Refusal::full;
-  if (hello.shape.slots > options_.slots || memory_for(hello.shape) > options_.memory)
+  const uint64_t memory = memory_for(hello.shape);
+  if (hello.shape.slots > options_.slots || memory > options_.memory)
     return Refusal::too_large;
-  sessions_.emplace_back(std::move(id), hello, secret(), options_.session, handler_, pool_, stats_);
-  try {
-    watch(epoll_.get(), sessions_.back().fd(), &sessions_.back());
-    sessions_.back().accept();
-  } catch (...) {
-    sessions_.pop_back();
-    throw;
-  }
-  ++opened_;
+  if (memory > options_.total_memory - memory_)
+    return Refusal::memory;
+  // To make so much memory, and to pin it, takes long. The other clients' requests do not wait for that.
+  const auto opening =
+      std::make_shared<Opening>(Opening{std::move(id), hello, secret(), memory, {}, {}});
+  errands_.send(
+      [this, opening] {
+        opening->made.emplace_back(std::move(opening->id), opening->hello, opening->token,
+                                   options_.session, handler_, pool_, stats_);
+      },
+      [this, opening](std::exception_ptr failure) {
+        opening->failure = std::move(failure);
+        opened(*opening);
+      });
+  memory_ += memory;
+  ++opening_;
   return Refusal::none;
 }
 // [open]
+
+// [opened]
+void Server::opened(Opening &opening) {
+  --opening_;
+  try {
+    if (opening.failure)
+      std::rethrow_exception(opening.failure);
+    if (is_closing_)
+      throw Error("the server", words_for(Refusal::closing), Where::here());
+    Session &session = opening.made.front();
+    watch(epoll_.get(), session.fd(), &session);
+    session.accept();
+    sessions_.splice(sessions_.end(), opening.made);
+    ++opened_;
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "a client could not be accepted: %s\n", error.what());
+    ++rejected_;
+    opening.made.clear(); // the client is rejected, if it is still there
+    memory_ -= opening.memory;
+  }
+}
+// [opened]
 // [server-events]
 
 void Server::look_at_the_clock() {
@@ -244,11 +278,21 @@ void Server::drop(Session &session, const char *why) {
 }
 
 void Server::bury() {
-  sessions_.remove_if([this](const Session &session) {
-    const bool is_gone = session.is_gone();
-    (session.was_dropped ? dropped_ : served_) += is_gone;
-    return is_gone;
-  });
+  for (auto next = sessions_.begin(); next != sessions_.end();)
+    if (const auto session = next++; session->is_gone()) {
+      (session->was_dropped ? dropped_ : served_) += 1;
+      take_down(session);
+    }
+}
+
+// Takes as long as making it, so the same thread does it. No event leads to the session any more.
+void Server::take_down(std::list<Session>::iterator session) {
+  check_errno(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, session->fd(), nullptr), "epoll_ctl");
+  const uint64_t memory = session->memory();
+  const auto gone = std::make_shared<std::list<Session>>();
+  gone->splice(gone->end(), sessions_, session);
+  errands_.send([gone] { gone->clear(); },
+                [this, memory](const std::exception_ptr &) { memory_ -= memory; });
 }
 
 } // namespace shared_client

@@ -5,6 +5,7 @@
 //     server.run(signals);
 #pragma once
 
+#include "errands.hpp"
 #include "worker_pool.hpp"
 #include "session.hpp"
 #include "stats.hpp"
@@ -17,16 +18,18 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <list>
 #include <memory>
 
 namespace shared_client {
 
 struct ServerOptions {
-  uint32_t connections = 64;           // at a time
-  uint32_t clients = 0;                // ends after so many connections; 0: never
-  uint32_t slots = 1 << 16;            // of one connection
-  uint64_t memory = uint64_t{1} << 28; // bytes for one connection
+  uint32_t connections = 64;                 // at a time
+  uint32_t clients = 0;                      // ends after so many connections; 0: never
+  uint32_t slots = 1 << 16;                  // of one connection
+  uint64_t memory = uint64_t{1} << 28;       // bytes for one connection
+  uint64_t total_memory = uint64_t{1} << 30; // bytes for all of them: whoever connects gets some
   uint32_t workers = 1; // threads of the pool; 0: the handler runs where the connections are
   SessionOptions session;
   Waiting waiting = Waiting::events;
@@ -62,10 +65,19 @@ private:
   void take_cm_events();
   void take_request(rdma_cm_event &event);
   Refusal open(rdmacommon::unique_cm_id &id, const Hello &hello);
+  struct Opening {
+    rdmacommon::unique_cm_id id;
+    Hello hello;
+    uint64_t token, memory;
+    std::list<Session> made; // of one
+    std::exception_ptr failure;
+  };
+  void opened(Opening &opening);
   void look_at_the_clock();
   void begin_to_end();
   void drop(Session &session, const char *why);
   void bury();
+  void take_down(std::list<Session>::iterator session);
 
   const ServerOptions options_;
   const Handler handler_;
@@ -78,7 +90,10 @@ private:
   Clock::time_point next_look_ = Clock::now(), end_ = Clock::time_point::max();
   bool is_closing_ = false;
   int signals_ = -1;
+  uint32_t opening_ = 0; // sessions whose memory is being made
+  uint64_t memory_ = 0;  // of all sessions, until it has been given back
   uint32_t opened_ = 0, served_ = 0, dropped_ = 0, rejected_ = 0;
+  Errands errands_{1}; // makes sessions and takes them down; goes before what these use
 };
 
 } // namespace shared_client

@@ -40,7 +40,6 @@ Session::Session(unique_cm_id id, const Hello &hello, uint64_t token, const Sess
       is_taken_(shape_.slots), data_address_(hello.data_address), data_rkey_(hello.data_rkey),
       awaited_(shape_.largest > 0 ? 2 : 1), id_(std::move(id)),
       connection_(id_.get(), shape_.window, shape_.slots) {
-  id_->context = this;
   const int local = IBV_ACCESS_LOCAL_WRITE;
   requests_rkey_ = connection_.reg(requests_, local | IBV_ACCESS_REMOTE_WRITE)->rkey;
   if (!data_.empty())
@@ -60,6 +59,8 @@ void Session::accept() {
                        .requests_address = reinterpret_cast<uint64_t>(requests_.data()),
                        .requests_rkey = requests_rkey_,
                        .token = token_});
+  began_ = Clock::now();
+  id_->context = this;
   set_ack_timeout(id_.get());
   rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
   check_errno(rdma_accept(id_.get(), &parameters), "rdma_accept"); // the receives are posted
@@ -280,16 +281,14 @@ bool Session::send_answers() {
 }
 // [send-answers]
 
-void Session::say_closing() {
-  wants_to_say_closing_ = true;
-}
-
 void Session::close() noexcept {
   if (is_closed_.exchange(true))
     return;
   for (const unique_cm_id *id : {&id_, &data_id_})
-    if (*id)
+    if (*id) {
+      (*id)->context = nullptr;   // no event leads here any more
       rdma_disconnect(id->get()); // fails if the connection never was, or is not any more
+    }
 }
 
 bool Session::is_gone() const {

@@ -71,12 +71,13 @@ public:
   void work_on(const Message &request); // the pool's: calls the handler
 
   void look_whether_alive() { connection_.look_whether_alive(); }
-  void say_closing(); // no more requests, please
+  void say_closing() { wants_to_say_closing_ = true; } // no more requests, please
   void close() noexcept;
   bool was_dropped = false; // the server's mark
   bool is_closed() const { return is_closed_; }
   bool is_gone() const; // and no thread works for it: it may be destroyed
 
+  uint64_t memory() const { return memory_for(shape_); }
   uint64_t token() const { return token_; }
   Clock::time_point began() const { return began_; }
 
@@ -96,7 +97,7 @@ private:
   const Handler &handler_;
   Pool<Job> &pool_;
   Stats &stats_;
-  const Clock::time_point began_ = Clock::now();
+  Clock::time_point began_ = Clock::now(); // to connect
   Shape shape_;
   // requests_: where the client writes; copies_: of it; answers_, data_: what goes out. All of them by slot.
   std::vector<std::byte> requests_, copies_, answers_, data_;

@@ -38,7 +38,7 @@ void slot_server(int argc, char **argv) {
   CmOptions where{line, "the address to listen on [all of them]"};
   ServerOptions options{.clients = 2};
   std::string waiting = "events";
-  uint32_t megabytes = 256;
+  uint32_t megabytes = 256, total_megabytes = 1024;
   std::chrono::seconds grace{5};
   bool print_stats = false;
   line.add("--clients", options.clients,
@@ -46,6 +46,7 @@ void slot_server(int argc, char **argv) {
   line.add("--at-once", options.connections, "connections at a time [64]", 1, 4096);
   line.add("--most-slots", options.slots, "of one connection [65536]", 1, 1 << 24);
   line.add("--most-memory", megabytes, "MiB for one connection [256]", 1, 1 << 20);
+  line.add("--total-memory", total_megabytes, "MiB for all connections [1024]", 1, 1 << 20);
   line.add("--window", options.session.window,
            "requests of a connection that may be without an answer [4096]", 1, 1 << 16);
   line.add("--workers", options.workers,
@@ -57,6 +58,7 @@ void slot_server(int argc, char **argv) {
   line.add("--stats", print_stats, "prints at the end what it has done");
   line.parse(argc, argv);
   options.memory = uint64_t{megabytes} << 20;
+  options.total_memory = uint64_t{total_megabytes} << 20;
   options.waiting = waiting_of(waiting);
   options.step = where.timeout;
   options.grace = grace;

@@ -146,6 +146,8 @@ const char *words_for(Refusal refusal) {
     return "it does not understand what we ask for";
   case Refusal::stranger:
     return "it knows of no session for this data connection";
+  case Refusal::memory:
+    return "its clients have all the memory that it gives to clients";
   }
   return "it does not say why";
 }

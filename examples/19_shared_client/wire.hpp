@@ -46,7 +46,16 @@ struct Hello {
   uint32_t answers_rkey, data_rkey;
 };
 
-enum class Refusal : uint16_t { none, version, full, closing, too_large, nonsense, stranger };
+enum class Refusal : uint16_t {
+  none,
+  version,
+  full,
+  closing,
+  too_large,
+  nonsense,
+  stranger,
+  memory
+};
 
 // The private data of the answer, or of the rejection.
 struct Welcome {
