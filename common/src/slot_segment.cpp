@@ -63,6 +63,9 @@ SlotRing::SlotRing(int memory, int doorbell) : process_(getpid()), doorbell_(doo
   // A child that is forked does not get the mapping, so that whoever can write to it has attached, and when that
   // process has ended, nobody writes in its name any more.
   check_errno(madvise(memory_->data(), memory_->length(), MADV_DONTFORK), "madvise");
+  // Nor does a core dump, which would take longer for it: a process keeps its slots until its dump has been written. And what
+  // is in the segment is not all its own.
+  check_errno(madvise(memory_->data(), memory_->length(), MADV_DONTDUMP), "madvise");
 
   auto *base = static_cast<std::byte *>(memory_->data());
   header_ = std::launder(reinterpret_cast<RingHeader *>(base));

@@ -285,7 +285,7 @@ void SlotRing::give_back(const SlotRun &run) {
       word.store(free_word(position + shape_.slots), std::memory_order_release);
     messages += is_done || its.count > 0;
   }
-  // Changed even though it stays the same: only that puts us before or after the worker that says it waits.
+  // Changed even though it stays the same: that puts us before or after the worker that says it waits.
   if ((header_->room.fetch_or(0, std::memory_order_acq_rel) & 1) != 0)
     wake(std::max(1U, messages)); // where so many have left, about as many have room
 }

@@ -53,7 +53,7 @@ struct Stats {
       if (sizes.at(i) > 0)
         std::printf(" %" PRIu64 " of up to %u,", uint64_t{sizes.at(i)}, i == 8 ? 255 : 1U << i);
     std::printf(" RNR: %" PRIu64 "\n", uint64_t{rnr});
-    // On SoftRoCE a post is a system call. A NIC takes it from user space.
+    // On SoftRoCE ibv_post_send is a system call; ibv_post_recv is none, but is counted here. A NIC takes both from user space.
     std::printf("%s: each message: %.3f posts, %.3f completions, %.3f wakes, %.3f sleeps, %.3f "
                 "system calls\n",
                 whose, posts / each, completions / each, wakes / each, sleeps / each,

@@ -1,7 +1,11 @@
 // A slot ring's memory: its sizes, and what it must not say.
 #include "ring_fixture.hpp"
 
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
 #include <memory>
+#include <string>
 
 namespace {
 
@@ -72,6 +76,27 @@ TEST_F(Ring, WhatIsNoRingIsRefused) {
   refused([&] { layout.appendix = 0; });
   refused([&] { layout.shape.appendix = 1; });
   EXPECT_NO_THROW(SlotRing(memory.get(), doorbell.get()));
+}
+
+// The line of /proc/self/smaps that says how the kernel treats the mapping of an address.
+std::string flags_of_mapping(const void *address) {
+  std::ifstream smaps("/proc/self/smaps");
+  bool is_it = false;
+  for (std::string line; std::getline(smaps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2)
+      is_it = begin <= reinterpret_cast<uintptr_t>(address) &&
+              reinterpret_cast<uintptr_t>(address) < end;
+    else if (is_it && line.starts_with("VmFlags:"))
+      return line + ' ';
+  }
+  return "";
+}
+
+TEST_F(Ring, IsNeitherInheritedNorDumped) {
+  const std::string flags = flags_of_mapping(ring.data().data());
+  EXPECT_NE(flags.find(" dc "), std::string::npos) << flags; // MADV_DONTFORK
+  EXPECT_NE(flags.find(" dd "), std::string::npos) << flags; // MADV_DONTDUMP
 }
 
 TEST_F(Ring, SixteenMillionSlots) {
