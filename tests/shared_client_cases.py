@@ -286,6 +286,20 @@ class Faults(Shared):
         self.let_through(self.server)
         self.right(large)
 
+    def test_memory_of_a_lane_holds_nobody_up(self):
+        """While the sender registers it, workers join, and their requests go by the other lane. That takes longer than the lane may
+        take to connect: it is given up, waits for the registration, and is made anew."""
+        self.serve()
+        self.name = f"test.{os.getpid()}.{time.monotonic_ns()}"
+        self.sending = self.start(self.client_place, "examples/shared_client", "--host", self.server_place.address, "--cm-port", self.port,
+                                  "--responses", "slots", "--serve", "--name", self.name, "--connections", "2", "--slots", "8192",
+                                  "--timeout", "60", has_slow_memory=True)
+        self.assertEqual(next_line(self.sending), "at the gate\n")
+        self.assertGreater(self.right(self.attached("--patient", "--seconds", "7")), 0)
+        self.let_through(self.sending)
+        self.assertIn("2 connections are up", next_line(self.sending))
+        self.assertEqual(self.right(self.attached("--requests", "100")), 200)
+
 
 # What the server says of a client that lies, by the lie.
 DROPPED = {

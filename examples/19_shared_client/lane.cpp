@@ -25,8 +25,8 @@ uint32_t now_ms() {
 } // namespace
 
 Lane::Lane(SlotRing &ring, uint32_t server, const LaneOptions &options, rdma_event_channel *channel,
-           Stats &stats)
-    : ring_(ring), options_(options), channel_(channel), stats_(stats),
+           Errands &errands, Stats &stats)
+    : ring_(ring), options_(options), channel_(channel), errands_(errands), stats_(stats),
       answers_(ring, options.shape.largest), sent_(ring.shape().slots) {
   answers_.status().server = server;
 }
@@ -34,8 +34,11 @@ Lane::Lane(SlotRing &ring, uint32_t server, const LaneOptions &options, rdma_eve
 Lane::~Lane() {
   is_broken_ = true;
   answers_.status().is_up.store(0, std::memory_order_release);
+  connection_.reset();
+  data_id_.reset();
+  id_.reset();
   try {
-    bury();
+    buried();
     fail_ready();
   } catch (const std::exception &error) { // the ring is damaged
     std::fprintf(stderr, "%s\n", error.what());
@@ -44,10 +47,9 @@ Lane::~Lane() {
 
 // [turn]
 bool Lane::turn() {
-  if (is_broken_) {
+  if (is_broken_ && !is_aside_) {
     now_ = now_ms();
     bury();
-    return true;
   }
   if (state_ != State::up && state_ != State::draining)
     return fail_ready();
@@ -64,7 +66,7 @@ bool Lane::turn() {
 }
 
 bool Lane::arm() {
-  if (is_broken_)
+  if (is_broken_ && !is_aside_)
     return false;
   if (connection_ && !connection_->arm()) {
     stats_.other_calls += 1;

@@ -1,10 +1,13 @@
 // One connection to one server, with the ring that feeds it: connects, sends what is ready in groups, hands out the answers,
 // and when the connection breaks says so to everybody who waits, and connects again.
 //
-// It never blocks: whoever has the lanes calls turn() as long as there is something to do, and sleeps when arm() agrees.
+// Whoever has the lanes calls turn() as long as there is something to do, and sleeps when arm() agrees. None of that blocks: names are
+// looked up, memory is registered, and connections are taken down as errands, by other threads.
 #pragma once
 
 #include "answers.hpp"
+#include "backoff.hpp"
+#include "errands.hpp"
 #include "rdma_connection.hpp"
 #include "stats.hpp"
 
@@ -13,6 +16,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,7 +31,8 @@ struct LaneOptions {
   Shape shape{.slots = 1024, .slot_size = 256, .window = 1024, .largest = 0};
   uint32_t most = rdmacommon::SlotRing::longest_run; // slots in a group; 1: each message by itself
   std::chrono::milliseconds step{5000};              // of connecting: how long it may take
-  std::chrono::milliseconds rest{200};               // before the next attempt
+  std::chrono::milliseconds rest{200};          // before the second attempt; then twice as long,
+  std::chrono::milliseconds longest_rest{3200}; // up to this
   std::chrono::milliseconds keep{1000}; // an answer that nobody collects, when the ring is full
 };
 
@@ -38,8 +43,8 @@ public:
   // @param server  the number that callers know it by
   // @param channel for its events; the id's context is this object
   Lane(rdmacommon::SlotRing &ring, uint32_t server, const LaneOptions &options,
-       rdma_event_channel *channel, Stats &stats);
-  ~Lane(); // everybody who waits gets an error
+       rdma_event_channel *channel, Errands &errands, Stats &stats);
+  ~Lane(); // everybody who waits gets an error. The errands must have gone
   Lane(const Lane &) = delete;
   Lane &operator=(const Lane &) = delete;
 
@@ -52,7 +57,7 @@ public:
   void on_cm_event(const rdma_cm_event &event);
   void on_completion_event();
   // When look_at_the_clock() wants to be called.
-  Clock::time_point deadline() const { return deadline_; }
+  Clock::time_point deadline() const { return is_broken_ ? Clock::time_point::max() : deadline_; }
   void look_at_the_clock();
 
   // The worker's number is free: what it has asked for nobody collects.
@@ -78,13 +83,18 @@ private:
     Kind kind = Kind::request;
   };
 
+  void aside(std::function<void()> work, std::function<void()> then);
   void begin();
+  void resolve(rdmacommon::unique_cm_id &id);
   void made_route();
+  void connect_requests();
   void established(const rdma_cm_event &event);
   void join_data();
+  void connect_data();
   void come_up();
   void lose(const std::string &why);
   void bury();
+  void buried();
   bool fail_ready();
 
   bool take_completions();
@@ -100,6 +110,7 @@ private:
   rdmacommon::SlotRing &ring_;
   const LaneOptions options_;
   rdma_event_channel *channel_;
+  Errands &errands_;
   Stats &stats_;
   Answers answers_;
   State state_ = State::resting;
@@ -112,9 +123,13 @@ private:
   uint64_t token_ = 0;
   int new_fd_ = -1;
   bool is_broken_ = false;
+  bool is_aside_ = false; // an errand is on its way, and what it works with must stay
+  Backoff backoff_{options_.rest, options_.longest_rest};
+  rdmacommon::CmAddress address_{};
 
   rdmacommon::unique_cm_id id_, data_id_; // go after what is connected by them
   rdmacommon::SlotMirror mirror_{};
+  const ibv_mr *requests_mr_ = nullptr, *answers_mr_ = nullptr, *data_mr_ = nullptr;
   std::unique_ptr<Connection> connection_;
 };
 

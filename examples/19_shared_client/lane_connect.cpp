@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -21,37 +23,75 @@ constexpr milliseconds tick(500);
 
 } // namespace
 
+// [aside]
+// What may take long is done by another thread, and then what follows by this one. As long as that thread works, this one does
+// not take down what it works with: a lane that breaks meanwhile waits for it.
+void Lane::aside(std::function<void()> work, std::function<void()> then) {
+  is_aside_ = true;
+  errands_.send(std::move(work), [this, then = std::move(then)](std::exception_ptr failure) {
+    is_aside_ = false;
+    try {
+      if (failure)
+        std::rethrow_exception(failure);
+      then();
+    } catch (const std::exception &error) {
+      lose(error.what());
+    }
+  });
+}
+// [aside]
+
 // [begin]
 void Lane::begin() {
   state_ = State::resolving;
   deadline_ = Clock::now() + options_.step;
-  id_ = create_cm_id(channel_);
-  id_->context = this;
-  CmAddress address = cm_address(options_.host, options_.port);
+  aside([this] { address_ = cm_address(options_.host, options_.port); },
+        [this] {
+          if (!is_broken_)
+            resolve(id_);
+        });
+}
+
+void Lane::resolve(unique_cm_id &id) {
+  id = create_cm_id(channel_);
+  id->context = this;
   check_errno(
-      rdma_resolve_addr(id_.get(), nullptr, address.get(), static_cast<int>(options_.step.count())),
+      rdma_resolve_addr(id.get(), nullptr, address_.get(), static_cast<int>(options_.step.count())),
       "rdma_resolve_addr");
 }
 
 void Lane::made_route() {
   set_ack_timeout(id_.get());
-  connection_ =
-      std::make_unique<Connection>(id_.get(), options_.shape.window, options_.shape.slots);
+  const auto made = std::make_shared<std::unique_ptr<Connection>>();
+  aside(
+      [this, made] {
+        *made =
+            std::make_unique<Connection>(id_.get(), options_.shape.window, options_.shape.slots);
+        Connection &with = **made;
+        // [open-to-server]
+        // The server may write where answers go, and nowhere else: not to the requests, and not to what callers sleep on.
+        const int local = IBV_ACCESS_LOCAL_WRITE, remote = local | IBV_ACCESS_REMOTE_WRITE;
+        answers_mr_ = with.reg(answers_.slots(), remote);
+        data_mr_ = options_.shape.largest > 0 ? with.reg(answers_.data(), remote) : nullptr;
+        requests_mr_ = with.reg(ring_.data(), local);
+        // [open-to-server]
+      },
+      [this, made] {
+        connection_ = std::move(*made); // also if it is only to be taken down
+        if (!is_broken_)
+          connect_requests();
+      });
+}
+
+void Lane::connect_requests() {
   new_fd_ = connection_->fd();
-  // [open-to-server]
-  // The server may write where answers go, and nowhere else: not to the requests, and not to what callers sleep on.
-  const int remote = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  const ibv_mr *answers = connection_->reg(answers_.slots(), remote), *data = nullptr;
-  if (options_.shape.largest > 0)
-    data = connection_->reg(answers_.data(), remote);
-  // [open-to-server]
   const Hello hello{.purpose = Purpose::requests,
                     .shape = options_.shape,
-                    .answers_address = reinterpret_cast<uint64_t>(answers->addr),
-                    .data_address = data ? reinterpret_cast<uint64_t>(data->addr) : 0,
+                    .answers_address = reinterpret_cast<uint64_t>(answers_mr_->addr),
+                    .data_address = data_mr_ ? reinterpret_cast<uint64_t>(data_mr_->addr) : 0,
                     .token = 0,
-                    .answers_rkey = answers->rkey,
-                    .data_rkey = data ? data->rkey : 0};
+                    .answers_rkey = answers_mr_->rkey,
+                    .data_rkey = data_mr_ ? data_mr_->rkey : 0};
   const HelloBytes bytes = to_bytes(hello);
   rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
   check_errno(rdma_connect(id_.get(), &parameters), "rdma_connect");
@@ -70,8 +110,7 @@ void Lane::established(const rdma_cm_event &event) {
   if (window_ == 0)
     throw Error("the server", "it lets nothing be under way", Where::here());
   token_ = welcome->token;
-  const int local = IBV_ACCESS_LOCAL_WRITE;
-  mirror_ = {.mine = connection_->reg(ring_.data(), local),
+  mirror_ = {.mine = requests_mr_,
              .slot_size = options_.shape.slot_size,
              .address = welcome->requests_address,
              .rkey = welcome->requests_rkey,
@@ -79,18 +118,20 @@ void Lane::established(const rdma_cm_event &event) {
   if (options_.shape.largest == 0)
     return come_up();
   state_ = State::joining_data;
-  data_id_ = create_cm_id(channel_);
-  data_id_->context = this;
-  CmAddress address = cm_address(options_.host, options_.port);
-  check_errno(rdma_resolve_addr(data_id_.get(), nullptr, address.get(),
-                                static_cast<int>(options_.step.count())),
-              "rdma_resolve_addr");
+  resolve(data_id_);
 }
 
 // The same protection domain: the keys that the server was given are good for what comes by this queue pair, too.
 void Lane::join_data() {
   set_ack_timeout(data_id_.get());
-  connection_->add_data_connection(data_id_.get());
+  aside([this] { connection_->add_data_connection(data_id_.get()); },
+        [this] {
+          if (!is_broken_)
+            connect_data();
+        });
+}
+
+void Lane::connect_data() {
   const HelloBytes bytes = to_bytes(Hello{.purpose = Purpose::data,
                                           .shape = {},
                                           .answers_address = 0,
@@ -105,6 +146,7 @@ void Lane::join_data() {
 void Lane::come_up() {
   why_ = "it is up";
   state_ = State::up;
+  backoff_.reset();
   deadline_ = Clock::now() + tick;
   answers_.status().is_up.store(1, std::memory_order_release);
 }
@@ -165,23 +207,36 @@ void Lane::look_at_the_clock() {
 
 // [lose]
 // From here on nothing is sent. What was made is taken down by bury(), in the next turn: an rdma_cm event that may have led here
-// belongs to the id, which cannot go before it has been acknowledged.
+// belongs to the id, which cannot go before it has been acknowledged. And an errand may still work with it.
 void Lane::lose(const std::string &why) {
   if (std::exchange(why_, why) != why) // once, however often it tries again
     std::fprintf(stderr, "the connection to %s: %s\n", options_.host.c_str(), why.c_str());
   state_ = State::resting;
   is_broken_ = true;
-  deadline_ = Clock::now() + options_.rest;
+  deadline_ = Clock::now() + backoff_.next();
   answers_.status().is_up.store(0, std::memory_order_release);
 }
 
 // First the queue pairs, then the slots: as long as there is a queue pair, the server may write an answer.
 void Lane::bury() {
-  is_broken_ = false;
   new_fd_ = -1;
-  connection_.reset();
-  data_id_.reset();
-  id_.reset();
+  struct Gone { // no event finds them here any more
+    unique_cm_id id, data_id;
+    std::unique_ptr<Connection> connection; // goes first
+  };
+  const auto gone =
+      std::make_shared<Gone>(Gone{std::move(id_), std::move(data_id_), std::move(connection_)});
+  aside(
+      [gone] {
+        gone->connection.reset();
+        gone->data_id.reset();
+        gone->id.reset();
+      },
+      [this] { buried(); });
+}
+
+void Lane::buried() {
+  is_broken_ = false;
   window_ = 0;
   for (uint32_t slot = 0; slot < sent_.size(); ++slot)
     if (sent_[slot].state == Sent::State::sent)

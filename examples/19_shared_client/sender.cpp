@@ -43,6 +43,22 @@ void ring(const File &event) {
     std::perror("eventfd");
 }
 
+// A thread inherits what is blocked where it is made: signals are the program's, and go to its other threads.
+class NoSignals {
+public:
+  NoSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals &) = delete;
+  NoSignals &operator=(const NoSignals &) = delete;
+
+private:
+  sigset_t before_{};
+};
+
 } // namespace
 
 Sender::Sender(const SenderOptions &options, std::vector<Link> links)
@@ -50,12 +66,15 @@ Sender::Sender(const SenderOptions &options, std::vector<Link> links)
                                static_cast<uint32_t>(options.servers.size()) * options.connections),
       epoll_(check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")), changed_(make_eventfd()),
       stop_(make_eventfd()) {
+  const NoSignals no_signals;
+  errands_.emplace(host_.rings()); // a name server that does not answer holds up one lane
   for (uint32_t i = 0; i < host_.rings(); ++i) {
     LaneOptions lane = options.lane;
     const auto server = static_cast<uint32_t>(i % options.servers.size());
     lane.host = options.servers[server].host;
     lane.port = options.servers[server].port;
-    lanes_.push_back(std::make_unique<Lane>(host_.ring(i), server, lane, channel_.get(), stats_));
+    lanes_.push_back(
+        std::make_unique<Lane>(host_.ring(i), server, lane, channel_.get(), *errands_, stats_));
   }
   host_.on_leave([this](uint32_t worker) {
     for (const auto &lane : lanes_)
@@ -65,14 +84,9 @@ Sender::Sender(const SenderOptions &options, std::vector<Link> links)
     host_.invite(std::move(link));
   if (!options.name.empty())
     host_.listen(options.name, options.group);
-  for (const int fd : {host_.fd(), channel_->fd, stop_.get()})
+  for (const int fd : {host_.fd(), channel_->fd, stop_.get(), errands_->fd()})
     watch(epoll_.get(), fd);
-  // The thread inherits what is blocked here: signals are the program's, and go to its other threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Sender::~Sender() {
@@ -130,6 +144,7 @@ void Sender::run() {
     std::fprintf(stderr, "the sender: %s\n", error.what());
   }
   is_running_.store(false, std::memory_order_release);
+  errands_.reset();
   lanes_.clear(); // with an error for everybody who waits
 }
 // [run]
@@ -181,7 +196,9 @@ void Sender::look_at(int fd) {
     stats_.other_calls += 1;
     if (read(host_.doorbell(), &rings, sizeof rings) < 0)
       host_.handle_events();
-  } else if (fd == channel_->fd)
+  } else if (fd == errands_->fd())
+    errands_->take_back();
+  else if (fd == channel_->fd)
     while (const unique_cm_event event = take_cm_event(channel_.get())) {
       if (event->id->context)
         static_cast<Lane *>(event->id->context)->on_cm_event(*event);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "caller.hpp"
+#include "errands.hpp"
 #include "lane.hpp"
 #include "stats.hpp"
 
@@ -73,6 +74,7 @@ private:
   rdmacommon::RingHost host_;
   rdmacommon::unique_event_channel channel_ = rdmacommon::create_event_channel();
   std::vector<std::unique_ptr<Lane>> lanes_;
+  std::optional<Errands> errands_;          // the lanes'; goes before them
   rdmacommon::File epoll_, changed_, stop_; // changed_: how many lanes are up, for wait_until_up()
   std::atomic<uint32_t> up_{0};
   mutable std::mutex mutex_;
