@@ -16,7 +16,7 @@ from lab import ladder  # noqa: E402
 from lab.anchors import slug  # noqa: E402
 
 # The pages beside the ladder, in the order in which they stand in the tree of pages.
-BESIDE = ("reading_a_packet", "real_hardware", "troubleshooting", "glossary", "verbs")
+BESIDE = ("what_is_rdma", "reading_a_packet", "real_hardware", "troubleshooting", "glossary", "verbs")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
