@@ -1,6 +1,7 @@
 """The Doxygen site builds without a warning, and no link in it leads nowhere."""
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -67,6 +68,15 @@ class Site(unittest.TestCase):
                          '/// @file\n/// Lesson @ref page_lessons_02_send_recv "02_send_recv".\n\n'
                          '/// One. @see lesson @ref page_lessons_02_send_recv "02_send_recv"\nint one();\n'
                          '/// Two: @ref page_lessons_04_read_write "04_read_write".\nint two();\n')
+
+    def test_ninja_makes_it_in_its_own_folder(self):
+        """`ninja docs`, as people type it who know Meson, with a build folder of any name."""
+        environment = {name: value for name, value in os.environ.items() if name != "LAB_BUILD"}
+        with tempfile.TemporaryDirectory() as temp:
+            for command in (["meson", "setup", temp, str(ROOT)], ["ninja", "-C", temp, "docs"]):
+                result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                self.assertEqual(result.returncode, 0, result.stdout)
+            self.assertTrue((Path(temp) / "docs/html/index.html").exists(), result.stdout)
 
     def test_a_warning_is_an_error(self):
         original = docs.example_pages
