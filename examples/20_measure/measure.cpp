@@ -175,6 +175,8 @@ void measure_program(int argc, char **argv) {
     serve(side, wanted);
     exchange.receive_done(std::chrono::hours(1));
   } else {
+    if (wanted.shape.operation == Operation::write && !side.is_in_order())
+      std::printf("this device does not promise that the last byte of a WRITE comes last\n");
     print_clocks();
     wanted.every_us > 0 ? measure_by_timetable(side, wanted) : measure(side, wanted);
     exchange.send_done();

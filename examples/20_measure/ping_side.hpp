@@ -101,6 +101,13 @@ public:
   }
   // [ask]
 
+  // [in-order]
+  // Whether this device promises that the last byte of a WRITE comes last. Only a QP in RTS has an answer on mlx5.
+  bool is_in_order() const {
+    return ibv_query_qp_data_in_order(qp_.get(), IBV_WR_RDMA_WRITE, 0) == 1;
+  }
+  // [in-order]
+
 private:
   static constexpr uint32_t depth = 64, most_inline = 128;
   static constexpr int memory_access =

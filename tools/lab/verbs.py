@@ -64,6 +64,7 @@ PHRASES = {
         "ibv_create_qp_ex": "the same, with abilities that are asked for: the `ibv_wr_*` calls, for example",
         "ibv_modify_qp": "moves it to another state, and sets its attributes",
         "ibv_query_qp": "its state and attributes",
+        "ibv_query_qp_data_in_order": "whether the bytes of a message are promised to arrive in order, so that the last may be polled",
         "ibv_destroy_qp": "destroys it",
         "ibv_create_srq": "makes a shared receive queue",
         "ibv_modify_srq": "sets the limit below which it raises an event, or its size",
