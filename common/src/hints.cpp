@@ -38,7 +38,7 @@ constexpr ErrnoHint errno_hints[] = {
      "create-qp-einval"},
     {"ibv_post_send", ENOMEM,
      "the send queue is full, or the request has more SGEs or more inline data than the QP was "
-     "created for",
+     "created for, or (mlx5) the QP is not in RTS",
      "post-enomem"},
     {"ibv_post_recv", ENOMEM,
      "the receive queue is full, or the request has more SGEs than the QP was created for",
@@ -50,6 +50,8 @@ constexpr ErrnoHint errno_hints[] = {
      "the QP is not in state RTS, or the request has more inline data than the QP was created for, or "
      "is malformed",
      "post-einval"},
+    {"ibv_post_recv", EINVAL,
+     "the QP is in RESET, or the request has more SGEs than the QP was created for", "post-einval"},
     {"ibv_post_send", EACCES, "a child process may not post to what its parent has created",
      "after-fork"},
     {"ibv_post_send", ENOENT,

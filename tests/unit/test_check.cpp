@@ -89,6 +89,7 @@ TEST(Check, HintBelongsToTheTransition) {
   EXPECT_TRUE(contains(hint_of("ibv_modify_qp(RTR)"), "#rtr-einval"));
   EXPECT_TRUE(contains(hint_of("ibv_modify_qp(INIT)"), "#modify-qp-einval"));
   EXPECT_TRUE(contains(hint_of("ibv_fork_init"), "#after-fork"));
+  EXPECT_TRUE(contains(hint_of("ibv_post_recv"), "#post-einval"));
 }
 
 } // namespace
