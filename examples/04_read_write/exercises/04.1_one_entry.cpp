@@ -49,6 +49,8 @@ static void one_entry(int argc, char **argv) {
                          .send_flags = IBV_SEND_SIGNALED,
                          .wr = {.rdma = {.remote_addr = where, .rkey = theirs.rkey}}});
     wait_for_completion(cq.get(), "the WRITE", options.timeout);
+    // Enough on SoftRoCE. Elsewhere the word over TCP can overtake the data: READ back before it,
+    // or tell the peer by a SEND on the same queue pair (lessons 04 and 05).
     exchange.send_done();
   }
   exchange.finish();
