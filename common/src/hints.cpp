@@ -47,7 +47,8 @@ constexpr ErrnoHint errno_hints[] = {
      "the shared receive queue is full, or the request has more SGEs than it was created for",
      "post-enomem"},
     {"ibv_post_send", EINVAL,
-     "the QP is not in state RTS, or the request has more inline data than the QP was created for, or "
+     "the QP is not in state RTS, or the request has more inline data than the QP was created for, "
+     "or "
      "is malformed",
      "post-einval"},
     {"ibv_post_recv", EINVAL,
@@ -85,6 +86,9 @@ constexpr ErrnoHint errno_hints[] = {
      "another program listens on this port for all addresses, or this host does not have this one",
      "cm-port-taken"},
     {"rdma_bind_addr", ENODEV, "this address is on no RDMA device", "cm-address"},
+    {"connect_to_ring", ECONNREFUSED,
+     "no sender has a ring of this name, or the one that had it has ended: start it first",
+     "no-sender"},
     {"connect to ", ECONNREFUSED, "start the server first; it says on which TCP port it listens",
      "connection-refused"},
     {"connect to ", ETIMEDOUT, "the host is down, or a firewall drops the packets",

@@ -78,7 +78,8 @@ Link connect_to_ring(const std::string &name, std::optional<uid_t> owner, millis
   check_errno(setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most), "SO_SNDTIMEO");
   sockaddr_un address;
   const socklen_t length = abstract_address(address, name);
-  check_errno(connect(socket.get(), reinterpret_cast<sockaddr *>(&address), length), "connect");
+  check_errno(connect(socket.get(), reinterpret_cast<sockaddr *>(&address), length),
+              ("connect_to_ring(" + name + ")").c_str());
   if (peer_of(socket.get()).uid != owner.value_or(geteuid()))
     fail("the owner of the ring", "it is another user");
   return Link(std::move(socket));

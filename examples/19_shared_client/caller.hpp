@@ -1,11 +1,14 @@
 // What a worker calls: requests, and what comes of them. A worker is a child of the sender's process, a process that was
 // started on its own, or a thread of the sender's process; what it calls is the same.
 //
-//     Caller caller(connect_to_ring("name"));            or sender.caller() in the sender's own process
+//     std::vector<rdmacommon::Link> links;
+//     links.push_back(rdmacommon::connect_to_ring("name"));
+//     Caller caller(std::move(links)); // in the sender's own process: sender.caller()
 //     std::vector<std::byte> response = caller.request(bytes);
-//     caller.request(bytes, [](std::span<const std::byte> response) { ... });     in place, without a copy
-//     Pending pending = caller.request_async(bytes);     ... pending.wait()
-//     caller.post(bytes);                                no response
+//     caller.request(bytes, [](std::span<const std::byte> response) {}); // in place, without a copy
+//     Pending pending = caller.request_async(bytes);
+//     pending.wait(std::chrono::seconds(1)); // the response, or nothing yet
+//     caller.post(bytes); // no response
 #pragma once
 
 #include "answers.hpp"

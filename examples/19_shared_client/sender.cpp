@@ -98,11 +98,14 @@ void Sender::wait_until_up(milliseconds limit) {
   const auto deadline = Lane::Clock::now() + limit;
   while (up_.load() < connections()) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - Lane::Clock::now());
-    if (left.count() <= 0 || !is_running())
+    if (left.count() <= 0 || !is_running()) {
+      const std::string reason =
+          why(); // whose hint the lane has printed already, on a line of its own
       throw Error("the connections",
                   std::to_string(up_.load()) + " of " + std::to_string(connections()) +
-                      " are up; " + why(),
+                      " are up; " + reason.substr(0, reason.find('\n')),
                   Where::here());
+    }
     pollfd change{.fd = changed_.get(), .events = POLLIN, .revents = 0};
     uint64_t count;
     if (poll(&change, 1, static_cast<int>(left.count())) > 0 &&

@@ -1,9 +1,11 @@
 // The one that owns the RDMA resources: a thread with the lanes to all servers, the rings in front of them, and the door by which
 // workers join. Workers call it through a Caller.
 //
-//     Sender sender(options, std::move(links));    links: to children that were forked before
-//     sender.listen("name");                       for processes that were started on their own
-//     Caller caller = sender.caller();             for this process's threads
+//     SenderOptions options{.servers = {{"10.77.0.1", 18515}}};
+//     options.name = "name"; // for processes that are started on their own
+//     Sender sender(options, std::move(links)); // links: to children that were forked before
+//     sender.wait_until_up(std::chrono::seconds(5));
+//     Caller caller = sender.caller(); // for this process's threads
 #pragma once
 
 #include "caller.hpp"

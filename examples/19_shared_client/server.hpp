@@ -1,7 +1,10 @@
 // A server of slots: takes connections of shared clients, as many as it is told, and gives their requests to a handler, in a pool
 // of threads. It never sees what a handler computes, and a handler never sees a connection.
 //
-//     Server server(options, listen_options, [](auto request, auto response) { ...; return length; });
+//     Server server(options, where, [](std::span<const std::byte> request, std::span<std::byte> response) {
+//       std::ranges::copy(request, response.begin()); // an echo
+//       return request.size();
+//     });
 //     server.run(signals);
 #pragma once
 

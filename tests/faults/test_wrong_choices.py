@@ -36,6 +36,17 @@ class WrongChoices(unittest.TestCase):
             self.assertEqual(outcome.status, {"server": 1, "client": 1}, outcome.text())
             self.assertIn("ibv_modify_qp(RTS): Invalid argument", outcome.text())
 
+    def test_no_server_for_the_shared_client(self):
+        status, output = run(needs_device.program("shared_client"), "--host", PLACE.address, "--cm-port", "1", "--timeout", "1")
+        self.assertEqual((status, output.count("hint: ")), (1, 1), output)
+
+    def test_no_sender_to_attach_to(self):
+        status, output = run(needs_device.program("shared_client"), "--attach", "no.such.name")
+        self.assertEqual(status, 1, output)
+        self.assertIn("connect_to_ring(no.such.name): Connection refused", output)
+        self.assertIn("#no-sender", output)
+        self.assertNotIn("TCP", output)
+
     def test_unknown_host(self):
         self.fails("--host", "no-such-host.invalid", says=["--host no-such-host.invalid", "#unknown-host"])
 
