@@ -183,7 +183,7 @@ class Faults(Shared):
 
     def test_worker_that_closes_its_descriptors(self):
         """It takes the sender for dead. The others know better."""
-        self.serve("--workers", "2")
+        self.serve("--workers", "4")  # two of them may be busy with its requests
         self.sender()
         before = self.attached("--requests", "100", "--seconds", "4")
         closing = self.start(self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage", "closing")

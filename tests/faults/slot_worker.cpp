@@ -114,7 +114,7 @@ void close_descriptors(Caller &caller) {
   closefrom(STDERR_FILENO + 1);
   for (int i = 0; i < 2; ++i)
     try {
-      caller.request(request_that_takes(60'000'000),
+      caller.request(request_that_takes(1'000'000),
                      {.server = {}, .limit = std::chrono::seconds(60)});
     } catch (const Error &error) {
       std::printf("%s\n", error.what());
