@@ -35,7 +35,8 @@ inline void measure(const rdmacommon::Port &port, ibv_pd *pd, uint32_t qps, uint
   const int access = IBV_ACCESS_LOCAL_WRITE;
   const unique_mr mr(check_ptr(ibv_reg_mr(pd, memory.get(), bytes, access), "ibv_reg_mr"));
   const unique_cq cq(
-      check_ptr(ibv_create_cq(pd->context, static_cast<int>(receives), nullptr, nullptr, 0), "ibv_create_cq"));
+      check_ptr(ibv_create_cq(pd->context, static_cast<int>(receives), nullptr, nullptr, 0),
+                "ibv_create_cq"));
   const unique_srq srq = shared ? create_srq(pd, receives) : nullptr;
   std::vector<unique_qp> all;
   while (all.size() < qps) {
