@@ -11,7 +11,7 @@ def draw() -> str:
         p.box(x, 32, 170, 288, "client", "worker")
         p.box(x + 200, 32, 170, 288, "server", "consumer")
     left = [(90, 0, "is it awake? yes"), (130, 1, "anything ready? no"), (170, 1, "awaited = 7"), (210, 0, "slot 7: ready"),
-            (250, 0, "no need to ring"), (290, 1, "sleeps for ever")]
+            (250, 0, "no need to ring"), (290, 1, "sleeps forever")]
     right = [(90, 1, "awaited = 7"), (130, 0, "slot 7: ready"), (170, 0, "awaited? it is 7"), (210, 1, "slot 7 ready? yes"),
              (250, 0, "rings"), (290, 1, "does not sleep")]
     for base, steps in ((10, left), (420, right)):

@@ -32,5 +32,5 @@ def draw() -> str:
 
     for x, text in ((10, "the CPU does the transport"), (275, "the NIC does the transport"), (540, "the CPU does the transport")):
         p.text(x + 125, 324, text, style="faint", anchor="middle")
-    p.text(667, 344, "same calls, packets and errors as the NIC", style="small faint", anchor="middle")
+    p.text(667, 344, "the same calls and packets as the NIC", style="small faint", anchor="middle")
     return p.svg()

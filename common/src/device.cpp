@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace rdmacommon {
@@ -94,21 +95,36 @@ ibv_mtu mtu_of(int bytes) {
   return mtu;
 }
 
+/// An active port before one that is down (--port can name either), and then by the GID.
+bool is_better(const Port &port, const std::optional<Port> &than) {
+  const auto rank = [](const Port &its) {
+    return std::pair(its.attr.state == IBV_PORT_ACTIVE, gid_score(its.gid));
+  };
+  return !than || rank(port) > rank(*than);
+}
+
 /// The port of this device that the options name, or the active one with the best GID; nullopt if none is active.
+/// @throws Error if no port can be taken, with the reason of the first one
 std::optional<Port> best_port(unique_context context, const DeviceOptions &options) {
   std::optional<Port> best;
-  for (const uint8_t number : possible_ports(context.get(), options.port)) {
-    const ibv_gid_entry gid = choose_gid(context.get(), number, options.gid_index);
-    if (!best || gid_score(gid) > gid_score(best->gid)) {
+  std::exception_ptr unusable;
+  for (const uint8_t number : possible_ports(context.get(), options.port))
+    try {
+      const ibv_gid_entry gid = choose_gid(context.get(), number, options.gid_index);
       const ibv_port_attr attr = query_port(context.get(), number);
-      best = Port{.context = nullptr,
-                  .number = number,
-                  .attr = attr,
-                  .gid = gid,
-                  .mtu = std::min(attr.active_mtu, mtu_of(options.mtu)),
-                  .traffic_class = options.traffic_class};
+      Port port{.context = nullptr,
+                .number = number,
+                .attr = attr,
+                .gid = gid,
+                .mtu = std::min(attr.active_mtu, mtu_of(options.mtu)),
+                .traffic_class = options.traffic_class};
+      if (is_better(port, best))
+        best = std::move(port);
+    } catch (const Error &) {
+      unusable = unusable ? unusable : std::current_exception();
     }
-  }
+  if (!best && unusable)
+    std::rethrow_exception(unusable);
   if (best)
     best->context = std::move(context);
   return best;
@@ -138,7 +154,7 @@ Port open_port(const DeviceOptions &options) {
     try {
       std::optional<Port> port = best_port(
           unique_context(check_ptr(ibv_open_device(devices[i]), "ibv_open_device")), options);
-      if (port && (!best || gid_score(port->gid) > gid_score(best->gid)))
+      if (port && is_better(*port, best))
         best = std::move(port);
     } catch (const Error &) {
       unusable = unusable ? unusable : std::current_exception();

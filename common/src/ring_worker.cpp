@@ -72,8 +72,8 @@ bool is_of_group(int socket, gid_t group) {
 
 Link connect_to_ring(const std::string &name, std::optional<uid_t> owner, milliseconds limit) {
   File socket = unix_socket(0);
-  // connect() waits while the owner's queue is full, and without this for ever.
-  limit = std::max(limit, milliseconds(1)); // 0 would be for ever, too
+  // connect() waits while the owner's queue is full, and without this forever.
+  limit = std::max(limit, milliseconds(1)); // 0 would be forever, too
   const timeval most{.tv_sec = limit.count() / 1000, .tv_usec = limit.count() % 1000 * 1000};
   check_errno(setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most), "SO_SNDTIMEO");
   sockaddr_un address;

@@ -39,10 +39,11 @@ private:
 };
 
 // [async]
-// Whether messages can still come after this event. A new GID, or a port that is up again, breaks nothing.
+// Whether this program can go on after this event. A new GID, or a port that is up again, breaks nothing.
 inline bool is_harmless(ibv_event_type event) {
   switch (event) {
   case IBV_EVENT_CQ_ERR:
+  case IBV_EVENT_SRQ_ERR:
   case IBV_EVENT_QP_FATAL:
   case IBV_EVENT_QP_REQ_ERR:
   case IBV_EVENT_QP_ACCESS_ERR:

@@ -26,7 +26,7 @@ public:
     while (ibv_get_async_event(device_, &event) == 0) {
       const ibv_event_type type = event.event_type;
       const uint32_t qpn = type == IBV_EVENT_QP_LAST_WQE_REACHED ? event.element.qp->qp_num : 0;
-      ibv_ack_async_event(&event); // or destroying the object that it is about waits for ever
+      ibv_ack_async_event(&event); // or destroying the object that it is about waits forever
       if (type == IBV_EVENT_SRQ_LIMIT_REACHED)
         reached = true; // and it is not armed any more
       else if (type == IBV_EVENT_QP_LAST_WQE_REACHED)

@@ -57,7 +57,7 @@ std::string wait_for_event(ibv_context *context, std::chrono::seconds timeout) {
     throw Error("the event", "it did not come", Where::here());
   ibv_async_event event{};
   check_errno(ibv_get_async_event(context, &event), "ibv_get_async_event");
-  ibv_ack_async_event(&event); // or destroying what it is about would wait for ever
+  ibv_ack_async_event(&event); // or destroying what it is about would wait forever
   return std::string("event: ") + ibv_event_type_str(event.event_type);
 }
 // [observe]
@@ -86,8 +86,8 @@ public:
   // [replace]
   void create() {
     qp_.reset(); // before its CQ
-    cq_.reset(
-        check_ptr(ibv_create_cq(port_.context.get(), 10, nullptr, nullptr, 0), "ibv_create_cq"));
+    cq_.reset(   // 3: not enough for all that can be posted, since one case overruns it
+        check_ptr(ibv_create_cq(port_.context.get(), 3, nullptr, nullptr, 0), "ibv_create_cq"));
     qp_ = create_rc_qp(pd_.get(), cq_.get(),
                        {.max_send_wr = 8, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1});
   }

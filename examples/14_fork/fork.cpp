@@ -73,7 +73,7 @@ Outcome stolen(const DeviceOptions &options, bool cure, Limit limit) {
     const std::string taken = child.link().hear(limit);
     const bool there = rdma.next(Limit(200)).has_value();
     return {there, "the child has \"" + taken + "\", the parent's queue is " +
-                       (there ? "not empty" : "empty: it would wait for ever")};
+                       (there ? "not empty" : "empty: it would wait forever")};
   }
   rdma.wait_for_message(limit);
   child.link().tell("there is a message");

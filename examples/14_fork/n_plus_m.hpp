@@ -57,7 +57,7 @@ private:
 };
 
 // [for-ever]
-// As many programs have it, "so that it never fails": 7 means for ever.
+// As many programs have it, "so that it never fails": 7 means forever.
 inline void to_rts_for_ever(const Linked &rdma) {
   ibv_qp_attr attr{.qp_state = IBV_QPS_RTS,
                    .sq_psn = rdma.psn,

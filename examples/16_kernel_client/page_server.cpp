@@ -96,7 +96,13 @@ public:
           next_cm_event(channel_.get(), RDMA_CM_EVENT_CONNECT_REQUEST, options_.wait);
       switch (event->event) {
       case RDMA_CM_EVENT_CONNECT_REQUEST:
-        take_request(*event);
+        try {
+          take_request(*event);
+        } catch (const Error &error) {
+          if (queues_.empty())
+            throw;                                    // nobody is served yet
+          std::fprintf(stderr, "%s\n", error.what()); // a stranger; the client's queues go on
+        }
         break;
       case RDMA_CM_EVENT_ESTABLISHED:
         if (event->id == queues_.front().id.get())

@@ -15,14 +15,10 @@ namespace shared_client {
 using namespace rdmacommon;
 using std::chrono::milliseconds;
 
-namespace {
-
-uint32_t now_ms() {
+uint32_t Lane::now_ms() {
   return static_cast<uint32_t>(
-      std::chrono::duration_cast<milliseconds>(Lane::Clock::now().time_since_epoch()).count());
+      std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch()).count());
 }
-
-} // namespace
 
 Lane::Lane(SlotRing &ring, uint32_t server, const LaneOptions &options, rdma_event_channel *channel,
            Errands &errands, Stats &stats)
@@ -33,7 +29,7 @@ Lane::Lane(SlotRing &ring, uint32_t server, const LaneOptions &options, rdma_eve
 
 Lane::~Lane() {
   is_broken_ = true;
-  answers_.status().is_up.store(0, std::memory_order_release);
+  say_down();
   connection_.reset();
   data_id_.reset();
   id_.reset();

@@ -2,7 +2,8 @@
 // and when the connection breaks says so to everybody who waits, and connects again.
 //
 // Whoever has the lanes calls turn() as long as there is something to do, and sleeps when arm() agrees. None of that blocks: names are
-// looked up, memory is registered, and connections are taken down as errands, by other threads.
+// looked up, memory is registered, and connections are taken down as errands, by other threads. One call can still wait:
+// rdma_resolve_route() asks the daemon ibacm, on a host where that runs.
 #pragma once
 
 #include "answers.hpp"
@@ -66,6 +67,9 @@ public:
   int fd() const { return connection_ ? connection_->fd() : -1; } // of completions; -1: none now
   int new_fd() { return std::exchange(new_fd_, -1); } // the same, once for each connection
   bool is_up() const { return state_ == State::up; }
+  void say_down() {
+    answers_.status().is_up.store(0, std::memory_order_release);
+  }                                               // nobody serves it
   const std::string &why() const { return why_; } // it is not up
 
 private:
@@ -83,6 +87,7 @@ private:
     Kind kind = Kind::request;
   };
 
+  static uint32_t now_ms(); // of a clock that goes round
   void aside(std::function<void()> work, std::function<void()> then);
   void begin();
   void resolve(rdmacommon::unique_cm_id &id);

@@ -214,13 +214,14 @@ void Lane::lose(const std::string &why) {
   state_ = State::resting;
   is_broken_ = true;
   deadline_ = Clock::now() + backoff_.next();
-  answers_.status().is_up.store(0, std::memory_order_release);
+  say_down();
 }
 
 // First the queue pairs, then the slots: as long as there is a queue pair, the server may write an answer.
 void Lane::bury() {
   new_fd_ = -1;
-  struct Gone { // no event finds them here any more
+  leave_channel({id_.get(), data_id_.get()}, connection_.get());
+  struct Gone {
     unique_cm_id id, data_id;
     std::unique_ptr<Connection> connection; // goes first
   };
@@ -236,6 +237,7 @@ void Lane::bury() {
 }
 
 void Lane::buried() {
+  now_ = now_ms(); // an errand has passed since the last turn
   is_broken_ = false;
   window_ = 0;
   for (uint32_t slot = 0; slot < sent_.size(); ++slot)

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <utility>
@@ -94,6 +95,12 @@ public:
     runs.queue.post();
   }
 
+  void destroy_queue_pairs() {
+    if (data)
+      data->holder.reset();
+    runs.holder.reset();
+  }
+
 private:
   rdmacommon::unique_comp_channel channel_;
   rdmacommon::unique_pd pd_;
@@ -123,6 +130,14 @@ inline rdma_conn_param connection_parameters(const void *hello, size_t length) {
 inline std::span<const std::byte> private_data(const rdma_cm_event &event) {
   return {static_cast<const std::byte *>(event.param.conn.private_data),
           event.param.conn.private_data ? size_t{event.param.conn.private_data_len} : 0};
+}
+
+// Before another thread takes a connection down: rdma_get_cm_event() uses the queue pair of the id whose event it fetches.
+// So the ids leave the event channel first. If they cannot, the queue pairs go at once.
+inline void leave_channel(std::initializer_list<rdma_cm_id *> ids, Connection *connection) {
+  for (rdma_cm_id *id : ids)
+    if (id != nullptr && rdma_migrate_id(id, nullptr) != 0 && connection != nullptr)
+      connection->destroy_queue_pairs();
 }
 
 // How soon a silent peer counts as dead. rdma_cm's own is 2.1 s for each of the seven attempts. To be called before

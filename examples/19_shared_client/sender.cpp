@@ -147,8 +147,10 @@ void Sender::run() {
     std::fprintf(stderr, "the sender: %s\n", error.what());
   }
   is_running_.store(false, std::memory_order_release);
+  for (const auto &lane : lanes_) // an errand may take long to end; nobody shall send meanwhile
+    lane->say_down();
   errands_.reset();
-  lanes_.clear(); // with an error for everybody who waits
+  lanes_.clear(); // with an error foreverybody who waits
 }
 // [run]
 
@@ -206,10 +208,16 @@ void Sender::look_at(int fd) {
       if (event->id->context)
         static_cast<Lane *>(event->id->context)->on_cm_event(*event);
     }
-  else
+  else {
+    bool is_known = false;
     for (const auto &lane : lanes_)
-      if (lane->fd() == fd)
+      if (lane->fd() == fd) {
         lane->on_completion_event();
+        is_known = true;
+      }
+    if (!is_known) // of a connection that is being taken down; fails if it has gone
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  }
 }
 // [look-around]
 

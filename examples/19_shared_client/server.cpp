@@ -4,7 +4,6 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -26,20 +25,6 @@ namespace {
 constexpr uint32_t busy_turns = 64; // with always something to do, look around each so many
 constexpr milliseconds tick(1000);
 
-// @param mark of the events: a session, or one of ours
-void watch(int epoll, int fd, void *mark) {
-  epoll_event event{.events = EPOLLIN, .data = {.ptr = mark}};
-  check_errno(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
-}
-
-// Whoever knows it can have a session's data sent to itself.
-uint64_t secret() {
-  uint64_t number = 0;
-  if (getrandom(&number, sizeof number, 0) != sizeof number)
-    throw_errno(errno, "getrandom");
-  return number;
-}
-
 } // namespace
 
 Server::Server(const ServerOptions &options, const CmOptions &where, Handler handler)
@@ -60,15 +45,21 @@ Server::Server(const ServerOptions &options, const CmOptions &where, Handler han
       work_(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       listener_(cm_listen(channel_.get(), where, static_cast<int>(options.connections))),
       pool_(options.workers) {
-  watch(epoll_.get(), channel_->fd, &channel_);
-  watch(epoll_.get(), work_.get(), &work_);
-  watch(epoll_.get(), errands_.fd(), &errands_);
+  watch(channel_->fd, &channel_);
+  watch(work_.get(), &work_);
+  watch(errands_.fd(), &errands_);
+}
+
+// @param mark of the events: a session, or one of ours
+void Server::watch(int fd, void *mark) {
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = mark}};
+  check_errno(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
 }
 
 // [server-run]
 void Server::run(int signals) {
   signals_ = signals;
-  watch(epoll_.get(), signals, &signals_);
+  watch(signals, &signals_);
   Patience patience(options_.waiting);
   for (uint32_t turns = 0; !has_ended();) {
     if (!patience.is_at_its_end(turn())) {
@@ -152,86 +143,6 @@ void Server::take_cm_events() {
   }
 }
 
-void Server::take_request(rdma_cm_event &event) {
-  unique_cm_id id(event.id);
-  id->context = nullptr; // it has the listener's
-  Refusal why = Refusal::none;
-  const auto hello = hello_in(private_data(event), why);
-  try {
-    if (why == Refusal::none)
-      why = open(id, *hello);
-  } catch (const std::exception &error) {
-    std::fprintf(stderr, "a client could not be accepted: %s\n", error.what());
-    why = Refusal::full;
-  }
-  if (why == Refusal::none)
-    return;
-  ++rejected_;
-  if (id) {
-    const WelcomeBytes no = to_bytes(Welcome{
-        .refusal = why, .window = 0, .requests_address = 0, .requests_rkey = 0, .token = 0});
-    rdma_reject(id.get(), &no, sizeof no); // the client may have gone
-  }
-}
-
-// [open]
-Refusal Server::open(unique_cm_id &id, const Hello &hello) {
-  if (is_closing_)
-    return Refusal::closing;
-  if (hello.purpose == Purpose::data) {
-    const auto whose = std::ranges::find(sessions_, hello.token, &Session::token);
-    if (whose == sessions_.end() || whose->is_closed())
-      return Refusal::stranger;
-    whose->accept_data(std::move(id));
-    return Refusal::none;
-  }
-  if (sessions_.size() + opening_ >= options_.connections ||
-      (options_.clients > 0 && opened_ + opening_ >= options_.clients))
-    return Refusal::full;
-  const uint64_t memory = memory_for(hello.shape);
-  if (hello.shape.slots > options_.slots || memory > options_.memory)
-    return Refusal::too_large;
-  if (memory > options_.total_memory - memory_)
-    return Refusal::memory;
-  // To make so much memory, and to pin it, takes long. The other clients' requests do not wait for that.
-  const auto opening =
-      std::make_shared<Opening>(Opening{std::move(id), hello, secret(), memory, {}, {}});
-  errands_.send(
-      [this, opening] {
-        opening->made.emplace_back(std::move(opening->id), opening->hello, opening->token,
-                                   options_.session, handler_, pool_, stats_);
-      },
-      [this, opening](std::exception_ptr failure) {
-        opening->failure = std::move(failure);
-        opened(*opening);
-      });
-  memory_ += memory;
-  ++opening_;
-  return Refusal::none;
-}
-// [open]
-
-// [opened]
-void Server::opened(Opening &opening) {
-  --opening_;
-  try {
-    if (opening.failure)
-      std::rethrow_exception(opening.failure);
-    if (is_closing_)
-      throw Error("the server", words_for(Refusal::closing), Where::here());
-    Session &session = opening.made.front();
-    watch(epoll_.get(), session.fd(), &session);
-    session.accept();
-    sessions_.splice(sessions_.end(), opening.made);
-    ++opened_;
-  } catch (const std::exception &error) {
-    std::fprintf(stderr, "a client could not be accepted: %s\n", error.what());
-    ++rejected_;
-    opening.made.clear(); // the client is rejected, if it is still there
-    memory_ -= opening.memory;
-  }
-}
-// [opened]
 // [server-events]
 
 void Server::look_at_the_clock() {
@@ -275,24 +186,6 @@ void Server::drop(Session &session, const char *why) {
   std::fprintf(stderr, "dropped a client: %s\n", why);
   session.was_dropped = true;
   session.close();
-}
-
-void Server::bury() {
-  for (auto next = sessions_.begin(); next != sessions_.end();)
-    if (const auto session = next++; session->is_gone()) {
-      (session->was_dropped ? dropped_ : served_) += 1;
-      take_down(session);
-    }
-}
-
-// Takes as long as making it, so the same thread does it. No event leads to the session any more.
-void Server::take_down(std::list<Session>::iterator session) {
-  check_errno(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, session->fd(), nullptr), "epoll_ctl");
-  const uint64_t memory = session->memory();
-  const auto gone = std::make_shared<std::list<Session>>();
-  gone->splice(gone->end(), sessions_, session);
-  errands_.send([gone] { gone->clear(); },
-                [this, memory](const std::exception_ptr &) { memory_ -= memory; });
 }
 
 } // namespace shared_client

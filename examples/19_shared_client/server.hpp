@@ -80,7 +80,8 @@ private:
   void begin_to_end();
   void drop(Session &session, const char *why);
   void bury();
-  void take_down(std::list<Session>::iterator session);
+  void take_down(std::list<Session> &whose, std::list<Session>::iterator session);
+  void watch(int fd, void *mark);
 
   const ServerOptions options_;
   const Handler handler_;

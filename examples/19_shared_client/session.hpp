@@ -75,6 +75,12 @@ public:
   void close() noexcept;
   bool was_dropped = false; // the server's mark
   bool is_closed() const { return is_closed_; }
+  void reject(Refusal why) { // in place of accept(); fails if the client has gone
+    const WelcomeBytes no = refused(why);
+    rdma_reject(id_.get(), &no, sizeof no);
+  }
+  // Before another thread destroys it.
+  void leave_channel() { shared_client::leave_channel({id_.get(), data_id_.get()}, &connection_); }
   bool is_gone() const; // and no thread works for it: it may be destroyed
 
   uint64_t memory() const { return memory_for(shape_); }

@@ -76,6 +76,10 @@ struct WelcomeBytes {
 };
 HelloBytes to_bytes(const Hello &hello, uint16_t version = protocol_version);
 WelcomeBytes to_bytes(const Welcome &welcome);
+inline WelcomeBytes refused(Refusal why) {
+  return to_bytes(
+      Welcome{.refusal = why, .window = 0, .requests_address = 0, .requests_rkey = 0, .token = 0});
+}
 std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal);
 std::optional<Welcome> welcome_in(std::span<const std::byte> bytes);
 

@@ -135,7 +135,7 @@ class LyingPeer(unittest.TestCase):
         self.assertIn("the WRITE: completed with status 12", output)
 
     def test_messages_that_were_not_sent(self):
-        """The peer says that they have arrived, and has sent none: nobody sleeps for ever for their event."""
+        """The peer says that they have arrived, and has sent none: nobody sleeps forever for their event."""
         status, output = self.against_server("eager", "completions")
         self.assertEqual(status, 1, output)
         self.assertIn("the completion: no event within 2000 ms", output)

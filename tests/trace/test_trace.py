@@ -155,7 +155,7 @@ class CompletionQueues(Traced):
 
     def test_of_the_examples(self):
         for program in ("send_recv", "send_variants", "read_write", "write_with_imm", "atomics", "datagrams", "shared_receive",
-                        "memory_windows", "when_it_breaks"):
+                        "memory_windows"):  # and not when_it_breaks, which overruns its CQ on purpose
             with self.subTest(program):
                 self.assertEqual(self.overbooked(program), [])
 

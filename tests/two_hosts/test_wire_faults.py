@@ -16,7 +16,7 @@ class Faults(unittest.TestCase):
 
     def transfer(self, file):
         """write_with_imm, which compares a checksum; its packets as b, the client, saw them. Not ibv_rc_pingpong: it
-        leaves as soon as it has its last completion, and if the peer's last acknowledgement was lost, that waits for ever."""
+        leaves as soon as it has its last completion, and if the peer's last acknowledgement was lost, that waits forever."""
         with Tap(B, file):
             outcome = examples.run(A, BUILD, "write_with_imm", "pair", ["--size", str(SIZE)], client_place=B)
         self.assertFalse(outcome.failed, outcome.text())

@@ -102,6 +102,7 @@ PHRASES = {
         "rdma_destroy_event_channel": "closes it; its ids have to be gone",
         "rdma_create_id": "makes an id, which is to rdma_cm what a socket is to TCP",
         "rdma_destroy_id": "destroys it; its QP has to be gone, and its events acknowledged",
+        "rdma_migrate_id": "takes an id to another event channel, or to one of its own",
         "rdma_set_option": "sets an option of an id: how long to try again, for example",
         "rdma_bind_addr": "gives the id an address and port of this host",
         "rdma_get_src_port": "the port that it has got, in network byte order",
