@@ -228,7 +228,7 @@ void write_with_imm(int argc, char **argv) {
                   "ibv_create_cq"));
   };
   const uint32_t sends = most + 1; // and the summary
-  // Room forevery posted request: one that fails or is flushed completes even if it is not signaled.
+  // Room for every posted request: one that fails or is flushed completes even if it is not signaled.
   const unique_cq send_cq = create_cq(sends), recv_cq = create_cq(most);
   const unique_qp qp = create_rc_qp(pd.get(), send_cq.get(), recv_cq.get(),
                                     {.max_send_wr = sends, .max_recv_wr = most, .max_send_sge = 1});

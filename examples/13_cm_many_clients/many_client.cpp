@@ -40,7 +40,7 @@ namespace {
 
 struct Wanted {
   uint32_t clients = 8, times = 1, rounds = 4, size = 1024, attempts = 10;
-  int rude = -1; // -1: one forevery eight clients
+  int rude = -1; // -1: one for every eight clients
   bool verbose = false;
 };
 
@@ -239,7 +239,7 @@ void many_client(int argc, char **argv) {
   CmOptions options{line, "name or address of the server [localhost]"};
   Wanted wanted;
   line.add("--clients", wanted.clients, "how many at once [8]", 1, 4096);
-  line.add("--rude", wanted.rude, "how many come before and say nonsense [one forevery 8]", 0,
+  line.add("--rude", wanted.rude, "how many come before and say nonsense [one for every 8]", 0,
            4096);
   line.add("--times", wanted.times, "how often each comes [1]", 1, 1'000'000);
   line.add("--rounds", wanted.rounds, "how often it WRITEs and READs each time [4]", 0,

@@ -150,7 +150,7 @@ void Sender::run() {
   for (const auto &lane : lanes_) // an errand may take long to end; nobody shall send meanwhile
     lane->say_down();
   errands_.reset();
-  lanes_.clear(); // with an error foreverybody who waits
+  lanes_.clear(); // with an error for everybody who waits
 }
 // [run]
 

@@ -50,7 +50,7 @@ static void wake_once(int argc, char **argv) {
   if (options.is_server()) {
     for (int i = 0; i < messages; ++i)
       post_recv(qp.get(), {});
-    // TODO: not forevery completion.
+    // TODO: not for every completion.
     check_rc(ibv_req_notify_cq(cq.get(), 0), "ibv_req_notify_cq");
   }
   Exchange exchange(options);

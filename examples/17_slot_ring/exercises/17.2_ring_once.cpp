@@ -21,7 +21,7 @@ struct Mailbox {
   int rings = 0;
 
   void put() {
-    // TODO: it rings forevery message.
+    // TODO: it rings for every message.
     ready.fetch_add(1);
     ++rings;
   }
