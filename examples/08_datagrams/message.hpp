@@ -121,16 +121,19 @@ struct Source {
 // there is no GRH, and then the 40 bytes hold anything: the LID is in the completion.
 struct Arrived {
   Arrived(const char *slot, const ibv_wc &completion)
-      : has_grh((completion.wc_flags & IBV_WC_GRH) != 0),
-        header(has_grh ? read_grh(slot) : ReceivedHeader{}), source{header.source,
-                                                                    has_grh ? uint16_t{0}
-                                                                            : completion.slid,
-                                                                    completion.src_qp} {
+      : has_grh((completion.wc_flags & IBV_WC_GRH) != 0) {
+    source.qpn = completion.src_qp;
+    if (has_grh) {
+      header = read_grh(slot);
+      source.gid = header.source;
+    } else {
+      source.lid = completion.slid;
+    }
     problem = decode({slot + sizeof(ibv_grh), completion.byte_len - sizeof(ibv_grh)}, message);
   }
   bool has_grh;
-  ReceivedHeader header; // zeros without a GRH
-  Source source;
+  ReceivedHeader header{}; // zeros without a GRH
+  Source source{};
   Message message{};
   const char *problem;
 };

@@ -67,9 +67,8 @@ public:
   int fd() const { return connection_ ? connection_->fd() : -1; } // of completions; -1: none now
   int new_fd() { return std::exchange(new_fd_, -1); } // the same, once for each connection
   bool is_up() const { return state_ == State::up; }
-  void say_down() {
-    answers_.status().is_up.store(0, std::memory_order_release);
-  }                                               // nobody serves it
+  // Nobody serves it from here on.
+  void say_down() { answers_.status().is_up.store(0, std::memory_order_release); }
   const std::string &why() const { return why_; } // it is not up
 
 private:
