@@ -30,7 +30,7 @@ SlotHeader from_wire(SlotHeader header) {
 }
 
 SlotHeader copied_header(std::byte *slot) {
-  // Each half by one atomic load. A plain copy the compiler may leave out, and read the slot again instead.
+  // Each half by one atomic load. The compiler may leave a plain copy out, and read the slot again.
   auto *halves = reinterpret_cast<uint64_t *>(slot);
   return std::bit_cast<SlotHeader>(
       std::array{std::atomic_ref(halves[0]).load(std::memory_order_relaxed),

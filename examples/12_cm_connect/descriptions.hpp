@@ -1,4 +1,4 @@
-// What client and server tell each other: how much memory is wanted, in private data, and where it is, by a SEND.
+// The messages of client and server: private data say how much memory the client needs, and a SEND says where it is.
 // For cm_server.cpp and cm_client.cpp.
 #pragma once
 

@@ -18,7 +18,7 @@
 
 // [protocol]
 /*
- * What client and server tell each other; rdmacommon/description.hpp and
+ * The messages of client and server; rdmacommon/description.hpp and
  * page_server.cpp have it for C++. The compiler takes __be32 for an ordinary
  * number; sparse does not, and finds a forgotten byte order (make C=1).
  */

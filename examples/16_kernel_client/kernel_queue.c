@@ -14,7 +14,7 @@
 
 // [event-handler]
 /*
- * What happens to a queue pair and to no request: our device has refused a
+ * Events of the queue pair that belong to no request: our device has refused a
  * request of the server's, or is broken. Some drivers call it in an interrupt.
  */
 static void qp_event(struct ib_event *event, void *context)

@@ -60,8 +60,8 @@ QueueRequest request_in(const rdma_conn_param &came) {
 }
 
 // [memory]
-// What all queues share, on the device that the first one came by. One PD: the key that the client learns on queue 0
-// is good on all of them.
+// The objects that all queues share, on the device of the first queue. There is one PD, so the key that the client learns
+// on queue 0 is good on all of them.
 struct Memory {
   Memory(ibv_context *context, uint64_t length) : pages(length), context(context) {}
 

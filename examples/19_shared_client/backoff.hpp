@@ -8,7 +8,7 @@
 
 namespace shared_client {
 
-// Twice as long each time, up to a limit, and not the same for all: those that lost the server together would come back together.
+// Twice as long each time, up to a limit, with a random part: clients that lost the server together shall not come back together.
 class Backoff {
 public:
   Backoff(std::chrono::milliseconds first, std::chrono::milliseconds limit)

@@ -24,8 +24,8 @@ constexpr milliseconds tick(500);
 } // namespace
 
 // [aside]
-// What may take long is done by another thread, and then what follows by this one. As long as that thread works, this one does
-// not take down what it works with: a lane that breaks meanwhile waits for it.
+// Another thread does the work that may take long. Then this thread does what follows. Until then, this thread destroys
+// nothing that the other one works with: a lane that breaks meanwhile waits for it.
 void Lane::aside(std::function<void()> work, std::function<void()> then) {
   is_aside_ = true;
   errands_.send(std::move(work), [this, then = std::move(then)](std::exception_ptr failure) {

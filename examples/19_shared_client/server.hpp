@@ -32,7 +32,7 @@ struct ServerOptions {
   uint32_t clients = 0;                      // ends after so many connections; 0: never
   uint32_t slots = 1 << 16;                  // of one connection
   uint64_t memory = uint64_t{1} << 28;       // bytes for one connection
-  uint64_t total_memory = uint64_t{1} << 30; // bytes for all of them: whoever connects gets some
+  uint64_t total_memory = uint64_t{1} << 30; // bytes for all of them together
   uint32_t workers = 1; // threads of the pool; 0: the handler runs where the connections are
   SessionOptions session;
   Waiting waiting = Waiting::events;

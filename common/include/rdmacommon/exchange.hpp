@@ -41,7 +41,7 @@ struct Endpoint {
 /// the MTU in bytes, 4 decimal digits.
 std::string to_line(const Endpoint &endpoint);
 
-/// The reverse of to_line(). A line without ":MTU" is a stock tool's, and means 1024, its default.
+/// The reverse of to_line(). A line without ":MTU" is a stock tool's, and means an MTU of 1024.
 /// @throws Error if the line does not have exactly this form; the message names the field
 Endpoint parse_endpoint(std::string_view line);
 

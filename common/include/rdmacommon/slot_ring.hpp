@@ -242,7 +242,7 @@ private:
     return SlotWord{.state = SlotState::free, .count = 0, .worker = 0, .lap = lap(position)}
         .packed();
   }
-  // What a message's SlotControl said when it was taken.
+  // A message's SlotControl, as take() has read it.
   struct Noted {
     uint32_t length;
     uint16_t worker;

@@ -41,8 +41,8 @@ SlotHeader to_wire(SlotHeader header);
 /// @return the same in host byte order
 SlotHeader from_wire(SlotHeader header);
 
-/// Copies a header out of memory that others can write to: what they change afterwards, or meanwhile, is in the copy or
-/// is not, and a check of the copy holds.
+/// Copies a header out of memory that others can write to. The copy does not change any more when they do, so a check of
+/// the copy holds.
 /// @param slot where the header stands, at a multiple of 8 bytes
 /// @return the same 16 bytes
 SlotHeader copied_header(std::byte *slot);
