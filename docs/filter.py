@@ -31,7 +31,7 @@ def page_of(path: Path) -> str:
 
 def example_page(path: Path) -> str:
     """The file name that Doxygen makes for an @example."""
-    name = path.relative_to(ROOT / "examples").as_posix()
+    name = path.relative_to(ROOT / path.relative_to(ROOT).parts[0]).as_posix()
     return name.replace("/", "_2").replace(".", "_8") + "-example.html"
 
 
@@ -47,11 +47,11 @@ def link(match, here: Path) -> str:
         if page_of(path) == "README":
             return f"[{text}](index.html)"
         return f"[{text}](#{label(page_of(path), anchor)})"
-    if path.is_relative_to(ROOT / "examples") and path.suffix in (".cpp", ".hpp", ".c", ".h"):
+    if any(path.is_relative_to(ROOT / folder) for folder in ("examples", "shared/src")) and path.suffix in (".cpp", ".hpp", ".c", ".h"):
         return f'<a href="{example_page(path)}">{text}</a>'
     if path.suffix == ".hpp":
         return f"[{text}](@ref {path.name})"
-    return text  # a folder, a patch, a source of the library: not part of the site
+    return text  # a folder, a patch, a source of rdmacommon: not part of the site
 
 
 def filtered(text: str, here: Path) -> str:

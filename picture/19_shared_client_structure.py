@@ -4,7 +4,7 @@ from draw import Picture
 def draw() -> str:
     p = Picture(560, "The processes of client and server",
                 "On the client's host, two worker processes and the threads of the sender's own process call a Caller each. They share "
-                "one segment with the sender: the ring with the requests, the answers, the words that callers sleep on. The sender's "
+                "one segment with the sender: the ring with the requests, the answers, the bells that callers sleep on. The sender's "
                 "thread owns one lane for each connection. On the server's host, one thread owns a session for each connection, with a "
                 "mirror of the requests and a copy of it, and a pool of threads runs the handlers.")
     p.text(10, 20, "client's host", style="bold", role="client")

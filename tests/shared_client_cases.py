@@ -1,6 +1,7 @@
 """19_shared_client in all its modes, and with servers, senders and workers that die, are too slow, lie, or ask for too much.
 
 The cases, for one host and for two: who imports them says where the server runs, and where the clients."""
+import itertools
 import json
 import os
 import re
@@ -16,6 +17,7 @@ RESPONSES = re.compile(r"(\d+) responses, and all of them right")
 
 class Shared(unittest.TestCase):
     server_place = client_place = build = None
+    responses = "slots"  # how the clients want them, if a test does not say it
 
     def start(self, place, program, *options, has_slow_memory=False):
         """@return a process of which `guest` is the number where it runs"""
@@ -61,7 +63,7 @@ class Shared(unittest.TestCase):
 
     def client(self, *options):
         return self.start(self.client_place, "examples/shared_client", "--host", self.server_place.address, "--cm-port", self.port,
-                          "--stats", *([] if "--responses" in options else ["--responses", "slots"]), *options)
+                          "--stats", *([] if "--responses" in options else ["--responses", self.responses]), *options)
 
     def finish(self, process, status=0):
         out, err = process.communicate(timeout=600)
@@ -121,6 +123,26 @@ class Modes(Shared):
         (served, dropped, rejected), said = self.stop()
         self.assertEqual((dropped, rejected), (0, 0), said)
         self.assertEqual(served, 16)
+
+    def test_a_chosen_server(self):
+        """Of two different ones. Each connection's answers are counted by its server."""
+        self.serve()
+        first, first_port = self.server, self.port
+        self.serve()
+        also = f"{self.server_place.address}:{self.port}"
+        self.port = first_port
+        self.run_client("--also", also, "--to", "1", "--requests", "50")
+        answered = []
+        for self.server in (first, self.server):
+            self.server.terminate()
+            out, err = self.finish(self.server)
+            answered.append(int(re.search(r"server: (\d+) messages", out)[1]))
+        self.assertEqual(answered, [0, 400])
+
+    def test_500_threads_of_one_process(self):
+        self.serve()
+        self.assertEqual(self.run_client("--processes", "0", "--threads", "500", "--requests", "100", "--connections", "5",
+                                         "--slots", "512", "--slot-size", "64"), 50_000)
 
 
 class Faults(Shared):
@@ -301,10 +323,33 @@ class Faults(Shared):
         self.assertEqual(self.right(self.attached("--requests", "100")), 200)
 
 
+class Ways(Shared):
+    def test_every_way_to_wait(self):
+        """On all sides, with both response modes in one connection."""
+        ways = ("poll", "events", "spin")
+        for server in ways:
+            self.serve("--workers", "1", "--waiting", server)
+            for sender, caller in itertools.product(ways, ways):
+                with self.subTest(server=server, sender=sender, caller=caller):
+                    self.run_client("--sender-waits", sender, "--waiting", caller, "--responses", "connection", "--mixed",
+                                    "--in-flight", "4", "--requests", "20", "--processes", "2", "--response-size", "1000")
+            (served, dropped, rejected), said = self.stop()
+            self.assertEqual((served, dropped, rejected), (9, 0, 0), said)
+
+
+class FaultsOfLongResponses(Shared):
+    """The same, with responses that come by a connection of their own."""
+    responses = "connection"
+    test_server_killed = Faults.test_server_killed
+    test_server_drains = Faults.test_server_drains
+    test_worker_killed_at_every_stage = Faults.test_worker_killed_at_every_stage
+
+
 # What the server says of a client that lies, by the lie.
 DROPPED = {
     "kind": "a request: it is of kind 77",
     "answer": "a request: it is of kind 6",
+    "long": "a request: it is of kind 2",
     "no-slots": "a request: it takes 0 slots, and 1 have come",
     "slots": "a request: it takes 2 slots, and 1 have come",
     "length": "a request: it is longer than its slots",
@@ -329,7 +374,7 @@ REJECTED = {
 LIES_OF_SERVERS = {
     "kind": "an answer: it is of kind 99",
     "request": "an answer: it is of kind 1",
-    "data": "an answer: it is of kind 4",
+    "data": "an answer: it is of kind 7",
     "done": "an answer: one that was not asked for",
     "id": "an answer: it is to another request",
     "slots": "an answer: it is to another request",
@@ -340,6 +385,16 @@ LIES_OF_SERVERS = {
     "twice": "an answer: nobody has asked",
     "welcome": "the server: it answers what we do not understand",
     "no-window": "the server: it lets nothing be under way",
+}
+
+# To clients whose requests want a long response.
+LIES_OF_LONG_RESPONSES = {
+    "long": "a long response: nobody has asked",
+    "long-nobody": "a long response: nobody has asked",
+    "long-slots": "a long response: nobody has asked",
+    "long-beyond": "2 slots from 15 on: there are only 16",
+    "long-huge": "a long response: it is longer than there is room",
+    "long-in-slots": "an answer: one that was not asked for",
 }
 
 
@@ -365,21 +420,27 @@ class Liars(Shared):
             self.assertIn(words, said)
         self.assertEqual((served, dropped, rejected), (2, len(DROPPED) + 1, len(REJECTED)), said)
 
-    def test_servers_that_lie_are_left(self):
-        """And each time the sender connects again."""
-        liar = self.lie(self.server_place, LIES_OF_SERVERS, "--cm-port", "0")
+    def leaves(self, lies, *options):
+        """The client leaves a server for each of these lies, and each time it connects again."""
+        liar = self.lie(self.server_place, lies, "--cm-port", "0")
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
-        client = self.client("--slots", "16", "--slot-size", "64", "--serve", "--name", f"test.{os.getpid()}")
+        client = self.client("--slots", "16", "--slot-size", "64", "--serve", "--name", f"test.{os.getpid()}", *options)
         self.assertIn("up", next_line(client))
         self.name = f"test.{os.getpid()}"
         worker = self.attached("--threads", "1", "--size", "0", "--response-size", "0", "--patient", "--seconds", "3600")
         out, _ = self.finish(liar)
-        self.assertEqual(out.splitlines(), [f"{lie}: DISCONNECTED" for lie in LIES_OF_SERVERS])
+        self.assertEqual(out.splitlines(), [f"{lie}: DISCONNECTED" for lie in lies])
         self.assertIsNone(worker.poll())
         client.terminate()
         _, err = self.finish(client)
-        for words in LIES_OF_SERVERS.values():
+        for words in lies.values():
             self.assertIn(words, err)
+
+    def test_servers_that_lie_are_left(self):
+        self.leaves(LIES_OF_SERVERS)
+
+    def test_servers_that_lie_about_long_responses_are_left(self):
+        self.leaves(LIES_OF_LONG_RESPONSES, "--responses", "connection", "--largest", "64")
 
     def test_server_that_says_nothing(self):
         liar = self.lie(self.server_place, ["silence"], "--cm-port", "0", "--timeout", "20")

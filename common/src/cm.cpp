@@ -106,11 +106,16 @@ unique_cm_id create_cm_id(rdma_event_channel *channel) {
   return unique_cm_id(made);
 }
 
-unique_cm_id cm_listen(rdma_event_channel *channel, const CmOptions &options, int backlog) {
+unique_cm_id cm_listen(rdma_event_channel *channel, CmAddress &address, int backlog) {
   unique_cm_id listener = create_cm_id(channel);
-  CmAddress where = cm_address(options);
-  check_errno(rdma_bind_addr(listener.get(), where.get()), "rdma_bind_addr");
+  check_errno(rdma_bind_addr(listener.get(), address.get()), "rdma_bind_addr");
   check_errno(rdma_listen(listener.get(), backlog), "rdma_listen");
+  return listener;
+}
+
+unique_cm_id cm_listen(rdma_event_channel *channel, const CmOptions &options, int backlog) {
+  CmAddress address = cm_address(options);
+  unique_cm_id listener = cm_listen(channel, address, backlog);
   std::printf("listening on rdma_cm port %u\n", ntohs(rdma_get_src_port(listener.get())));
   return listener;
 }

@@ -11,17 +11,27 @@ namespace shared_client {
 namespace {
 
 using rdmacommon::Error, rdmacommon::Where;
+using namespace rdmashared;
 using Bytes = std::vector<std::byte>;
 using Random = std::minstd_rand;
 
-void make_request(Bytes &bytes, const Load &load, Random &random, uint64_t number) {
+// @return how to send it
+Ask make_request(Bytes &bytes, const Load &load, Random &random, uint64_t number) {
   uint32_t size = load.size, response = load.response_size;
+  Ask how{.room = load.is_long ? Ask::any_length : response, .limit = load.limit};
+  if (load.server >= 0)
+    how.server = static_cast<uint32_t>(load.server);
   if (load.is_mixed) {
     size = static_cast<uint32_t>(random()) % (load.size + 1);
     response = static_cast<uint32_t>(random()) % (load.response_size + 1);
+    if (load.is_long && random() % 2 == 0) {
+      response = std::min(response, size);
+      how.room = 0; // in the request's slots
+    }
   }
   bytes.resize(size);
   shared_client::make_request(bytes, response, load.microseconds, number);
+  return how;
 }
 
 void check(std::span<const std::byte> response, const Bytes &request) {
@@ -36,8 +46,11 @@ public:
       : caller_(caller), load_(load), random_(seed), number_(uint64_t{seed} << 32),
         places_(load.in_flight) {}
 
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+
   Score run() {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(load_.seconds);
+    const auto end = Clock::now() + std::chrono::seconds(load_.seconds);
     for (uint32_t i = 0; load_.seconds > 0 ? is_before(end, i) : i < load_.requests; ++i)
       guarded([&] { ask(); });
     for (size_t i = 0; i < places_.size(); ++i)
@@ -49,11 +62,20 @@ private:
   struct Place { // of a request that is under way
     Bytes request;
     std::optional<Pending> pending;
+    Time began;
   };
 
+  // 0 where nobody wants to know: the clock can be a system call.
+  Time now() const { return load_.is_timed ? Clock::now() : Time{}; }
+  void count(Time began) {
+    ++score_.right;
+    if (load_.is_timed)
+      score_.latencies.add(Clock::now() - began);
+  }
+
   // Once for all that are in flight: the clock can be a system call.
-  bool is_before(std::chrono::steady_clock::time_point end, uint32_t i) const {
-    return i % load_.in_flight != 0 || std::chrono::steady_clock::now() < end;
+  bool is_before(Time end, uint32_t i) const {
+    return i % load_.in_flight != 0 || Clock::now() < end;
   }
 
   template <typename Step> void guarded(Step step) {
@@ -77,18 +99,19 @@ private:
   }
 
   void ask() {
-    const Ask how{.room = load_.response_size, .server = {}, .limit = load_.limit};
     const uint32_t way = load_.is_mixed        ? static_cast<uint32_t>(random_()) % 8
                          : load_.in_flight > 1 ? 0
                                                : 1;
     if (way < 6 && way != 1 && way != 2 && load_.in_flight > 1) {
       Place &place = next_place();
       collect(place);
-      make_request(place.request, load_, random_, ++number_);
+      const Ask how = make_request(place.request, load_, random_, ++number_);
+      place.began = now();
       place.pending.emplace(caller_.request_async(place.request, how));
       return;
     }
-    make_request(request_, load_, random_, ++number_);
+    const Ask how = make_request(request_, load_, random_, ++number_);
+    const Time began = now();
     if (way == 7)
       caller_.post(request_, how);
     else if (way == 6)
@@ -99,7 +122,7 @@ private:
       else
         caller_.request(
             request_, [&](std::span<const std::byte> response) { check(response, request_); }, how);
-      ++score_.right;
+      count(began);
     }
   }
 
@@ -115,7 +138,7 @@ private:
     if (!pending.wait(load_.limit,
                       [&](std::span<const std::byte> response) { check(response, place.request); }))
       throw Error("a response", "it does not come", Where::here());
-    ++score_.right;
+    count(place.began);
   }
 
   Caller &caller_;
@@ -136,6 +159,7 @@ void Score::add(const Score &more) {
   lost += more.lost;
   not_sent += more.not_sent;
   other += more.other;
+  latencies.add(more.latencies);
 }
 
 Score run_load(Caller &caller, const Load &load, uint32_t seed) {

@@ -1,8 +1,10 @@
 // A worker's load: requests of the service in all the ways in which a Caller takes them, and each response checked.
 #pragma once
 
-#include "caller.hpp"
+#include "latencies.hpp"
 #include "service.hpp"
+
+#include <rdmashared/caller.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -14,22 +16,27 @@ struct Load {
   uint32_t requests = 200; // of each thread
   uint32_t in_flight = 1;  // of each thread; 1: it waits for each response before the next request
   uint32_t size = 32, response_size = 32; // bytes; with `is_mixed` at most
+  bool is_long =
+      false; // responses come by the connection of their own; with `is_mixed` half of them
   bool is_mixed = false;     // random lengths, all ways of asking, and some requests dropped
   uint32_t microseconds = 0; // that the service takes for each
   uint32_t seconds = 0;      // 0: `requests`; else as many as there is time for
+  bool is_timed = false;     // how long each request takes
   bool is_patient = false;   // goes on after a request that failed
   std::chrono::milliseconds limit{5000};
+  int server = -1; // an index into the sender's servers; -1: they take turns
 };
 
 struct Score {
   uint64_t right = 0, lost = 0, not_sent = 0,
            other = 0; // requests: answered, and failed with that Outcome
+  Latencies latencies;
 
   void add(const Score &more);
 };
 
 // Runs it to its end, in as many threads as it wants. @throws Error if a response is wrong, or cannot be had
 // @param seed another for each process
-Score run_load(Caller &caller, const Load &load, uint32_t seed);
+Score run_load(rdmashared::Caller &caller, const Load &load, uint32_t seed);
 
 } // namespace shared_client

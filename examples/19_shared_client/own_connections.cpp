@@ -17,6 +17,7 @@
 #include <cstdio>
 
 using namespace rdmacommon;
+using namespace rdmashared;
 using namespace shared_client;
 
 namespace {

@@ -61,7 +61,7 @@ inline void make_request(std::span<std::byte> bytes, size_t response_length, uin
 }
 
 // [serve]
-// A shared_client::Handler.
+// A rdmashared::Handler.
 inline size_t serve(std::span<const std::byte> request, std::span<std::byte> response) {
   ServiceHeader header{};
   if (request.size() < sizeof header) { // the response is the request

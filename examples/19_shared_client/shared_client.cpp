@@ -9,38 +9,42 @@
 //          shared_client --attach NAME                           a worker that was started on its own
 
 #include "load.hpp"
-#include "sender.hpp"
+#include "print_counts.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/processes.hpp>
 #include <rdmacommon/stopwatch.hpp>
-
-#include <sys/signalfd.h>
+#include <rdmashared/sender.hpp>
 
 #include <algorithm>
 #include <charconv>
 #include <cinttypes>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace rdmacommon;
+using namespace rdmashared;
 using namespace shared_client;
 
 namespace {
 
 struct Wanted {
-  SenderOptions sender{.servers = {}, .connections = 1, .lane = {}, .name = {}, .group = {}};
+  SenderOptions sender{.servers = {}, .log = log_line};
   Load load;
   uint32_t processes = 4;
   std::string also, attach, waiting = "events";
   bool is_to_serve = false, print_stats = false;
+  uint32_t report = 0; // seconds
   std::chrono::seconds timeout{5};
 };
 
@@ -51,7 +55,7 @@ constexpr std::chrono::hours patience(24);
 // A child, forked before there is any RDMA in this process. It is told when the connections are up, and tells what came of it.
 class WorkerProcess {
 public:
-  WorkerProcess(const Wanted &wanted, uint32_t number) {
+  WorkerProcess(const Wanted &wanted, const Load &load, uint32_t number) {
     auto [sender_end, worker_end] = make_link();
     sender_end_ = std::move(sender_end);
     child_ = std::make_unique<Child>([&, end = &worker_end](const Link &parent) {
@@ -60,7 +64,7 @@ public:
       links.push_back(std::move(*end));
       Caller caller(std::move(links), waiting_of(wanted.waiting));
       parent.hear(patience); // and it is connected
-      const Score score = run_load(caller, wanted.load, number);
+      const Score score = run_load(caller, load, number);
       parent.tell({reinterpret_cast<const char *>(&score), sizeof score});
     });
   }
@@ -82,8 +86,8 @@ private:
 // [worker-process]
 
 // "ADDRESS:PORT,ADDRESS:PORT"
-std::vector<SenderOptions::Server> servers_in(const std::string &list, uint16_t port) {
-  std::vector<SenderOptions::Server> servers;
+std::vector<ServerAddress> servers_in(const std::string &list, uint16_t port) {
+  std::vector<ServerAddress> servers;
   std::istringstream in(list);
   for (std::string one; std::getline(in, one, ',');) {
     const size_t colon = one.find(':');
@@ -122,14 +126,40 @@ void print(const Score &score) {
                 score.lost, score.not_sent, score.other);
 }
 
+// --report: how many requests were sent, each so many seconds, until this object goes.
+class Report {
+public:
+  Report(const Sender &sender, uint32_t seconds) {
+    if (seconds > 0)
+      thread_ = std::jthread([&sender, seconds](const std::stop_token &stop) {
+        std::mutex mutex;
+        std::condition_variable_any end;
+        std::unique_lock lock(mutex);
+        for (uint64_t before = sender.counts().messages;; before = sender.counts().messages) {
+          end.wait_for(lock, stop, std::chrono::seconds(seconds), [] { return false; });
+          if (stop.stop_requested())
+            return;
+          std::printf("%.0f requests/s\n",
+                      static_cast<double>(sender.counts().messages - before) / seconds);
+        }
+      });
+  }
+
+private:
+  std::jthread thread_;
+};
+
 // [round]
 // One sender, and the workers that ask by it.
 class Round {
 public:
-  Round(const Wanted &wanted, uint32_t largest) : wanted_(wanted), options_(wanted.sender) {
-    options_.lane.shape.largest = largest;
+  // @param largest 0: responses come in the slots
+  Round(const Wanted &wanted, uint32_t largest)
+      : wanted_(wanted), options_(wanted.sender), load_(wanted.load) {
+    options_.largest_response = largest;
+    load_.is_long = largest > 0;
     for (uint32_t i = 0; i < wanted.processes; ++i)
-      workers_.emplace_back(wanted, i);
+      workers_.emplace_back(wanted, load_, i);
   }
 
   void run() {
@@ -140,7 +170,7 @@ public:
     for (const WorkerProcess &worker : workers_)
       worker.go_on();
     sender.wait_until_up(wanted_.timeout);
-    const uint32_t largest = options_.lane.shape.largest;
+    const uint32_t largest = options_.largest_response;
     const std::optional<sigset_t> signals =
         wanted_.is_to_serve ? std::optional(block_signals()) : std::nullopt;
     std::printf("%u connection%s up, responses come %s\n", sender.connections(),
@@ -149,6 +179,7 @@ public:
     std::fflush(stdout);
     if (signals)
       return wait_for_signal(sender, *signals);
+    Report report(sender, wanted_.report);
     const Stopwatch watch;
     const double cpu_before = machine_cpu_ms();
     const Score score = run_workers(sender);
@@ -158,15 +189,17 @@ public:
     print(score);
     const double each = 1000 / static_cast<double>(std::max<uint64_t>(score.right, 1));
     std::printf("a request every %.3f us, CPU %.3f us each\n", took_ms * each, cpu_ms * each);
+    if (load_.is_timed)
+      score.latencies.print();
     if (wanted_.print_stats)
-      sender.stats().print("sender");
+      print_counts("sender", sender.counts());
   }
 
 private:
   Score run_workers(Sender &sender) {
     if (workers_.empty()) {
       Caller caller = sender.caller(waiting_of(wanted_.waiting));
-      return run_load(caller, wanted_.load, 0);
+      return run_load(caller, load_, 0);
     }
     for (const WorkerProcess &worker : workers_)
       worker.go_on();
@@ -178,6 +211,7 @@ private:
 
   const Wanted &wanted_;
   SenderOptions options_;
+  Load load_;
   std::vector<WorkerProcess> workers_;
 };
 // [round]
@@ -186,19 +220,22 @@ void shared_client_program(int argc, char **argv) {
   CommandLine line{"Many workers ask servers by connections that they share."};
   CmOptions where{line, "the server"};
   Wanted wanted;
-  LaneOptions &lane = wanted.sender.lane;
+  SenderOptions &sender = wanted.sender;
   Load &load = wanted.load;
   std::string waiting = "events", responses = "both";
   std::chrono::seconds connect_within{5};
   uint32_t largest = 65536, group_id = 0;
   line.add("--connect-within", connect_within, "how long an attempt to connect may take");
   line.add("--also", wanted.also, "further servers: ADDRESS[:PORT],ADDRESS[:PORT]");
-  line.add("--connections", wanted.sender.connections, "to each server [1]", 1, 14);
-  line.add("--slots", lane.shape.slots, "of each connection, a power of two [1024]", 1, 1 << 24);
-  line.add("--slot-size", lane.shape.slot_size, "bytes, a multiple of 64 [256]", 64, 1 << 20);
-  line.add("--window", lane.shape.window, "requests without an answer [1024, at most --slots]", 1,
+  line.add("--to", load.server, "all requests to this server: 0 is --host [-1: they take turns]",
+           -1, 13);
+  line.add("--connections", sender.connections, "to each server [1]", 1, 14);
+  line.add("--slots", sender.slots, "of each connection, a power of two [1024]", 1, 1 << 24);
+  line.add("--slot-size", sender.slot_size, "bytes, a multiple of 64 [256]", 64, 1 << 20);
+  line.add("--window", sender.window, "requests without an answer [1024, at most --slots]", 1,
            1 << 16);
-  line.add("--group", lane.most, "most slots in a group; 1: each message by itself [255]", 1, 255);
+  line.add("--group", sender.group, "most slots in a group; 1: each message by itself [255]", 1,
+           255);
   line.add("--responses", responses,
            "where they go: slots, connection (one of their own), or first the one and then the "
            "other: both [both]",
@@ -209,7 +246,7 @@ void shared_client_program(int argc, char **argv) {
            waiting_names);
   line.add("--waiting", wanted.waiting, "how the workers wait [events]", waiting_names);
   line.add("--processes", wanted.processes, "workers; 0: threads of this process [4]", 0, 1000);
-  line.add("--threads", load.threads, "of each worker [2]", 1, 256);
+  line.add("--threads", load.threads, "of each worker [2]", 1, 1024);
   line.add("--requests", load.requests, "of each thread [200]", 1, 100'000'000);
   line.add("--seconds", load.seconds, "for so long instead; 0: --requests [0]", 0, 36'000);
   line.add("--in-flight", load.in_flight, "requests of a thread that wait for a response [1]", 1,
@@ -220,28 +257,28 @@ void shared_client_program(int argc, char **argv) {
   line.add("--patient", load.is_patient, "goes on after a request that has failed");
   line.add("--microseconds", load.microseconds, "that the server takes for each request [0]", 0,
            60'000'000);
-  line.add("--name", wanted.sender.name, "under which other processes may attach", 100);
+  line.add("--name", sender.name, "under which other processes may attach", 100);
   line.add("--group-id", group_id, "whose members may attach as well; 0: nobody but this user [0]");
   line.add("--serve", wanted.is_to_serve, "no workers of its own: until SIGTERM");
   line.add("--attach", wanted.attach, "be a worker of the client with this name", 100);
+  line.add("--latency", load.is_timed, "prints how long requests take");
+  line.add("--report", wanted.report, "prints the rate each so many seconds; 0: never [0]", 0,
+           3600);
   line.add("--stats", wanted.print_stats, "prints at the end what the sender has done");
   line.parse(argc, argv);
   load.limit = wanted.timeout = where.timeout;
   if (!wanted.attach.empty()) {
-    std::vector<Link> links;
-    links.push_back(connect_to_ring(wanted.attach));
-    Caller caller(std::move(links), waiting_of(wanted.waiting));
+    Caller caller = Caller::join(wanted.attach, waiting_of(wanted.waiting));
+    load.is_long = caller.largest_response() > 0;
     print(run_load(caller, load, static_cast<uint32_t>(getpid())));
     return;
   }
-  lane.step = connect_within;
-  lane.shape.window = std::min(lane.shape.window, lane.shape.slots);
-  wanted.sender.waiting = waiting_of(waiting);
-  wanted.sender.servers = servers_in(wanted.also, where.cm_port);
-  wanted.sender.servers.insert(wanted.sender.servers.begin(),
-                               {.host = where.host, .port = where.cm_port});
+  sender.connect_within = connect_within;
+  sender.waiting = waiting_of(waiting);
+  sender.servers = servers_in(wanted.also, where.cm_port);
+  sender.servers.insert(sender.servers.begin(), {.host = where.host, .port = where.cm_port});
   if (group_id > 0)
-    wanted.sender.group = group_id;
+    sender.members = group_id;
   if (wanted.is_to_serve)
     wanted.processes = 0;
   // All workers are forked before there is any RDMA, whenever their turn comes (lesson 14).

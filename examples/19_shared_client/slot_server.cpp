@@ -6,32 +6,20 @@
 // By hand: slot_server --clients 0                   serves until SIGTERM
 //          shared_client --host ADDRESS              the client
 
-#include "server.hpp"
+#include "print_counts.hpp"
 #include "service.hpp"
 
-#include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
+#include <rdmashared/server.hpp>
 
-#include <sys/signalfd.h>
-
-#include <csignal>
 #include <cstdio>
 #include <string>
 
 using namespace rdmacommon;
+using namespace rdmashared;
 using namespace shared_client;
 
 namespace {
-
-// Before there is any thread: they inherit what is blocked, and so the signals come here only.
-File block_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  check_errno(sigprocmask(SIG_BLOCK, &set, nullptr), "sigprocmask");
-  return File(check_errno(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"));
-}
 
 void slot_server(int argc, char **argv) {
   CommandLine line{"Answers shared clients' requests. SIGTERM lets them finish."};
@@ -47,12 +35,12 @@ void slot_server(int argc, char **argv) {
   line.add("--most-slots", options.slots, "of one connection [65536]", 1, 1 << 24);
   line.add("--most-memory", megabytes, "MiB for one connection [256]", 1, 1 << 20);
   line.add("--total-memory", total_megabytes, "MiB for all connections [1024]", 1, 1 << 20);
-  line.add("--window", options.session.window,
+  line.add("--window", options.window,
            "requests of a connection that may be without an answer [4096]", 1, 1 << 16);
   line.add("--workers", options.workers,
            "threads of the pool; 0: none, for requests that take no time [1]", 0, 256);
-  line.add("--group", options.session.most,
-           "most slots in a group of answers; 1: each by itself [255]", 1, 255);
+  line.add("--group", options.group, "most slots in a group of answers; 1: each by itself [255]", 1,
+           255);
   line.add("--waiting", waiting, "how it waits: poll, events or spin [events]", waiting_names);
   line.add("--grace", grace, "how long clients may take to finish after SIGTERM");
   line.add("--stats", print_stats, "prints at the end what it has done");
@@ -60,16 +48,19 @@ void slot_server(int argc, char **argv) {
   options.memory = uint64_t{megabytes} << 20;
   options.total_memory = uint64_t{total_megabytes} << 20;
   options.waiting = waiting_of(waiting);
-  options.step = where.timeout;
+  options.host = where.host;
+  options.port = where.cm_port;
+  options.connect_within = where.timeout;
   options.grace = grace;
+  options.log = log_line;
 
-  const File signals = block_signals();
-  Server server(options, where, serve);
-  server.run(signals.get());
+  Server server(options, serve);
+  std::printf("listening on rdma_cm port %u\n", server.port());
+  serve_until_signal(server);
   std::printf("served %u connections, dropped %u, rejected %u\n", server.served(), server.dropped(),
               server.rejected());
   if (print_stats)
-    server.stats().print("server");
+    print_counts("server", server.counts());
 }
 
 } // namespace

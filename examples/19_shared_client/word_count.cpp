@@ -6,30 +6,32 @@
 // By hand: word_count                      the server
 //          word_count --host ADDRESS       the client
 
-#include "sender.hpp"
-#include "server.hpp"
-
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
-
-#include <sys/signalfd.h>
+#include <rdmashared/sender.hpp>
+#include <rdmashared/server.hpp>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace rdmacommon;
-using namespace shared_client;
+using namespace rdmashared;
 
 namespace {
 
+// The library prints nothing. It says why a client was dropped, or a connection lost, to this.
+void log_line(std::string_view line) {
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+}
+
 // [handler]
-// A shared_client::Handler: the request is a text, the response says how often each word is in it.
+// An rdmashared::Handler: the request is a text, the response says how often each word is in it.
 size_t count_words(std::span<const std::byte> request, std::span<std::byte> response) {
   std::istringstream text(
       std::string(reinterpret_cast<const char *>(request.data()), request.size()));
@@ -46,23 +48,22 @@ size_t count_words(std::span<const std::byte> request, std::span<std::byte> resp
 
 // [serve]
 void serve(const CmOptions &where) {
-  sigset_t set; // blocked before there is any thread, so that the server's loop is what hears them
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  check_errno(sigprocmask(SIG_BLOCK, &set, nullptr), "sigprocmask");
-  const File signals(check_errno(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"));
-
-  Server server({.clients = 1, .workers = 2}, where, count_words);
-  server.run(signals.get());
+  Server server(
+      {.host = where.host, .port = where.cm_port, .clients = 1, .workers = 2, .log = log_line},
+      count_words);
+  std::printf("listening on rdma_cm port %u\n", server.port());
+  serve_until_signal(server); // or until one client has come and gone
   std::printf("served %u, dropped %u\n", server.served(), server.dropped());
 }
 // [serve]
 
 void ask(const CmOptions &where, uint32_t lines) {
   // [ask]
-  SenderOptions options{.servers = {{.host = where.host, .port = where.cm_port}}};
-  options.lane.shape = {.slots = 64, .slot_size = 128, .window = 16, .largest = 0};
-  Sender sender(options); // a thread of its own, which connects
+  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
+                 .slots = 64,
+                 .slot_size = 128,
+                 .window = 16,
+                 .log = log_line}); // a thread of its own, which connects
   sender.wait_until_up(where.timeout);
   Caller caller = sender.caller(); // for any number of threads
 
@@ -81,7 +82,7 @@ void ask(const CmOptions &where, uint32_t lines) {
   } catch (const RequestFailed &failure) { // of this request: the connection is as good as before
     std::printf("  %s\n", failure.what());
   }
-  caller.request(std::as_bytes(std::span(letters)), print, {.room = 200, .server = {}});
+  caller.request(std::as_bytes(std::span(letters)), print, {.room = 200});
   // [ask]
 
   // [ask-more]

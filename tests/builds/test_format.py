@@ -9,7 +9,7 @@ from lab.paths import ROOT
 
 class Format(unittest.TestCase):
     def test_cpp(self):
-        files = [str(path) for folder in ("common", "examples", "tests", "tools") for path in (ROOT / folder).rglob("*.?pp")]
+        files = [str(path) for folder in ("common", "shared", "examples", "tests", "tools") for path in (ROOT / folder).rglob("*.?pp")]
         if not shutil.which("clang-format"):
             self.fail("clang-format is missing: ./lab doctor")
         result = subprocess.run(["clang-format", "--dry-run", "-Werror", *files], cwd=ROOT, capture_output=True, text=True)

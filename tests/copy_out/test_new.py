@@ -1,14 +1,17 @@
-"""./lab new makes a project that builds outside the tree, against an installed rdmacommon and as a subproject."""
+"""./lab new makes a project that builds outside the tree: against the installed libraries, by Meson and by CMake, and as a subproject."""
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 import needs_device
-from lab import examples
+from lab import examples, pair
 from lab.paths import ROOT
+
+FAST = ["-Doptimization=0", "-Ddebug=false"]
 
 
 def run(argv, cwd, **environment):
@@ -20,53 +23,158 @@ def run(argv, cwd, **environment):
 
 
 class New(unittest.TestCase):
-    def setUp(self):
+    @classmethod
+    def setUpClass(cls):
         temp = tempfile.TemporaryDirectory(prefix="copy out ")
-        self.addCleanup(temp.cleanup)
-        self.top = Path(temp.name)
-        self.project = self.top / "mine"
-        run([ROOT / "lab", "new", str(self.project), "--from", "02_send_recv"], self.top)
+        cls.addClassCleanup(temp.cleanup)
+        cls.top = Path(temp.name)
+        # The device may be in the emulated machine, which sees the folder in which it is asked.
+        cls.addClassCleanup(os.chdir, os.getcwd())
+        os.chdir(cls.top)
+        # Installed in one place, and moved to another: no package may name the first.
+        run(["meson", "setup", "library", ROOT, f"--prefix={cls.top / 'before'}", "--libdir=lib", "-Dexamples=false",
+             "-Dpkgconfig.relocatable=true", *FAST], cls.top)
+        run(["meson", "install", "-C", "library"], cls.top)
+        shutil.rmtree(cls.top / "library")
+        cls.installed = (cls.top / "before").rename(cls.top / "installed")
 
-    def runs(self, build, *prefix):
-        """Both sides, where the device is; the folder outside the tree has to be visible there."""
-        self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(self.project)
-        argv = [*prefix, str(build / "send_recv")]
+    def new(self, *options):
+        """@return a project made with these options, in an empty folder of its own"""
+        folder = Path(tempfile.mkdtemp(dir=self.top)) / "mine"
+        run([ROOT / "lab", "new", folder, *options], self.top)
+        return folder
+
+    def meson(self, project, *targets, as_subproject=False):
+        """Builds it by Meson. @return what starts a program of it"""
+        if as_subproject:
+            (project / "subprojects").mkdir()
+            (project / "subprojects/rdma-by-example").symlink_to(ROOT)
+            run(["meson", "setup", "build", *FAST], project)
+        else:
+            run(["meson", "setup", "build", *FAST], project, PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
+            self.assertFalse((project / "subprojects").exists())
+        run(["ninja", "-C", "build", *targets], project)
+        return [] if as_subproject else ["env", f"LD_LIBRARY_PATH={self.installed}/lib"]
+
+    def cmake(self, project):
+        """Builds it by CMake, which finds the library's folder for the program as well."""
+        run(["cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.installed}", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
+             "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-missing-field-initializers"], project)
+        run(["cmake", "--build", "build", "--parallel", "2"], project)
+
+    def sends_and_receives(self, project, *prefix):
+        argv = [*prefix, str(project / "build/send_recv")]
         outcome = examples.run_pair(needs_device.PLACE, argv, argv)
         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         self.assertIn('received "hello from the server"', outcome.of("client"))
 
-    def test_against_installed_library(self):
-        installed = self.project / "installed"  # so that it is seen where the device is
-        run(["meson", "setup", "build", ROOT, f"--prefix={installed}", "--libdir=lib", "-Dexamples=false"], self.top)
-        run(["meson", "install", "-C", "build"], self.top)
-        run(["meson", "setup", "build"], self.project, PKG_CONFIG_PATH=str(installed / "lib/pkgconfig"))
-        run(["ninja", "-C", "build"], self.project)
-        self.assertFalse((self.project / "subprojects").exists())
-        self.runs(self.project / "build", "env", f"LD_LIBRARY_PATH={installed}/lib")
+    def serves_and_is_joined(self, project, *prefix):
+        outcome = pair.run(needs_device.PLACE, [*prefix, "python3", "-I", "-S", str(ROOT / "tests/copy_out/joining.py"),
+                                                str(project / "build"), needs_device.PLACE.address])
+        self.assertRegex(outcome.text(), r"""^client: get: .* this key has no value .*
+client: put: 42 in place of 0
+client: client --join numbers .*
+joined: get: 42
+joined: put: 42 in place of 42
+ended: 0 0 0
+$""")
 
-    def test_as_subproject(self):
-        (self.project / "subprojects").mkdir()
-        (self.project / "subprojects/rdma-by-example").symlink_to(ROOT)
-        run(["meson", "setup", "build"], self.project)
-        run(["ninja", "-C", "build"], self.project)
-        self.runs(self.project / "build")
+    def test_against_the_installed_library(self):
+        project = self.new("--from", "02_send_recv")
+        self.sends_and_receives(project, *self.meson(project))
 
-    def test_meson_build_is_a_dozen_lines(self):
-        self.assertLessEqual(len((self.project / "meson.build").read_text().splitlines()), 12)
-        self.assertIn("meson setup build", (self.project / "README.md").read_text())
+    def test_as_a_subproject(self):
+        project = self.new("--from", "02_send_recv")
+        self.sends_and_receives(project, *self.meson(project, "send_recv", as_subproject=True))
 
-    def test_what_the_programs_share_is_no_program(self):
-        run([ROOT / "lab", "new", self.top / "shared", "--from", "19"], self.top)
-        meson = (self.top / "shared/meson.build").read_text()
-        self.assertEqual(re.findall(r"^executable\('(\w+)'", meson, re.M), ["slot_server", "shared_client", "word_count", "own_connections", "tcp_requests"])
-        self.assertRegex(meson, r"(?m)^parts = static_library\('parts', .*'caller.cpp'")
-        self.assertIn("build/slot_server", (self.top / "shared/README.md").read_text())
+    def test_by_cmake(self):
+        project = self.new("--from", "02_send_recv")
+        self.cmake(project)
+        self.sends_and_receives(project)
+
+    def test_shared_client_against_the_installed_library(self):
+        project = self.new("--from", "19_shared_client")
+        self.assertEqual({path.name for path in project.iterdir()},
+                         {"server.cpp", "client.cpp", "messages.hpp", "meson.build", "CMakeLists.txt", "README.md"})
+        self.serves_and_is_joined(project, *self.meson(project))
+
+    def test_shared_client_as_a_subproject(self):
+        project = self.new("--from", "19_shared_client")
+        self.serves_and_is_joined(project, *self.meson(project, as_subproject=True))
+
+    def test_shared_client_by_cmake(self):
+        project = self.new("--from", "19_shared_client")
+        self.cmake(project)
+        self.serves_and_is_joined(project)
+        for arguments, status, says in ([], 2, "usage: "), (["--host", "a", "--join", "b"], 2, "usage: "), (["--join", "nobody"], 1, "error: "):
+            result = subprocess.run([project / "build/client", *arguments], capture_output=True, text=True)
+            self.assertEqual((result.returncode, result.stdout), (status, ""), arguments)
+            self.assertIn(says, result.stderr)
+
+    def test_cmake_looks_at_the_version(self):
+        version = re.search(r"version: '(\d+)\.(\d+)\.(\d+)'", (ROOT / "meson.build").read_text())
+        major, minor, patch = map(int, version.groups())
+        older = f"{major}.{minor - 1}" if minor else f"{major - 1}.99"
+        wanted = {older: False, f"{major}.{minor}": True, f"{major}.{minor}.{patch}": True, f"{major}.{minor}.{patch} EXACT": True,
+                  f"{major}.{minor}.{patch + 1}": False, f"{major}.{minor + 1}": False, f"{major + 1}": False}
+        folder = Path(tempfile.mkdtemp(dir=self.top))
+        (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.18)\nproject(versions CXX)\n" + "".join(
+            f"find_package(rdmashared {version} QUIET)\nmessage(STATUS \"{version}: ${{rdmashared_FOUND}}\")\nunset(rdmashared_DIR CACHE)\n"
+            for version in wanted))
+        said = run(["cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.installed}"], folder)
+        self.assertEqual({version: found == "1" for version, found in re.findall(r"^-- (\d.*): (\d)$", said, re.M)}, wanted)
+
+    def own_library(self):
+        """A project with the sources of the library, one of which has been changed."""
+        project = self.new("--from", "19_shared_client", "--sources")
+        for name in ("include/rdmashared/server.hpp", "src/server.cpp", "LICENSE"):
+            self.assertTrue((project / "rdmashared" / name).exists(), name)
+        with (project / "rdmashared/src/caller.cpp").open("a") as source:
+            source.write('const char *said_by_the_copy();\nconst char *said_by_the_copy() { return "changed by its reader"; }\n')
+        return project
+
+    def uses_own_library(self, project, *prefix):
+        self.assertIn(b"changed by its reader", (project / "build/client").read_bytes())
+        self.assertNotIn("librdmashared", run(["readelf", "--dynamic", project / "build/client"], project))
+        self.serves_and_is_joined(project, *prefix)
+
+    def test_sources_against_the_installed_library(self):
+        project = self.own_library()
+        self.uses_own_library(project, *self.meson(project))
+
+    def test_sources_by_cmake(self):
+        project = self.own_library()
+        self.cmake(project)
+        self.uses_own_library(project)
+
+    def test_build_files_are_short(self):
+        for options in (["--from", "02"], ["--from", "19"], ["--from", "19", "--sources"]):
+            project = self.new(*options)
+            for name in ("meson.build", "CMakeLists.txt"):
+                self.assertLessEqual(len((project / name).read_text().splitlines()), 15, (options, name))
+            readme = (project / "README.md").read_text()
+            self.assertIn("meson setup build", readme)
+            self.assertIn("cmake -S . -B build", readme)
+
+    def test_the_new_programs_fit_on_a_screen(self):
+        for path in (ROOT / "examples/19_shared_client/new").iterdir():
+            self.assertLessEqual(len(path.read_text().splitlines()), 45, path)
+
+    def test_each_program_of_an_example_is_built(self):
+        meson = (self.new("--from", "12") / "meson.build").read_text()
+        self.assertEqual(re.findall(r"^executable\('(\w+)'", meson, re.M), ["cm_server", "cm_client"])
+
+    def fails(self, status, says, *options):
+        result = subprocess.run([ROOT / "lab", "new", *options], capture_output=True, text=True)
+        self.assertEqual(result.returncode, status, result.stderr)
+        self.assertIn(says, result.stderr)
 
     def test_does_not_overwrite(self):
-        result = subprocess.run([ROOT / "lab", "new", self.project, "--from", "02"], capture_output=True, text=True)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("not empty", result.stderr)
+        self.fails(1, "not empty", self.new("--from", "02"), "--from", "02")
+
+    def test_sources_are_of_the_library_only(self):
+        self.fails(2, "02_send_recv has no --sources", self.top / "none", "--from", "02", "--sources")
+        self.assertFalse((self.top / "none").exists())
 
 
 if __name__ == "__main__":

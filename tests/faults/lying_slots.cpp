@@ -19,6 +19,7 @@
 #include <vector>
 
 using namespace rdmacommon;
+using namespace rdmashared;
 using namespace shared_client;
 
 namespace {
@@ -39,6 +40,18 @@ struct Peer { // of either side
     add_run(with.runs.queue, mirror, run, bytes);
     with.runs.queue.post();
   }
+  // A long response, from a server.
+  void write_data(Run run, uint32_t bytes) {
+    ibv_sge local = piece(mine, slots.data(), bytes);
+    with.data->queue.add({.sg_list = &local,
+                          .num_sge = 1,
+                          .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+                          .imm_data = to_immediate(run),
+                          .wr = {.rdma = {.remote_addr = data_address, .rkey = data_rkey}}});
+    with.data->queue.post();
+  }
+  uint64_t data_address = 0; // slot 0 of the client's
+  uint32_t data_rkey = 0;
   std::vector<std::byte> slots = std::vector<std::byte>(shape.slots * shape.slot_size),
                          into = slots;
   Connection with;
@@ -71,6 +84,9 @@ const std::map<std::string, Lie> client_lies = {
     {"kind", request([](SlotHeader &header) { header.kind = 77; })},
     {"answer",
      request([](SlotHeader &header) { header.kind = static_cast<uint16_t>(Kind::done); })},
+    {"long", request([](SlotHeader &header) { // without a data connection
+       header.kind = static_cast<uint16_t>(Kind::long_request);
+     })},
     {"no-slots", request([](SlotHeader &header) { header.flags = 0; })},
     {"slots", request([](SlotHeader &header) { header.flags = 2; })},
     {"length", request([](SlotHeader &header) { header.length = 49; })},
@@ -205,6 +221,23 @@ const std::map<std::string, Answer> server_lies = {
        answer([](SlotHeader &) {})(peer, header);
        answer([](SlotHeader &) {})(peer, header);
      }},
+    {"long", // a right one, and then once more
+     [](Peer &peer, SlotHeader header) {
+       const Run run{.first = static_cast<uint32_t>(header.id % shape.slots), .count = 1};
+       peer.write_data(run, 0);
+       peer.write_data(run, 0);
+     }},
+    {"long-nobody", [](Peer &peer, SlotHeader) { peer.write_data({.first = 12, .count = 1}, 0); }},
+    {"long-slots",
+     [](Peer &peer, SlotHeader header) {
+       peer.write_data({.first = static_cast<uint32_t>(header.id % shape.slots), .count = 2}, 0);
+     }},
+    {"long-beyond", [](Peer &peer, SlotHeader) { peer.write_data({.first = 15, .count = 2}, 0); }},
+    {"long-huge",
+     [](Peer &peer, SlotHeader header) {
+       peer.write_data({.first = static_cast<uint32_t>(header.id % shape.slots), .count = 1}, 65);
+     }},
+    {"long-in-slots", answer([](SlotHeader &) {})},
     {"welcome", [](Peer &, SlotHeader) {}},
     {"no-window", [](Peer &, SlotHeader) {}},
     {"silence", [](Peer &, SlotHeader) {}},
@@ -220,6 +253,7 @@ std::string one_lie_to_a_client(const std::string &lie, rdma_event_channel *chan
                                asked->param.conn.private_data_len},
                               refusal);
   asked.reset();
+  unique_cm_id data; // goes after its queue pair
   Peer peer(id.get());
   peer.mirror = {.mine = peer.mine,
                  .slot_size = shape.slot_size,
@@ -237,6 +271,14 @@ std::string one_lie_to_a_client(const std::string &lie, rdma_event_channel *chan
   rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
   check_errno(rdma_accept(id.get(), &parameters), "rdma_accept");
   wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
+  if (hello->shape.largest > 0) {
+    peer.data_address = hello->data_address;
+    peer.data_rkey = hello->data_rkey;
+    data.reset(wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout)->id);
+    peer.with.add_data_connection(data.get(), 0, shape.slots);
+    check_errno(rdma_accept(data.get(), &parameters), "rdma_accept");
+    wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
+  }
   if (lie != "welcome" && lie != "no-window") {
     std::vector<ibv_wc> done(1);
     while (peer.with.poll(done) == 0)

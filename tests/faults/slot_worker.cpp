@@ -1,10 +1,11 @@
 // For test_shared_client.py: a worker that attaches to a sender, goes as far as it is told, says so, and stays there.
-#include "caller.hpp"
+#include "answers.hpp"
 #include "service.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/ring_host.hpp>
+#include <rdmashared/caller.hpp>
 
 #include <arpa/inet.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 using namespace rdmacommon;
+using namespace rdmashared;
 using namespace shared_client;
 
 namespace {

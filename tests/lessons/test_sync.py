@@ -30,8 +30,14 @@ class Sync(unittest.TestCase):
         self.assertTrue(new.endswith("}\n```\n<!-- end -->\nb\n"), new)
         self.assertNotIn("old text", new)
 
+    def test_usage_of_a_header(self):
+        new = sync.renewed("<!-- usage shared/include/rdmashared/messages.hpp -->\n<!-- end -->\n", LESSON)
+        self.assertRegex(new, r"(?s)-->\n```cpp\nstruct .*\n\n[^\n]+\n```\n<!-- end -->\n$")
+        self.assertNotIn("///", new)
+
     def test_errors_name_file_and_line(self):
         for text, says in {
+            "<!-- usage shared/src/wire.hpp -->\n<!-- end -->\n": "no code in its first comment",
             "x\n<!-- snippet examples/02_send_recv/send_recv.cpp no-such -->\n<!-- end -->\n": ":2: ",
             "<!-- snippet no/such/file.cpp tag -->\n<!-- end -->\n": "No such file",
             "<!-- snippet onlyonething -->\n<!-- end -->\n": "missing",

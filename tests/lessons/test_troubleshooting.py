@@ -14,7 +14,7 @@ ROW = re.compile(r'^    \{((?:"[\w() ]+", E\w+)|IBV_WC_\w+|RDMA_CM_EVENT_\w+, -?
 
 
 def sources() -> dict:
-    return {path: path.read_text() for folder in ("common", "examples") for path in (ROOT / folder).rglob("*.?pp")}
+    return {path: path.read_text() for folder in ("common", "shared", "examples") for path in (ROOT / folder).rglob("*.?pp")}
 
 
 def arguments(text: str, start: int) -> list:

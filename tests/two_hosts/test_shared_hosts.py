@@ -17,7 +17,7 @@ class Link(Shared):
         """The NICs send again what was lost, and no caller hears of it."""
         self.serve()
         self.sender()
-        worker = self.attached("--threads", "4", "--seconds", "8")
+        worker = self.attached("--threads", "4", "--seconds", "8", "--timeout", "60")
         self.right(self.attached("--requests", "20"))
         lossy = ("tc qdisc replace dev wire root netem limit 100000 loss 100%; sleep 1; "
                  "tc qdisc replace dev wire root pfifo limit 100000")
@@ -51,6 +51,10 @@ class Link(Shared):
         lab("hosts", "cut")
         self.assertIn("8 failed: the request: the connection broke while it was under way", self.finish(waiting)[0])
         lab("hosts", "mend")
+
+
+class LinkOfLongResponses(Link):
+    responses = "connection"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-using namespace shared_client;
+using namespace rdmashared;
 
 namespace {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "answers.hpp"
-#include "caller.hpp"
+#include "caller_lanes.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/slot_ring.hpp>
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace shared_client {
+namespace rdmashared {
 
 constexpr Shape loop_back_shape{.slots = 16, .slot_size = 64, .window = 16, .largest = 0};
 
@@ -28,7 +28,7 @@ public:
   Caller caller(Waiting waiting = Waiting::events) {
     std::vector<CallerLane> lanes;
     lanes.push_back({.ring = &ring, .answers = Answers(ring), .worker = 1, .is_over = {}});
-    return {std::move(lanes), waiting};
+    return Caller(std::make_unique<CallerLanes>(std::move(lanes), waiting));
   }
 
   struct Taken {
@@ -94,4 +94,4 @@ inline std::vector<std::byte> bytes_of(const std::string &text) {
   return {begin, begin + text.size()};
 }
 
-} // namespace shared_client
+} // namespace rdmashared

@@ -5,7 +5,7 @@
 
 #include <set>
 
-using shared_client::Backoff;
+using rdmashared::Backoff;
 using std::chrono::milliseconds;
 
 namespace {

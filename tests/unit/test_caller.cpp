@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-using namespace shared_client;
+using namespace rdmashared;
 using namespace std::chrono_literals;
 
 namespace {
@@ -166,15 +166,13 @@ TEST_F(Callers, ARingFullOfOthersHasALimit) {
   std::vector<Pending> all;
   for (uint32_t i = 0; i < loop_back_shape.slots; ++i)
     all.push_back(caller.request_async({}));
-  EXPECT_THROW(other.request_async({}, {.room = 0, .server = {}, .limit = 20ms}),
-               rdmacommon::Error);
+  EXPECT_THROW(other.request_async({}, {.limit = 20ms}), rdmacommon::Error);
 }
 
 TEST_F(Callers, WhatDoesNotFitIsRefusedAtOnce) {
   const size_t most = loop.ring.longest_message() - sizeof(rdmacommon::SlotHeader);
   EXPECT_THROW(caller.request_async(std::vector<std::byte>(most + 1)), rdmacommon::Error);
-  EXPECT_THROW(caller.request_async({}, {.room = most + 1, .server = {}, .limit = 1s}),
-               rdmacommon::Error);
+  EXPECT_THROW(caller.request_async({}, {.room = most + 1, .limit = 1s}), rdmacommon::Error);
   Pending largest = caller.request_async(std::vector<std::byte>(most));
   loop.answer(loop.take().at(0));
   EXPECT_EQ(largest.wait(0ms)->size(), most);
@@ -186,15 +184,30 @@ TEST_F(Callers, WithoutAConnectionNothingIsHandedOver) {
   EXPECT_TRUE(loop.take().empty());
 }
 
+TEST_F(Callers, AServerThatThereIsNotIsAnError) {
+  EXPECT_THROW(
+      {
+        try {
+          caller.post({}, {.server = 1});
+        } catch (const RequestFailed &) {
+          ADD_FAILURE() << "it is not that the connection is down";
+        }
+      },
+      rdmacommon::Error);
+  loop.answers.status().is_up = 0;
+  EXPECT_THROW(caller.post({}, {.server = 0}), RequestFailed);
+}
+
 TEST_F(Callers, OfTwoSendersTheOneThatHasDiedIsLeft) {
   LoopBack other;
+  other.answers.status().server = 1;
   std::vector<CallerLane> lanes;
   lanes.push_back({.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = [] {
                      return true;
                    }});
   lanes.push_back(
       {.ring = &other.ring, .answers = Answers(other.ring), .worker = 1, .is_over = {}});
-  Caller both(std::move(lanes), Waiting::events);
+  Caller both(std::make_unique<CallerLanes>(std::move(lanes), Waiting::events));
   Pending first = both.request_async({});
   EXPECT_EQ(loop.take().size(), 1U);
   EXPECT_THROW(first.wait(10s), rdmacommon::Error); // nobody answers
@@ -228,7 +241,7 @@ TEST_F(Callers, AllWhoSleepForAnAnswerAreWoken) { // one who wants room sleeps f
     while (!says_asleep(taken[0]) || !is_asleep(numbers[0]) || !is_asleep(numbers[1]))
       ;
     loop.answer(taken[0]);
-    woken = loop.answers.wake();
+    woken = loop.answers.wake().callers;
     first.join();
     second.join();
   }
@@ -249,7 +262,7 @@ TEST_F(Callers, ASleeperIsWokenOnce) {
       taken.push_back(std::move(one));
   for (const auto &one : taken)
     loop.answer(one);
-  EXPECT_EQ(loop.answers.wake(), 1U);
+  EXPECT_EQ(loop.answers.wake().calls, 1U);
   asleep.join();
 }
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-using namespace shared_client;
+using namespace rdmashared;
 using namespace std::chrono_literals;
 
 namespace {
@@ -39,8 +39,7 @@ TEST_F(FullRing, OneCallersResponsesAreNotTakenOutByAnother) {
   const auto taken = loop.take();
   for (const auto &one : taken)
     loop.answer(one);
-  EXPECT_THROW(other.request_async({}, {.room = 0, .server = {}, .limit = 20ms}),
-               rdmacommon::Error);
+  EXPECT_THROW(other.request_async({}, {.limit = 20ms}), rdmacommon::Error);
   for (const auto &one : taken)
     EXPECT_TRUE(loop.ring.holds(one.slots.position));
   for (Pending &pending : all)
@@ -72,7 +71,7 @@ TEST_F(FullRing, WhoWantsRoomSleepsForItsOwnResponse) {
   EXPECT_TRUE(loop.says_asleep(taken[0]));
   for (const auto &one : taken)
     loop.answer(one);
-  EXPECT_EQ(loop.answers.wake(), 1U);
+  EXPECT_EQ(loop.answers.wake().calls, 1U);
   more.join();
 }
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-using namespace shared_client;
+using namespace rdmashared;
 using rdmacommon::Error, rdmacommon::SlotHeader;
 
 namespace {
@@ -29,7 +29,7 @@ Hello some_hello() {
 
 TEST(SlotProtocol, HelloIsInNetworkByteOrderWithoutGaps) {
   const HelloBytes bytes = to_bytes(some_hello());
-  const unsigned char begin[] = {'R', 'B', 'X', 'S', 0, 1, 0, 0, 0, 0, 0, 64, 0, 0, 0, 128};
+  const unsigned char begin[] = {'R', 'B', 'X', 'S', 0, 2, 0, 0, 0, 0, 0, 64, 0, 0, 0, 128};
   EXPECT_EQ(std::memcmp(bytes.bytes, begin, sizeof begin), 0);
   const unsigned char end[] = {0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10,
                                0,    0,    0,    7,    0,    0,    0,    8};
@@ -48,7 +48,7 @@ TEST(SlotProtocol, HelloThereAndBack) {
 
 TEST(SlotProtocol, HelloOfAnotherVersionIsToldApart) {
   Refusal why{};
-  EXPECT_FALSE(hello_in(to_bytes(some_hello(), 2).bytes, why));
+  EXPECT_FALSE(hello_in(to_bytes(some_hello(), 9).bytes, why));
   EXPECT_EQ(why, Refusal::version);
   EXPECT_FALSE(hello_in(std::span<const std::byte>(), why));
   EXPECT_EQ(why, Refusal::nonsense);

@@ -36,8 +36,8 @@ def make(out: Path) -> Path:
 
 
 def example_pages():
-    for lesson in ladder.read():
-        folder = ROOT / "examples" / lesson.stem
-        for source in sorted([*folder.rglob("*.?pp"), *folder.rglob("*.[ch]")]):
-            name = source.relative_to(ROOT / "examples").as_posix()
-            yield f"/** @example {name}\n * Explained in @ref page_lessons_{lesson.stem}. */\n"
+    """A page for each source that a lesson explains: those of the examples, and of the library that lesson 19 is about."""
+    folders = [(lesson.stem, ROOT / "examples", lesson.stem) for lesson in ladder.read()]
+    for stem, top, part in [*folders, ("19_shared_client", ROOT / "shared", "src")]:
+        for source in sorted([*(top / part).rglob("*.?pp"), *(top / part).rglob("*.[ch]")]):
+            yield f"/** @example {source.relative_to(top).as_posix()}\n * Explained in @ref page_lessons_{stem}. */\n"

@@ -41,7 +41,7 @@ def program(lesson: ladder.Lesson, broken: str) -> str:
     if lesson.kind == "kernel":
         return f"{lesson.program}.{broken}"
     changed = Path(re.search(r"^\+\+\+ b/(\S+)", (folder / "break" / f"{broken}.patch").read_text(), re.M)[1])
-    whose = re.search(rf"'(\w+)': '\S*/{re.escape(changed.name)}'", (folder / "meson.build").read_text())
+    whose = re.search(rf"'(\w+)(?:\.\w+)?': '\S*/{re.escape(changed.name)}'", (folder / "meson.build").read_text())
     return (whose[1] if whose else changed.stem) + f".{broken}"
 
 

@@ -3,6 +3,7 @@
 A block begins with a marker and ends with `<!-- end -->`; what stands between is this program's:
 
     <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->   the lines between two // [post-recv]
+    <!-- usage shared/include/rdmashared/messages.hpp -->           the code in a header's first comment
     <!-- output tests/expected/02_send_recv.txt -->                  what a run printed
     <!-- newer tests/expected/10_memory_windows.kernel-6.4.txt -->  the lines of it that older software prints otherwise
     <!-- table tests/expected/11_when_it_breaks.txt -->             the table that a run printed
@@ -105,6 +106,14 @@ def snippet(path: Path, source: str, tag: str) -> list[str]:
     return fence("c" if source.endswith(".c") else "cpp", textwrap.dedent("\n".join(inner)).splitlines())
 
 
+def usage(path: Path, source: str) -> list[str]:
+    lines = re.findall(r"^///(?: {5}(.*))?$", (ROOT / source).read_text().split("#pragma once")[0], re.M)
+    code = "\n".join(lines).strip()
+    if not code:
+        raise ValueError(f"{source} has no code in its first comment")
+    return fence("cpp", re.sub(r"\n{3,}", "\n\n", code).splitlines())
+
+
 def output(path: Path, source: str) -> list[str]:
     return fence("text", (ROOT / source).read_text().splitlines())
 
@@ -157,5 +166,5 @@ def ladder_table(path: Path) -> list[str]:
     return [*result, ""]
 
 
-BLOCKS = {"snippet": snippet, "output": output, "newer": newer, "table": table, "diff": diff, "nav": nav, "ladder": ladder_table,
+BLOCKS = {"snippet": snippet, "usage": usage, "output": output, "newer": newer, "table": table, "diff": diff, "nav": nav, "ladder": ladder_table,
           "verbs": verbs.index, "symptoms": symptoms.table}

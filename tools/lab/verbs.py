@@ -1,4 +1,4 @@
-"""The index of verbs: every call of libibverbs and librdmacm that the examples and rdmacommon make, and where."""
+"""The index of verbs: every call of libibverbs and librdmacm that the examples, rdmacommon and rdmashared make, and where."""
 from __future__ import annotations
 
 import os
@@ -106,6 +106,7 @@ PHRASES = {
         "rdma_set_option": "sets an option of an id: how long to try again, for example",
         "rdma_bind_addr": "gives the id an address and port of this host",
         "rdma_get_src_port": "the port that it has got, in network byte order",
+        "rdma_get_peer_addr": "the address of the other side",
         "rdma_listen": "waits for connection requests",
         "rdma_resolve_addr": "finds device, port and GID for an IP address; ends in an event",
         "rdma_resolve_route": "finds the path; ends in an event",
@@ -148,8 +149,9 @@ def words(source: str) -> "tuple[set[str], set[str]]":
 
 
 def sources() -> "dict[str, list[Path]]":
-    """Stem of a lesson, or "common" -> its sources. Exercises and changes are copies of them."""
+    """Stem of a lesson, or "common" -> its sources. Exercises and changes are copies of them; rdmashared is lesson 19's."""
     folders = {lesson.stem: [ROOT / "examples" / lesson.stem] for lesson in ladder.read()}
+    folders["19_shared_client"] += [ROOT / "shared/include/rdmashared", ROOT / "shared/src"]
     folders["common"] = [ROOT / "common/include/rdmacommon", ROOT / "common/src"]
     return {name: sorted(path for folder in paths for path in folder.glob("*.?pp")) for name, paths in folders.items()}
 

@@ -108,6 +108,9 @@ unique_cm_id create_cm_id(rdma_event_channel *channel);
 /// @throws Error if that port is taken, or that address is not this host's
 unique_cm_id cm_listen(rdma_event_channel *channel, const CmOptions &options, int backlog);
 
+/// The same on an address, and prints nothing. rdma_get_src_port() of the listener has the port.
+unique_cm_id cm_listen(rdma_event_channel *channel, CmAddress &address, int backlog);
+
 /// Finds the device, port and route to the server that the options name. After it, `id->verbs` is the device.
 /// @param id of create_cm_id(), on `channel`, where no other events are due
 /// @throws Error if one of the two steps fails, or takes longer than options.timeout

@@ -6,13 +6,10 @@
 //       std::runtime_error will do.
 // Check: ./lab check 19.1
 
-#include "sender.hpp"
-#include "server.hpp"
-
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
-
-#include <sys/eventfd.h>
+#include <rdmashared/sender.hpp>
+#include <rdmashared/server.hpp>
 
 #include <cstdio>
 #include <cstring>
@@ -25,7 +22,7 @@
 #include <vector>
 
 using namespace rdmacommon;
-using namespace shared_client;
+using namespace rdmashared;
 
 static size_t put(const std::string &text, std::span<std::byte> response) {
   std::memcpy(response.data(), text.data(), std::min(text.size(), response.size()));
@@ -43,9 +40,9 @@ static size_t count(std::span<const std::byte> request, std::span<std::byte> res
 }
 
 static void serve(const CmOptions &where) {
-  const File never(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd")); // nobody ends it early
-  Server server({.clients = 1, .workers = 4}, where, count);
-  server.run(never.get());
+  Server server({.host = where.host, .port = where.cm_port, .clients = 1, .workers = 4}, count);
+  std::printf("listening on rdma_cm port %u\n", server.port());
+  server.run();
   std::printf("served %u, dropped %u\n", server.served(), server.dropped());
 }
 

@@ -1,0 +1,21 @@
+// What the client and the server say to each other. Each request is a struct with a number of its own. The structs travel as
+// they lie in memory, so both programs must be built from the same ones.
+#pragma once
+
+#include <cstdint>
+
+struct Put {
+  static constexpr uint32_t type = 1;
+  uint32_t key;
+  int32_t value;
+};
+
+struct Get {
+  static constexpr uint32_t type = 2;
+  uint32_t key;
+};
+
+// The response to both; to a Put it is the value that the key had before.
+struct Value {
+  int32_t value;
+};

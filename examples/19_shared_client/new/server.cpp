@@ -1,0 +1,40 @@
+// The server: it keeps a value for each key, and answers any number of clients. SIGINT or SIGTERM ends it.
+#include "messages.hpp"
+
+#include <rdmacommon/options.hpp>
+#include <rdmashared/messages.hpp>
+#include <rdmashared/server.hpp>
+
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+static void serve(int argc, char **argv) {
+  rdmacommon::CommandLine line{"Keeps a value for each key. SIGINT or SIGTERM ends it."};
+  rdmacommon::CmOptions where{line, "the address to listen on [all of them]"};
+  line.parse(argc, argv);
+
+  std::map<uint32_t, int32_t> values;
+  std::mutex mutex; // the handlers run in several threads
+  rdmashared::Dispatcher dispatcher;
+  dispatcher.on<Put>([&](const Put &put) {
+    const std::scoped_lock lock(mutex);
+    return Value{std::exchange(values[put.key], put.value)};
+  });
+  dispatcher.on<Get>([&](const Get &get) {
+    const std::scoped_lock lock(mutex);
+    if (!values.contains(get.key))
+      throw std::out_of_range("this key has no value"); // the client gets these words
+    return Value{values[get.key]};
+  });
+
+  rdmashared::Server server({.host = where.host, .port = where.cm_port, .workers = 2}, dispatcher);
+  std::printf("listening on rdma_cm port %u\n", server.port());
+  rdmashared::serve_until_signal(server);
+}
+
+int main(int argc, char **argv) {
+  return rdmacommon::run_main(argc, argv, serve);
+}

@@ -1,0 +1,182 @@
+/// @file
+/// What a worker calls: requests, and what comes of them. A worker is a process that has joined a Sender, a child of the
+/// sender's process, or a thread of that process. The calls are the same.
+///
+///     rdmashared::Caller caller = rdmashared::Caller::join("name"); // in the sender's own process: sender.caller()
+///     std::vector<std::byte> response = caller.request(bytes);
+///     caller.request(bytes, [](std::span<const std::byte> response) {}); // in place, without a copy
+///     rdmashared::Pending pending = caller.request_async(bytes);
+///     pending.wait(std::chrono::seconds(1)); // the response, or nothing yet
+///     caller.post(bytes);                    // without a response
+///
+/// Written out in lesson 19_shared_client.
+#pragma once
+
+#include "rdmashared/basics.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/processes.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rdmashared {
+
+class CallerLanes; // what is behind a Caller
+
+// [outcome]
+/// What became of a request.
+enum class Outcome : uint32_t {
+  response, ///< There is a response.
+  refused,  ///< The server's handler has failed; RequestFailed::server_said() says why.
+  lost, ///< The connection broke after the request was sent. The server may have carried it out.
+  not_sent, ///< There is no connection. The server has not seen the request.
+  late,     ///< The response was not collected while others needed its slots.
+};
+// [outcome]
+
+/// The outcome in words.
+/// @return a literal
+const char *words_for(Outcome outcome);
+
+/// A request that has no response. what() says why.
+class RequestFailed : public rdmacommon::Error {
+public:
+  /// @param server_said what the server's handler says, if it says anything
+  explicit RequestFailed(Outcome outcome, const std::string &server_said = "");
+  Outcome outcome() const { return outcome_; } ///< Which of the reasons it was.
+  /// The words of the server's handler, and nothing else; empty if the handler has not failed.
+  const std::string &server_said() const { return server_said_; }
+
+private:
+  Outcome outcome_;
+  std::string server_said_;
+};
+
+/// Takes a response where it lies. The server can write to that memory at any moment: if you do not trust the server, copy
+/// first, then check, then use.
+using InPlace = std::function<void(std::span<const std::byte> response)>;
+
+/// A request whose response can be collected later. Belongs to one thread. A Pending that is destroyed without a successful wait()
+/// drops its response; the server still carries the request out.
+class Pending {
+public:
+  Pending(Pending &&other) noexcept; ///< The request is this one's then.
+  Pending &operator=(Pending &&) = delete;
+  ~Pending(); ///< Before its Caller is destroyed.
+
+  /// Whether wait() would return at once.
+  bool is_ready() const;
+
+  /// Waits for the response. Call it again only if it has returned nothing.
+  /// @param limit how long; 0 looks once
+  /// @return a copy of the response, or nothing if `limit` has passed
+  /// @throws RequestFailed if there is no response, Error if the sender has died
+  std::optional<std::vector<std::byte>> wait(std::chrono::milliseconds limit);
+
+  /// The same without a copy.
+  /// @param in_place called with the response. Its slots are in use until it returns, so others may have to wait for them. An
+  ///                 exception that it throws is passed on
+  /// @return false if `limit` has passed
+  bool wait(std::chrono::milliseconds limit, const InPlace &in_place);
+
+private:
+  friend class CallerLanes;
+  Pending(CallerLanes &lanes, uint32_t lane, uint64_t position, uint32_t slots, Waiting how)
+      : lanes_(&lanes), lane_(lane), slots_(slots), how_(how), position_(position) {}
+
+  void forget() { lanes_ = nullptr; }
+
+  CallerLanes *lanes_; // null once the response has been collected
+  uint32_t lane_, slots_;
+  Waiting how_;
+  uint64_t position_;
+};
+
+/// Takes a response, or its failure: Pending::wait() does not wait here. An exception that it throws comes out of
+/// Caller::run_ready().
+using Then = std::function<void(Pending &response)>;
+
+// [ask]
+/// What a request may want beyond the default.
+struct Ask {
+  /// As room: the response can have any length up to SenderOptions::largest_response. It comes by a connection of its own.
+  static constexpr size_t any_length = ~size_t{0};
+
+  size_t room =
+      0; ///< Bytes for the response in the request's slots, if it is longer than the request.
+  std::optional<uint32_t> server =
+      {}; ///< An index into SenderOptions::servers; by default one after the other.
+  std::chrono::milliseconds limit{
+      5000}; ///< How long to wait for a slot, and then for the response.
+  std::optional<Waiting> waiting =
+      {};              ///< How to wait for the response; by default as the Caller does.
+  uint8_t service = 0; ///< Which of the server's services: Request::service().
+};
+// [ask]
+
+/// Requests from all threads of a process. Thread-safe; must not be used in a child that was forked after it was made.
+class Caller {
+public:
+  /// Joins the sender with this name, of the same user.
+  /// @param name SenderOptions::name
+  /// @throws Error if there is none, or it does not answer within 5 seconds
+  static Caller join(const std::string &name, Waiting waiting = Waiting::events);
+
+  /// Joins a sender, or several senders that share the load.
+  /// @param links rdmacommon::connect_to_ring(), or a child's link that the sender's process gave to its Sender
+  /// @throws Error if a sender does not answer
+  explicit Caller(std::vector<rdmacommon::Link> links, Waiting waiting = Waiting::events);
+  explicit Caller(std::unique_ptr<CallerLanes> lanes); ///< For Sender::caller().
+  Caller(Caller &&) noexcept; ///< The Pendings of the other one are this one's.
+  ~Caller();                  ///< All its Pendings must be gone.
+
+  // [ways]
+  /// Sends a request and waits for the response.
+  /// @return a copy of the response
+  /// @throws RequestFailed if it has failed; Error if it is too long, time is up, the ring stays full, or the sender is gone
+  std::vector<std::byte> request(std::span<const std::byte> bytes, const Ask &ask = {});
+  /// The same without a copy of the response.
+  void request(std::span<const std::byte> bytes, const InPlace &in_place, const Ask &ask = {});
+  /// Sends a request and does not wait for the response.
+  /// @throws as request()
+  Pending request_async(std::span<const std::byte> bytes, const Ask &ask = {});
+  /// Sends a request that wants no response. It returns when the sender has the request. Nobody reports what became of it.
+  /// @throws as request()
+  void post(std::span<const std::byte> bytes, const Ask &ask = {});
+  // [ways]
+
+  /// Waits until one of several requests of this Caller is ready, as is_ready() says.
+  /// @return its index, or nothing if `limit` has passed
+  /// @throws Error if all of them have been collected, or a sender has died
+  std::optional<size_t> wait_any(std::span<const Pending> requests,
+                                 std::chrono::milliseconds limit);
+
+  // [then]
+  /// Sends a request, for an event loop. run_ready() calls `then` when the response is there, or the request has failed.
+  /// @throws as request()
+  void request_then(std::span<const std::byte> bytes, Then then, const Ask &ask = {});
+  /// A descriptor that is readable when run_ready() has something to do: for poll(2), epoll(7) or an event loop that is
+  /// built on them. Belongs to this object. The first call starts a thread, which sleeps for all responses.
+  int fd();
+  /// Calls what was given to request_then(), for each response that is there. Does not wait. From one thread at a time.
+  /// @return how many
+  size_t run_ready();
+  // [then]
+
+  /// SenderOptions::largest_response of the sender that this Caller has joined.
+  uint32_t largest_response() const;
+
+private:
+  std::unique_ptr<CallerLanes> lanes_;
+};
+
+} // namespace rdmashared

@@ -1,0 +1,88 @@
+/// @file
+/// The client side of a host: one thread that has the connections, and sends the requests of all callers in groups.
+///
+///     rdmashared::Sender sender({.servers = {{.host = "10.77.0.1"}}, .name = "name"});
+///     sender.wait_until_up(std::chrono::seconds(5));
+///     rdmashared::Caller caller = sender.caller(); // in other processes: Caller::join("name")
+///
+/// Written out in lesson 19_shared_client.
+#pragma once
+
+#include "rdmashared/basics.hpp"
+#include "rdmashared/caller.hpp"
+
+#include <rdmacommon/processes.hpp>
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rdmashared {
+
+/// Where a server listens.
+struct ServerAddress {
+  std::string host;      ///< A name or an address, IPv4 or IPv6.
+  uint16_t port = 18515; ///< Of rdma_cm.
+};
+
+/// What a Sender connects to, and how.
+struct SenderOptions {
+  std::vector<ServerAddress>
+      servers;              ///< At least one. They share the load, unless Ask::server names one.
+  uint32_t connections = 1; ///< To each server. 14 in total at most.
+  uint32_t slots = 1024;    ///< Of each connection's ring: a power of two, at most 2^24.
+  uint32_t slot_size = 256; ///< In bytes: a multiple of 64, at most 1 MiB.
+  uint32_t window =
+      1024; ///< How many requests of a connection may be without a response; more than `slots` is `slots`.
+  /// Bytes of the largest response to a request with Ask::any_length. Those have a connection of their own. 0: there is no such
+  /// connection.
+  uint32_t largest_response = 0;
+  uint32_t group = 255; ///< Most slots in a group, 1 to 255. 1: each message goes by itself.
+  Waiting waiting = Waiting::events; ///< How the thread waits.
+  std::string name =
+      {}; ///< By which other processes of this user join, for Caller::join(). Empty: they cannot.
+  std::optional<gid_t> members = {};              ///< Members of this group may join as well.
+  std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
+  std::chrono::milliseconds rest{200}; ///< Before the second attempt; doubles with each one.
+  std::chrono::milliseconds longest_rest{3200}; ///< Up to this.
+  std::chrono::milliseconds keep{
+      1000};    ///< How long a response stays that nobody collects, if the ring is full.
+  Log log = {}; ///< Why a connection is lost, or cannot be made.
+};
+
+/// Connections to servers, and the thread that has them. Any number of Senders can be in a process.
+class Sender {
+public:
+  /// Starts the thread, which begins to connect.
+  /// @param links to processes that may join, one each: the ends of rdmacommon::make_link() whose other ends are in these
+  ///              processes
+  /// @throws Error if an option is wrong, there is no rdma_cm, no memory, or the name is in use
+  explicit Sender(const SenderOptions &options, std::vector<rdmacommon::Link> links = {});
+  /// Ends the thread. Every caller that waits gets an error. This process's Callers must be gone.
+  ~Sender();
+  Sender(const Sender &) = delete;
+  Sender &operator=(const Sender &) = delete;
+
+  uint32_t connections() const; ///< To all servers.
+  /// Sleeps until all connections are up.
+  /// @throws Error with the reason if they are not within `limit`
+  void wait_until_up(std::chrono::milliseconds limit);
+  /// Whether the thread goes on. It ends by itself only if a worker has damaged a ring; then every request fails.
+  bool is_running() const;
+  /// The reason why a connection is not up; of several, the one that was seen last.
+  std::string why() const;
+
+  /// For the threads of this process. The Sender must outlive it.
+  Caller caller(Waiting waiting = Waiting::events);
+  Counts counts() const; ///< Of all connections.
+
+private:
+  std::unique_ptr<class SenderLoop> loop_;
+};
+
+} // namespace rdmashared

@@ -1,0 +1,155 @@
+/// @file
+/// A server of shared clients: it takes their connections, and gives their requests to a handler, in a pool of threads.
+///
+///     rdmashared::Server server({.workers = 2}, [](std::span<const std::byte> request, std::span<std::byte> response) {
+///       std::ranges::copy(request, response.begin()); // an echo
+///       return request.size();
+///     });
+///     rdmashared::serve_until_signal(server);
+///
+/// Written out in lesson 19_shared_client.
+#pragma once
+
+#include "rdmashared/basics.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace rdmashared {
+
+struct Work; // what a connection and its requests share
+
+/// The connection that a request has come by.
+struct Client {
+  uint64_t connection =
+      0;            ///< Its number, from 1. No two connections of a Server have the same one.
+  std::string host; ///< The client's IP address.
+};
+
+// [request]
+/// A request that has no answer yet. It can be moved to another thread, or into a queue, and be answered at any time, once, also
+/// after its connection or its Server has gone: then the answer goes nowhere. A Request that is destroyed without an answer
+/// is answered as a failure. Not thread-safe by itself.
+class Request {
+public:
+  Request(Request &&other) noexcept = default;  ///< The request is this one's then.
+  Request &operator=(Request &&other) noexcept; ///< First answers the one that it was.
+  ~Request();                                   ///< Answers it, if nobody has.
+
+  /// The request. The client cannot change these bytes. Valid until the answer.
+  std::span<const std::byte> bytes() const;
+  /// Where a response can be made in place: the request's slots, or for Ask::any_length SenderOptions::largest_response bytes.
+  /// Valid until the answer.
+  std::span<std::byte> room() const;
+
+  const Client &client() const; ///< Whose it is. Valid until the answer.
+  /// The number of the client's worker, as the client says: from 1; 0xffff is a thread of the sender's own process. A number can
+  /// be given again when a worker has gone.
+  uint16_t worker() const { return worker_; }
+  uint8_t service() const { return service_; } ///< Ask::service.
+  bool wants_response() const;                 ///< False for Caller::post().
+  /// What ServerOptions::new_client has returned for this client; null if there is no such function. Valid until the answer.
+  void *state() const;
+
+  bool is_answered() const {
+    return work_ == nullptr;
+  } ///< Then nothing else may be called but the destructor.
+
+  /// Answers with the first `length` bytes of room(). If that is more than room() has, the answer is a failure that says so.
+  void reply(size_t length);
+  /// Answers with a copy of `response`.
+  void reply(std::span<const std::byte> response);
+  /// Answers with a failure: the caller gets RequestFailed, and server_said() is `why`, as far as it fits.
+  void fail(std::string_view why);
+
+private:
+  friend class Session;
+  Request() = default;
+  bool is_long() const;
+  void answer(uint16_t kind, size_t length);
+
+  std::shared_ptr<Work> work_; // null once it is answered
+  uint64_t id_ = 0;
+  uint32_t slot_ = 0, slots_ = 0, length_ = 0;
+  uint16_t kind_ = 0, worker_ = 0;
+  uint8_t service_ = 0;
+};
+// [request]
+
+/// From a request to its response. Called by several threads at once.
+/// What it throws becomes a failure, and the caller gets the words of std::exception::what().
+/// @param response where the response goes: Request::room()
+/// @return its length in bytes
+using Handler =
+    std::function<size_t(std::span<const std::byte> request, std::span<std::byte> response)>;
+
+/// The same for a handler that needs to know its client, or answers later. A request that it has not moved away, and not
+/// answered, is a failure when it returns or throws.
+using RequestHandler = std::function<void(Request &&request)>;
+
+/// What a Server gives to its clients.
+struct ServerOptions {
+  std::string host = {};               ///< The address to listen on. Empty: all of this host's.
+  uint16_t port = 18515;               ///< Of rdma_cm; 0: one that is free.
+  uint32_t connections = 64;           ///< Clients at a time.
+  uint32_t clients = 0;                ///< run() ends after so many connections; 0: never.
+  uint32_t slots = 1 << 16;            ///< Most slots of one connection.
+  uint32_t window = 4096;              ///< Most requests of one connection without an answer.
+  uint64_t memory = uint64_t{1} << 28; ///< Most bytes for one connection.
+  uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections.
+  uint32_t group =
+      255; ///< Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
+  /// Threads of the pool. 0: the handler runs in the thread of run(), for requests that take no time.
+  uint32_t workers = 1;
+  Waiting waiting = Waiting::events;              ///< How run() waits.
+  std::chrono::milliseconds connect_within{5000}; ///< How long a client may take to connect.
+  std::chrono::milliseconds grace{5000}; ///< How long clients may take to finish after stop().
+  /// Called for each new client, by one thread: makes a state of yours for it. The state is destroyed when the client has gone and its
+  /// last request is answered, by any thread. So a state that holds Requests of its own client keeps itself alive until they are
+  /// answered. What the function throws rejects the client.
+  std::function<std::shared_ptr<void>(const Client &client)> new_client = {};
+  Log log = {}; ///< Which clients are rejected or dropped, and why.
+};
+
+/// Any number of Servers can be in a process.
+class Server {
+public:
+  /// Listens. @throws Error if it cannot
+  Server(const ServerOptions &options, Handler handler);
+  /// The same for a handler of Requests.
+  Server(const ServerOptions &options, RequestHandler handler);
+  ~Server(); ///< Waits for the handlers that run. run() must have returned.
+  Server(const Server &) = delete;
+  Server &operator=(const Server &) = delete;
+
+  uint16_t port() const; ///< The one it listens on.
+
+  /// Serves in this thread until stop(), or until ServerOptions::clients have come and gone. Call it once.
+  /// @throws Error if the host has no more of what a server needs, such as file descriptors
+  void run();
+
+  /// Asks the clients to send no more, and run() returns when all are gone or ServerOptions::grace has passed. A second
+  /// call ends the grace. From any thread, also before run(), and from a signal handler.
+  void stop() noexcept;
+
+  // From any thread.
+  Counts counts() const;     ///< Of all connections.
+  uint32_t served() const;   ///< Connections that have ended in order.
+  uint32_t dropped() const;  ///< Connections that the server has closed, since something was wrong.
+  uint32_t rejected() const; ///< Connection requests that the server has rejected.
+
+private:
+  std::unique_ptr<class ServerLoop> loop_;
+};
+
+/// run(), with SIGINT and SIGTERM as stop(). Blocks the two signals in this thread meanwhile. Other threads of the program
+/// must block them too, as the library's own do. For one Server at a time: a signal stops one of them only.
+void serve_until_signal(Server &server);
+
+} // namespace rdmashared

@@ -1,0 +1,107 @@
+#include "rdmashared/caller.hpp"
+
+#include "caller_lanes.hpp"
+
+#include <rdmacommon/ring_host.hpp>
+
+#include <string>
+#include <utility>
+
+namespace rdmashared {
+
+using rdmacommon::Error, rdmacommon::Link, rdmacommon::Where;
+using std::chrono::milliseconds;
+
+RequestFailed::RequestFailed(Outcome outcome, const std::string &server_said)
+    : Error("the request", words_for(outcome) + (server_said.empty() ? "" : ": " + server_said),
+            Where::here()),
+      outcome_(outcome), server_said_(server_said) {}
+
+Pending::Pending(Pending &&other) noexcept
+    : lanes_(std::exchange(other.lanes_, nullptr)), lane_(other.lane_), slots_(other.slots_),
+      how_(other.how_), position_(other.position_) {}
+
+Pending::~Pending() {
+  if (lanes_)
+    lanes_->drop(*this);
+}
+
+bool Pending::is_ready() const {
+  return lanes_ && lanes_->is_ready(*this);
+}
+
+bool Pending::wait(milliseconds limit, const InPlace &in_place) {
+  if (!lanes_)
+    throw Error("the response", "it has been collected", Where::here());
+  return lanes_->wait(*this, limit, in_place);
+}
+
+std::optional<std::vector<std::byte>> Pending::wait(milliseconds limit) {
+  std::vector<std::byte> copy;
+  if (!wait(limit,
+            [&](std::span<const std::byte> bytes) { copy.assign(bytes.begin(), bytes.end()); }))
+    return std::nullopt;
+  return copy;
+}
+
+// [request]
+Pending Caller::request_async(std::span<const std::byte> bytes, const Ask &ask) {
+  return lanes_->request_async(bytes, ask);
+}
+
+void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place, const Ask &ask) {
+  if (!request_async(bytes, ask).wait(ask.limit, in_place))
+    throw Error("the request", "no answer within " + std::to_string(ask.limit.count()) + " ms",
+                Where::here());
+}
+
+std::vector<std::byte> Caller::request(std::span<const std::byte> bytes, const Ask &ask) {
+  std::vector<std::byte> copy;
+  request(
+      bytes,
+      [&](std::span<const std::byte> response) { copy.assign(response.begin(), response.end()); },
+      ask);
+  return copy;
+}
+
+void Caller::post(std::span<const std::byte> bytes, const Ask &ask) {
+  lanes_->post(bytes, ask);
+}
+// [request]
+
+Caller::Caller(std::vector<Link> links, Waiting waiting)
+    : lanes_(std::make_unique<CallerLanes>(std::move(links), waiting)) {}
+
+Caller::Caller(std::unique_ptr<CallerLanes> lanes) : lanes_(std::move(lanes)) {}
+
+Caller::Caller(Caller &&) noexcept = default;
+
+Caller::~Caller() = default;
+
+Caller Caller::join(const std::string &name, Waiting waiting) {
+  std::vector<Link> links;
+  links.push_back(rdmacommon::connect_to_ring(name));
+  return Caller(std::move(links), waiting);
+}
+
+std::optional<size_t> Caller::wait_any(std::span<const Pending> requests, milliseconds limit) {
+  return lanes_->wait_any(requests, limit);
+}
+
+void Caller::request_then(std::span<const std::byte> bytes, Then then, const Ask &ask) {
+  lanes_->request_then(bytes, std::move(then), ask);
+}
+
+int Caller::fd() {
+  return lanes_->fd();
+}
+
+size_t Caller::run_ready() {
+  return lanes_->run_ready();
+}
+
+uint32_t Caller::largest_response() const {
+  return lanes_->largest_response();
+}
+
+} // namespace rdmashared

@@ -1,0 +1,149 @@
+// How a caller sleeps for many responses, and how an event loop hears of them.
+#include "caller_lanes.hpp"
+
+#include "waiting.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace rdmashared {
+
+using rdmacommon::Error, rdmacommon::Where;
+using std::chrono::milliseconds, std::chrono::steady_clock;
+
+namespace {
+
+constexpr milliseconds look_around(100); // how often a sleeper asks whether the sender lives
+
+} // namespace
+
+CallerLanes::~CallerLanes() {
+  if (!listener_.joinable())
+    return;
+  is_over_ = true;
+  ring(lanes_.front().answers.any_bell(bell_), every_bit);
+  listener_.join();
+}
+
+std::vector<BellSeen> CallerLanes::bells() const {
+  std::vector<BellSeen> all;
+  for (const CallerLane &lane : lanes_) {
+    std::atomic<uint32_t> &bell = lane.answers.any_bell(bell_);
+    all.push_back({&bell, bell.load(std::memory_order_acquire)});
+  }
+  return all;
+}
+
+bool CallerLanes::is_any_over() const {
+  return std::ranges::any_of(lanes_,
+                             [](const CallerLane &lane) { return lane.is_over && lane.is_over(); });
+}
+
+// [wait-any]
+std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, milliseconds limit) {
+  auto now = steady_clock::now();
+  const auto deadline = now + limit;
+  for (auto next_look = now + look_around;; now = steady_clock::now()) {
+    const std::vector<BellSeen> before = bells(); // before the words say that we sleep
+    bool has_any = false;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const Pending &one = requests[i];
+      if (one.lanes_ == nullptr) // collected
+        continue;
+      has_any = true;
+      if (!lanes_[one.lane_].answers.will_sleep_on_any(one.position_, bell_))
+        return i;
+    }
+    if (!has_any)
+      throw Error("the responses", "all have been collected", Where::here());
+    if (now >= deadline)
+      return std::nullopt;
+    if (waiting_ == Waiting::poll)
+      sched_yield();
+    else
+      sleep_on(before, every_bit, std::min(deadline, now + look_around));
+    if (now < next_look)
+      continue;
+    next_look = now + look_around;
+    if (is_any_over())
+      throw Error("the sender", "it is gone", Where::here());
+  }
+}
+// [wait-any]
+
+// [request-then]
+void CallerLanes::request_then(std::span<const std::byte> bytes, Then then, const Ask &ask) {
+  Pending pending = request_async(bytes, ask);
+  CallerLane &lane = lanes_[pending.lane_];
+  const uint64_t position = pending.position_;
+  {
+    const std::lock_guard lock(callbacks_mutex_);
+    callbacks_.push_back({std::move(pending), std::move(then)});
+  }
+  if (!lane.answers.will_sleep_on_any(position, bell_))
+    event_.ring(); // it has come already
+}
+
+size_t CallerLanes::run_ready() {
+  event_.take_back();
+  std::vector<bool> is_over; // by lane: whether its sender has gone, a system call each
+  for (const CallerLane &lane : lanes_)
+    is_over.push_back(lane.is_over && lane.is_over());
+  std::list<Callback> ready;
+  {
+    const std::lock_guard lock(callbacks_mutex_);
+    for (auto next = callbacks_.begin(); next != callbacks_.end();) {
+      const auto one = next++;
+      if (is_ready(one->pending) || is_over[one->pending.lane_])
+        ready.splice(ready.end(), callbacks_, one);
+    }
+  }
+  for (size_t count = 0;; ++count) {
+    if (ready.empty())
+      return count;
+    std::list<Callback> one;
+    one.splice(one.end(), ready, ready.begin());
+    try {
+      one.front().then(one.front().pending);
+    } catch (...) { // the others are called next time
+      const std::lock_guard lock(callbacks_mutex_);
+      callbacks_.splice(callbacks_.begin(), ready);
+      event_.ring();
+      throw;
+    }
+  }
+}
+// [request-then]
+
+bool CallerLanes::has_callbacks() {
+  const std::lock_guard lock(callbacks_mutex_);
+  return !callbacks_.empty();
+}
+
+// [listen]
+int CallerLanes::fd() {
+  const std::lock_guard lock(callbacks_mutex_);
+  if (!listener_.joinable() && !lanes_.empty()) {
+    const NoSignals no_signals;
+    listener_ = std::thread([this, seen = bells()]() mutable { listen(std::move(seen)); });
+    event_.ring(); // for what came before
+  }
+  return event_.fd();
+}
+
+void CallerLanes::listen(std::vector<BellSeen> seen) {
+  while (!is_over_) {
+    sleep_on(seen, every_bit, steady_clock::now() + look_around);
+    std::vector<BellSeen> now = bells();
+    const bool is_changed = !std::ranges::equal(now, seen, {}, &BellSeen::seen, &BellSeen::seen);
+    if (is_changed || (has_callbacks() && is_any_over()))
+      event_.ring();
+    seen = std::move(now);
+  }
+}
+// [listen]
+
+} // namespace rdmashared

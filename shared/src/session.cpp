@@ -1,0 +1,243 @@
+#include "session.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/immediate.hpp>
+#include <rdmacommon/queue_pair.hpp>
+#include <rdmacommon/requests.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace rdmashared {
+
+using namespace rdmacommon;
+
+// [job]
+void Job::operator()() {
+  // The requests of a client that has gone must not keep the pool from the others' requests.
+  if (*is_closed)
+    return;
+  try {
+    (*handler)(std::move(request)); // what it neither answers nor moves away fails with this object
+  } catch (...) {
+    if (!request.is_answered())
+      request.fail(words_of(std::current_exception()));
+  }
+}
+// [job]
+
+Session::Session(unique_cm_id id, const Hello &hello, std::shared_ptr<Work> work, uint64_t token,
+                 uint32_t group, const RequestHandler &handler, Pool<Job> &pool, Stats &stats)
+    : token_(token), group_(group), handler_(handler), pool_(pool), stats_(stats),
+      work_(std::move(work)), shape_(work_->shape),
+      requests_(size_t{shape_.slots} * shape_.slot_size), is_taken_(shape_.slots),
+      data_address_(hello.data_address), data_rkey_(hello.data_rkey),
+      awaited_(shape_.largest > 0 ? 2 : 1), id_(std::move(id)),
+      connection_(id_.get(), shape_.window, shape_.slots) {
+  const int local = IBV_ACCESS_LOCAL_WRITE;
+  requests_rkey_ = connection_.reg(requests_, local | IBV_ACCESS_REMOTE_WRITE)->rkey;
+  if (!work_->data.empty())
+    data_mr_ = connection_.reg(work_->data, local);
+  mirror_ = {.mine = connection_.reg(work_->answers, local),
+             .slot_size = shape_.slot_size,
+             .address = hello.answers_address,
+             .rkey = hello.answers_rkey,
+             .most_inline = inline_bytes};
+}
+
+// [accept]
+void Session::accept() {
+  const WelcomeBytes bytes =
+      to_bytes(Welcome{.refusal = Refusal::none,
+                       .window = shape_.window,
+                       .requests_address = reinterpret_cast<uint64_t>(requests_.data()),
+                       .requests_rkey = requests_rkey_,
+                       .token = token_});
+  began_ = Clock::now();
+  id_->context = this;
+  set_ack_timeout(id_.get());
+  rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
+  check_errno(rdma_accept(id_.get(), &parameters), "rdma_accept"); // the receives are posted
+}
+
+void Session::accept_data(unique_cm_id id) {
+  if (shape_.largest == 0 || data_id_)
+    throw Error("a data connection", "there is none to come", Where::here());
+  connection_.add_data_connection(id.get(), 0, shape_.slots);
+  data_id_ = std::move(id);
+  data_id_->context = this;
+  const WelcomeBytes bytes = to_bytes(Welcome{});
+  set_ack_timeout(data_id_.get());
+  rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
+  check_errno(rdma_accept(data_id_.get(), &parameters), "rdma_accept");
+}
+// [accept]
+
+// [session-turn]
+bool Session::turn() {
+  if (is_closed())
+    return false;
+  std::array<ibv_wc, 64> done{};
+  const size_t count = connection_.poll(done);
+  for (const ibv_wc &wc : std::span(done).first(count)) {
+    stats_.count(wc);
+    check_wc(wc, "a request or a receive");
+    if ((wc.opcode & IBV_WC_RECV) != 0)
+      take_run(connection_.receiver.received(wc));
+    else if (connection_.is_of_data(wc))
+      connection_.data->queue.completed(wc);
+    else
+      connection_.runs.queue.completed(wc);
+  }
+  stats_.wakes += pool_.add(jobs_);
+  stats_.posts += connection_.repost(); // before the answers, after which the client may send more
+  take_finished();
+  const bool has_sent = send_long_responses();
+  return send_answers() || has_sent || count > 0;
+}
+// [session-turn]
+
+bool Session::arm() {
+  if (is_closed())
+    return true;
+  if (!connection_.arm()) {
+    stats_.other_calls += 1;
+    return false;
+  }
+  const std::lock_guard lock(work_->mutex);
+  return work_->finished.empty();
+}
+
+void Session::on_completion_event() {
+  connection_.take_event();
+  stats_.other_calls += 1;
+}
+
+// [take-run]
+void Session::take_run(Run run) {
+  // The client has announced a data connection. Without it, there is nowhere for a response to go.
+  if (shape_.largest > 0 && !connection_.data)
+    throw Error("a request", "the session's data connection is missing", Where::here());
+  // A client that sends again what has no answer yet would change the copy that a handler is reading.
+  const auto marks = is_taken_.begin() + run.first;
+  if (std::find(marks, marks + run.count, 1) != marks + run.count)
+    throw Error("a request", "its slot has one that has no answer yet", Where::here());
+  const size_t bytes = size_t{run.count} * shape_.slot_size;
+  const auto copy = work_->slot_of(work_->copies, run.first);
+  std::memcpy(copy.data(), work_->slot_of(requests_, run.first).data(), bytes);
+  for (uint32_t slot = run.first, end = run.first + run.count; slot < end;) {
+    SlotHeader wire;
+    std::memcpy(&wire, work_->slot_of(work_->copies, slot).data(), sizeof wire);
+    const Message request = checked_request(wire, slot, end - slot, shape_);
+    std::fill_n(is_taken_.begin() + slot, request.slots, uint8_t{1});
+    if (++in_work_ > shape_.window)
+      throw Error("a request", "more than the window are under way", Where::here());
+    jobs_.push_back({make_request(request), &handler_, &work_->is_closed});
+    slot += request.slots;
+  }
+}
+// [take-run]
+
+Request Session::make_request(const Message &message) {
+  Request request;
+  request.work_ = work_;
+  request.id_ = message.id;
+  request.slot_ = message.slot;
+  request.slots_ = message.slots;
+  request.length_ = message.length;
+  request.kind_ = static_cast<uint16_t>(message.kind);
+  request.worker_ = static_cast<uint16_t>(message.id >> position_bits);
+  request.service_ = message.service;
+  return request;
+}
+
+void Session::take_finished() {
+  {
+    const std::lock_guard lock(work_->mutex);
+    just_finished_.swap(work_->finished); // with its room
+  }
+  for (const Message &answer : just_finished_)
+    (answer.kind == Kind::data ? long_ : ready_).push_back(answer);
+  just_finished_.clear();
+}
+
+// The answer is on its way, so the client may use the slots again.
+void Session::release(const Message &answer) {
+  --in_work_;
+  std::fill_n(is_taken_.begin() + answer.slot, answer.slots, uint8_t{0});
+}
+
+// [send-data]
+// The immediate data name the slots, and the completion at the client says how many bytes came. So the data are the message.
+bool Session::send_long_responses() {
+  if (long_.empty())
+    return false;
+  SendQueue &queue = connection_.data->queue;
+  const size_t count = std::min<size_t>(long_.size(), is_established() ? queue.room() : 0);
+  for (const Message &answer : std::span(long_).first(count)) {
+    const uint64_t offset = uint64_t{answer.slot} * shape_.largest;
+    ibv_sge from = piece(data_mr_, work_->data.data() + offset, answer.length);
+    queue.add({.sg_list = &from,
+               .num_sge = answer.length > 0 ? 1 : 0,
+               .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+               .imm_data = to_immediate({.first = answer.slot, .count = answer.slots}),
+               .wr = {.rdma = {.remote_addr = data_address_ + offset, .rkey = data_rkey_}}});
+    release(answer);
+    stats_.count_group(1);
+  }
+  long_.erase(long_.begin(), long_.begin() + static_cast<std::ptrdiff_t>(count));
+  stats_.posts += count > 0;
+  queue.post();
+  return count > 0;
+}
+// [send-data]
+
+// [send-answers]
+bool Session::send_answers() {
+  SendQueue &queue = connection_.runs.queue;
+  // Sorted, what was worked on in any order, and came in any groups, makes runs again.
+  if (!std::ranges::is_sorted(ready_, {}, &Message::slot))
+    std::ranges::sort(ready_, {}, &Message::slot);
+  size_t sent = 0;
+  while (sent < ready_.size() && queue.room() > 0) {
+    const uint32_t first = ready_[sent].slot;
+    uint32_t end = first, bytes = 0, messages = 0;
+    do {
+      const Message &answer = ready_[sent++];
+      bytes = (answer.slot - first) * shape_.slot_size + static_cast<uint32_t>(sizeof(SlotHeader)) +
+              answer.length;
+      end = answer.slot + answer.slots;
+      ++messages;
+      release(answer);
+    } while (sent < ready_.size() && ready_[sent].slot == end &&
+             end + ready_[sent].slots - first <= group_);
+    add_run(queue, mirror_, {.first = first, .count = end - first}, bytes);
+    stats_.count_group(messages);
+  }
+  ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(sent));
+  if (wants_to_say_closing_ && queue.room() > 0) {
+    add_run(queue, mirror_, {.first = 0, .count = 0}, 0);
+    wants_to_say_closing_ = false;
+  }
+  const uint64_t posts = queue.posts();
+  queue.post();
+  stats_.posts += queue.posts() - posts;
+  return queue.posts() != posts;
+}
+// [send-answers]
+
+void Session::close() noexcept {
+  if (work_->is_closed.exchange(true))
+    return;
+  for (const unique_cm_id *id : {&id_, &data_id_})
+    if (*id) {
+      (*id)->context = nullptr;   // no event leads here any more
+      rdma_disconnect(id->get()); // fails if the connection never was, or is not any more
+    }
+}
+
+} // namespace rdmashared

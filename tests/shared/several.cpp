@@ -1,0 +1,256 @@
+// Two servers and two senders in one process, and processes that join.
+#include "in_one_process.hpp"
+
+#include <rdmashared/messages.hpp>
+
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <stdexcept>
+
+namespace in_one_process {
+namespace {
+
+// Says its name, and the request.
+RequestHandler named(const std::string &name) {
+  return [name](Request &&request) { request.reply(bytes(name + " " + text(request.bytes()))); };
+}
+
+std::string name_here(const std::string &of) {
+  return of + "." + std::to_string(getpid());
+}
+
+TEST(Several, CallersReachTheirOwnServers) {
+  Running red({.workers = 2}, named("red")), blue({.workers = 0}, named("blue"));
+  Connected to_red(red), to_blue(blue);
+  std::vector<std::thread> threads;
+  std::atomic<uint32_t> right = 0;
+  for (auto &[caller, name] :
+       {std::pair(&to_red.caller, "red "), std::pair(&to_blue.caller, "blue ")})
+    for (int thread = 0; thread < 2; ++thread)
+      threads.emplace_back([&right, its = caller, who = std::string(name)] {
+        for (int i = 0; i < 100; ++i)
+          right += ask(*its, std::to_string(i)) == who + std::to_string(i);
+      });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(right, 400);
+  Caller moved(std::move(to_red.caller));
+  EXPECT_EQ(ask(moved, "!"), "red !");
+  EXPECT_EQ(red.server.counts().messages, 201);
+  EXPECT_EQ(blue.server.counts().messages, 200);
+  EXPECT_EQ(to_red.sender.counts().messages, 201);
+  // Where nothing can listen, because it is the other's, or another host's.
+  EXPECT_NE(error_of([&] {
+              const Server another({.host = address, .port = red.server.port()}, named("another"));
+            }),
+            "no error");
+  EXPECT_NE(error_of([&] {
+              const Server elsewhere({.host = "192.0.2.1", .port = 0}, named("elsewhere"));
+            }),
+            "no error");
+}
+
+TEST(Several, AskChoosesOneOfTwoServers) {
+  Running red({}, named("red")), blue({}, named("blue"));
+  Connected to_both({.servers = {red.where(), blue.where()}, .connections = 2});
+  EXPECT_EQ(to_both.sender.connections(), 4);
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(ask(to_both.caller, "?", {.server = 0, .limit = patience}), "red ?");
+    EXPECT_EQ(ask(to_both.caller, "?", {.server = 1, .limit = patience}), "blue ?");
+  }
+  std::multiset<std::string> names;
+  for (int i = 0; i < 8; ++i)
+    names.insert(ask(to_both.caller, "?"));
+  EXPECT_EQ(names.count("red ?"), 4);
+  EXPECT_EQ(names.count("blue ?"), 4);
+  try {
+    ask(to_both.caller, "?", {.server = 2, .limit = patience});
+    ADD_FAILURE() << "there is no such server";
+  } catch (const rdmacommon::Error &error) {
+    EXPECT_NE(std::string(error.what()).find("there is no server 2"), std::string::npos);
+  }
+}
+
+TEST(Several, TheOtherServerStays) {
+  Running red({}, named("red")), blue({}, named("blue"));
+  Connected to_both({.servers = {red.where(), blue.where()}});
+  red.server.stop();
+  red.wait_for_end();
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(ask(to_both.caller, "?"), "blue ?");
+  const RequestFailed failure =
+      failure_of([&] { ask(to_both.caller, "?", {.server = 0, .limit = patience}); });
+  EXPECT_EQ(failure.outcome(), Outcome::not_sent);
+  EXPECT_EQ(failure.server_said(), "");
+}
+
+TEST(Several, ProcessesJoin) {
+  Kept kept;
+  Running server({}, keep_in(kept));
+  const std::string name = name_here("join");
+  Connected here({.servers = {server.where()}, .name = name});
+  const pid_t first = start_joined(name, "first"), second = start_joined(name, "second");
+  Pending own = here.caller.request_async(bytes("own"), {.limit = patience, .service = 7});
+  std::map<std::string, Request> by_text; // none is answered before all have come
+  for (int i = 0; i < 3; ++i) {
+    Request request = kept.pop();
+    std::string words = text(request.bytes());
+    by_text.emplace(std::move(words), std::move(request));
+  }
+  const uint16_t one = by_text.at("first").worker(), other = by_text.at("second").worker();
+  EXPECT_EQ((std::set{one, other}), (std::set<uint16_t>{1, 2}));
+  EXPECT_EQ(by_text.at("own").worker(), 0xffff);
+  EXPECT_EQ(by_text.at("own").service(), 7);
+  EXPECT_EQ(by_text.at("first").service(), 0);
+  for (auto &[words, request] : by_text)
+    request.reply(bytes(words));
+  EXPECT_EQ(status_of(first), 0);
+  EXPECT_EQ(status_of(second), 0);
+  EXPECT_EQ(response_of(own), "own");
+}
+
+TEST(Several, NamesAreOfOneSender) {
+  Running server({}, named("red"));
+  const std::string name = name_here("one");
+  const SenderOptions options{.servers = {server.where()}, .name = name};
+  EXPECT_NE(error_of([&] { Caller::join(name); }), "no error");
+  {
+    Connected first(options);
+    EXPECT_NE(error_of([&] { const Sender second(options); }), "no error");
+    EXPECT_EQ(ask(first.caller, "?"), "red ?");
+  }
+  Connected third(options); // the name is free again
+  EXPECT_EQ(ask(third.caller, "?"), "red ?");
+}
+
+// What the library's threads write to this process's output, while this object lives.
+class Output {
+public:
+  Output() {
+    std::fflush(nullptr);
+    for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
+      dup2(file_.get(), fd);
+  }
+  ~Output() {
+    std::fflush(nullptr);
+    dup2(out_.get(), STDOUT_FILENO);
+    dup2(err_.get(), STDERR_FILENO);
+  }
+  off_t length() const {
+    std::fflush(nullptr);
+    return lseek(file_.get(), 0, SEEK_END);
+  }
+
+private:
+  rdmacommon::File out_{dup(STDOUT_FILENO)}, err_{dup(STDERR_FILENO)},
+      file_{memfd_create("output", MFD_CLOEXEC)};
+};
+
+// A client is rejected, a request fails, a server stops, another sender finds nobody. @return what wait_until_up() says
+std::string have_much_to_say(const Log &of_server, const Log &of_sender) {
+  std::atomic<bool> has_rejected = false;
+  auto running = std::make_unique<Running>(
+      ServerOptions{.new_client = [&](const Client &) -> std::shared_ptr<void> {
+                      if (!has_rejected.exchange(true))
+                        throw std::runtime_error("come again");
+                      return nullptr;
+                    },
+                    .log = of_server},
+      [](Request &&) {});
+  const ServerAddress where = running->where();
+  Connected connected({.servers = {where}, .log = of_sender});
+  failure_of([&] { ask(connected.caller, "?"); });
+  running->server.stop();
+  running->wait_for_end();
+  running.reset();
+  return error_of([&] {
+    Sender sender({.servers = {where}, .log = of_sender});
+    sender.wait_until_up(std::chrono::seconds(1));
+  });
+}
+
+TEST(Several, TheLibraryIsSilent) {
+  off_t length = -1;
+  std::string why;
+  {
+    const Output output;
+    why = have_much_to_say({}, {});
+    length = output.length();
+    EXPECT_EQ(write(STDERR_FILENO, "x", 1), 1);
+    EXPECT_EQ(output.length(), length + 1) << "else nothing is seen here";
+  }
+  EXPECT_EQ(length, 0);
+  EXPECT_NE(why.find("0 of 1 are up"), why.npos) << why;
+}
+
+TEST(Several, TheLogGetsLines) {
+  Lines of_server, of_sender;
+  have_much_to_say(of_server.log(), of_sender.log());
+  of_server.with("a client could not be accepted: come again");
+  of_server.with("closing: 1 clients may finish");
+  of_sender.with("the connection to " + address + ": ");
+}
+
+struct Sum {
+  int64_t value;
+};
+struct Add {
+  static constexpr uint32_t type = 1;
+  int64_t a, b;
+};
+struct Halve {
+  static constexpr uint32_t type = 2;
+  int64_t number;
+};
+struct Unknown {
+  static constexpr uint32_t type = 77;
+};
+struct Large {
+  std::array<char, 600> text;
+};
+struct Fill {
+  static constexpr uint32_t type = 3;
+  char with;
+};
+
+TEST(Several, TypedMessages) {
+  Dispatcher dispatcher;
+  dispatcher.on<Add>([](const Add &add) { return Sum{add.a + add.b}; })
+      .on<Halve>([](const Halve &halve) {
+        if (halve.number % 2 != 0)
+          throw std::runtime_error("it is odd");
+        return Sum{halve.number / 2};
+      })
+      .on<Fill>([](const Fill &fill) {
+        Large large{};
+        large.text.fill(fill.with);
+        return large;
+      });
+  Running server({}, dispatcher);
+  Connected connected(server);
+  Caller &caller = connected.caller;
+  EXPECT_EQ(rdmashared::ask<Sum>(caller, Add{.a = -2, .b = 5}, patient()).value, 3);
+  EXPECT_EQ(rdmashared::ask<Sum>(caller, Halve{.number = 84}, patient()).value, 42);
+  EXPECT_EQ(rdmashared::ask<Large>(caller, Fill{.with = 'x'}, patient()).text.back(), 'x');
+  EXPECT_EQ(failure_of([&] {
+              rdmashared::ask<Sum>(caller, Halve{.number = 1}, patient());
+            }).server_said(),
+            "it is odd");
+  const auto unknown = failure_of([&] { rdmashared::ask<Sum>(caller, Unknown{}, patient()); });
+  EXPECT_EQ(unknown.server_said().find("a message: no handler for type 77"), 0)
+      << unknown.server_said();
+  const auto another = failure_of([&] { ask(caller, std::string("\0\0\0\1short", 9)); });
+  EXPECT_EQ(another.server_said().find("a message: it has 5 bytes in place of 16"), 0)
+      << another.server_said();
+  const auto wrong = error_of([&] { rdmashared::ask<Large>(caller, Add{}, patient()); });
+  EXPECT_NE(wrong.find("it has 8 bytes in place of 600"), wrong.npos) << wrong;
+}
+
+} // namespace
+} // namespace in_one_process

@@ -1,0 +1,12 @@
+"""19_shared_client in every combination of waiting, and its faults with long responses."""
+import unittest
+
+import needs_device
+import shared_client_cases
+from shared_client_cases import FaultsOfLongResponses, Ways  # the cases
+
+shared_client_cases.Shared.build = needs_device.BUILD
+shared_client_cases.Shared.server_place = shared_client_cases.Shared.client_place = needs_device.PLACE
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

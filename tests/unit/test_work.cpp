@@ -1,0 +1,59 @@
+#include "work.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <utility>
+
+namespace rdmashared {
+namespace {
+
+constexpr Shape shape{.slots = 4, .slot_size = 64, .window = 4, .largest = 0};
+
+struct Fixture : testing::Test {
+  std::shared_ptr<Work> make() {
+    EXPECT_TRUE(budget->take(memory_for(shape)));
+    return std::make_shared<Work>(shape, Client{}, Share(budget, memory_for(shape)), wake);
+  }
+
+  std::shared_ptr<Budget> budget = std::make_shared<Budget>(memory_for(shape));
+  std::shared_ptr<Wake> wake = std::make_shared<Wake>();
+};
+using WorkOfASession = Fixture;
+
+constexpr Message answer{
+    .kind = Kind::response, .service = 0, .slot = 0, .slots = 1, .length = 0, .id = 0};
+
+TEST_F(WorkOfASession, WakesTheServersThreadOnce) {
+  const auto work = make();
+  wake->thread = std::this_thread::get_id();
+  std::thread([&] { work->finish(answer); }).join();
+  EXPECT_TRUE(wake->event.take_back());
+  std::thread([&] { work->finish(answer); }).join(); // it has been told, and has not looked
+  EXPECT_FALSE(wake->event.take_back());
+  EXPECT_EQ(std::exchange(work->finished, {}).size(), 2);
+  std::thread([&] { work->finish(answer); }).join();
+  EXPECT_TRUE(wake->event.take_back());
+}
+
+TEST_F(WorkOfASession, DoesNotWakeTheThreadThatWorks) {
+  const auto work = make();
+  wake->thread = std::this_thread::get_id();
+  work->finish(answer);
+  EXPECT_FALSE(wake->event.take_back());
+  EXPECT_EQ(work->finished.size(), 1);
+}
+
+TEST_F(WorkOfASession, GivesItsMemoryBack) {
+  auto work = make();
+  EXPECT_FALSE(budget->take(1));
+  std::shared_ptr<Work> kept = work; // as a request does
+  work.reset();
+  EXPECT_FALSE(budget->take(1));
+  kept.reset();
+  EXPECT_TRUE(budget->take(memory_for(shape)));
+}
+
+} // namespace
+} // namespace rdmashared
