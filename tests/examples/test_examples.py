@@ -20,7 +20,8 @@ def run_probed(job):
 
 
 # What this one breaks is a race between two NICs. On a busy machine the server may find another message that is not the next one.
-RACES = {("18_group_send", "on_completion"): 5}  # runs, of which one has to be as in the lesson
+# Runs, of which one has to be as in the lesson. On a busy machine, the server of wrong_qkey may end before its client does.
+RACES = {("18_group_send", "on_completion"): 5, ("08_datagrams", "wrong_qkey"): 3}
 
 
 class Examples(unittest.TestCase):

@@ -151,8 +151,8 @@ class Exec(unittest.TestCase):
 
 class Packages(unittest.TestCase):
     def test_installing_stops_no_machine_in_use(self):
-        used = start("cat", stdin=subprocess.PIPE)
-        self.assertEqual(run("true").returncode, 0)
+        used = start("sh", "-c", "echo here; exec cat", stdin=subprocess.PIPE)
+        self.assertEqual(used.stdout.readline(), b"here\n")
         before = machine.status()
         machine.files_changed()
         self.assertEqual(machine.status()["qemu"], before["qemu"])
