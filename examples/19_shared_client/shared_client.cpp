@@ -8,8 +8,8 @@
 //          shared_client --host ADDRESS --name NAME --serve      none of its own: until SIGTERM
 //          shared_client --attach NAME                           a worker that was started on its own
 
+#include "console.hpp"
 #include "load.hpp"
-#include "print_counts.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>

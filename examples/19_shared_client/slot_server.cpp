@@ -6,7 +6,7 @@
 // By hand: slot_server --clients 0                   serves until SIGTERM
 //          shared_client --host ADDRESS              the client
 
-#include "print_counts.hpp"
+#include "console.hpp"
 #include "service.hpp"
 
 #include <rdmacommon/options.hpp>

@@ -6,6 +6,8 @@
 // By hand: word_count                      the server
 //          word_count --host ADDRESS       the client
 
+#include "console.hpp"
+
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmashared/sender.hpp>
@@ -17,18 +19,13 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 using namespace rdmacommon;
 using namespace rdmashared;
+using shared_client::log_line;
 
 namespace {
-
-// The library prints nothing. It says why a client was dropped, or a connection lost, to this.
-void log_line(std::string_view line) {
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
-}
 
 // [handler]
 // An rdmashared::Handler: the request is a text, the response says how often each word is in it.

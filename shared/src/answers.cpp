@@ -122,7 +122,7 @@ bool Answers::wait(uint64_t position, milliseconds limit, Waiting how,
   for (uint32_t looks = 1; now < spin_end && is_waiting(position);
        ++looks, now = steady_clock::now())
     if (how == Waiting::poll) {
-      sched_yield(); // there may be more who look than CPUs
+      sched_yield(); // more callers may look than there are CPUs
       if (looks % 1024 == 0 && is_over && is_over())
         return true;
     }
@@ -132,7 +132,7 @@ bool Answers::wait(uint64_t position, milliseconds limit, Waiting how,
   while (is_waiting(position)) {
     if (now >= deadline)
       return false;
-    // In this order. What rings the bell after that, rings it for us, and what rang before has brought the answer.
+    // In this order. A ring after this load ends our sleep, and a ring before it has brought the answer.
     const BellSeen bell{&bell_of(slot), bell_of(slot).load(std::memory_order_acquire)};
     if (!will_sleep(position, sleeps_on_its_own))
       return true;

@@ -35,7 +35,7 @@ struct LaneStatus {
 enum class AnswerState : uint32_t {
   none,
   waiting,    // the caller wants it
-  unwanted,   // nobody will collect it: whoever brings the answer gives the slots back
+  unwanted,   // nobody will collect it: the sender gives the slots back when the answer comes
   answered,   // it is there
   collecting, // the caller is reading it
 };
@@ -52,7 +52,8 @@ constexpr uint32_t sleeps_on_any = 16;    // one that waits for other answers as
 
 class Answers {
 public:
-  static constexpr uint32_t any_bells = 64; // of one ring; who shares one is woken for nothing
+  // Of one ring. A caller that shares one may be woken for nothing.
+  static constexpr uint32_t any_bells = 64;
 
   // How large an appendix a ring needs.
   static uint64_t bytes_for(const Shape &shape);
@@ -93,8 +94,8 @@ public:
   bool drop(const rdmacommon::SlotRun &run);
 
   // The sender's.
-  // Tells the caller, who may still have to be woken. @return false: nobody wants to know, the slots are the sender's to
-  // give back
+  // Tells the caller, which wake() wakes if it sleeps. @return false: no caller wants to know, and the sender gives the slots
+  // back
   // @param is_long whether the data connection has brought it
   bool deliver(uint64_t position, Outcome outcome, uint32_t length, bool is_long = false);
   // Wakes all that sleep for what has been delivered since the last time.

@@ -12,7 +12,7 @@ namespace rdmashared {
 constexpr uint32_t every_bit = ~uint32_t{0};
 
 // [bell]
-// Read the bell, then tell the one who rings it that you sleep, then sleep: what rings in between ends the sleep at once.
+// Read the bell, then tell the sender that you sleep, then sleep: a ring in between ends the sleep at once.
 struct BellSeen {
   std::atomic<uint32_t> *bell;
   uint32_t seen;

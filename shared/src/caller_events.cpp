@@ -1,12 +1,9 @@
 // How a caller sleeps for many responses, and how an event loop hears of them.
 #include "caller_lanes.hpp"
 
-#include "waiting.hpp"
-
 #include <sched.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace rdmashared {
@@ -37,9 +34,12 @@ std::vector<BellSeen> CallerLanes::bells() const {
   return all;
 }
 
-bool CallerLanes::is_any_over() const {
-  return std::ranges::any_of(lanes_,
-                             [](const CallerLane &lane) { return lane.is_over && lane.is_over(); });
+// By lane: whether its sender has gone. A system call for each.
+std::vector<bool> CallerLanes::orphans() const {
+  std::vector<bool> all;
+  for (const CallerLane &lane : lanes_)
+    all.push_back(lane.is_over && lane.is_over());
+  return all;
 }
 
 // [wait-any]
@@ -68,8 +68,10 @@ std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, m
     if (now < next_look)
       continue;
     next_look = now + look_around;
-    if (is_any_over())
-      throw Error("the sender", "it is gone", Where::here());
+    const std::vector<bool> is_orphan = orphans();
+    for (const Pending &one : requests)
+      if (one.lanes_ != nullptr && is_orphan[one.lane_])
+        throw Error("the sender", "it is gone", Where::here());
   }
 }
 // [wait-any]
@@ -89,15 +91,13 @@ void CallerLanes::request_then(std::span<const std::byte> bytes, Then then, cons
 
 size_t CallerLanes::run_ready() {
   event_.take_back();
-  std::vector<bool> is_over; // by lane: whether its sender has gone, a system call each
-  for (const CallerLane &lane : lanes_)
-    is_over.push_back(lane.is_over && lane.is_over());
+  const std::vector<bool> is_orphan = orphans();
   std::list<Callback> ready;
   {
     const std::lock_guard lock(callbacks_mutex_);
     for (auto next = callbacks_.begin(); next != callbacks_.end();) {
       const auto one = next++;
-      if (is_ready(one->pending) || is_over[one->pending.lane_])
+      if (is_ready(one->pending) || is_orphan[one->pending.lane_])
         ready.splice(ready.end(), callbacks_, one);
     }
   }
@@ -118,9 +118,11 @@ size_t CallerLanes::run_ready() {
 }
 // [request-then]
 
-bool CallerLanes::has_callbacks() {
+bool CallerLanes::has_orphans() {
+  const std::vector<bool> is_orphan = orphans();
   const std::lock_guard lock(callbacks_mutex_);
-  return !callbacks_.empty();
+  return std::ranges::any_of(callbacks_,
+                             [&](const Callback &one) { return is_orphan[one.pending.lane_]; });
 }
 
 // [listen]
@@ -139,7 +141,7 @@ void CallerLanes::listen(std::vector<BellSeen> seen) {
     sleep_on(seen, every_bit, steady_clock::now() + look_around);
     std::vector<BellSeen> now = bells();
     const bool is_changed = !std::ranges::equal(now, seen, {}, &BellSeen::seen, &BellSeen::seen);
-    if (is_changed || (has_callbacks() && is_any_over()))
+    if (is_changed || has_orphans())
       event_.ring();
     seen = std::move(now);
   }

@@ -21,7 +21,7 @@ bool is_up(CallerLane &lane) {
          std::atomic_ref(lane.is_given_up).load(std::memory_order_relaxed) == 0;
 }
 
-// How often who waits takes out of their slots what this process has not collected yet. Less than LaneOptions::keep.
+// A caller that waits takes its process's other responses out of their slots this often. Less than SenderOptions::keep.
 constexpr milliseconds look_after_mine(200);
 
 // For this process the lane leads nowhere from here on. A sender that has died cannot say so.
@@ -103,7 +103,7 @@ bool CallerLanes::wait(Pending &pending, milliseconds limit, const InPlace &in_p
   CallerLane &lane = lanes_[pending.lane_];
   if (!is_ready(pending) && !wait(lane, pending.position_, limit, pending.how_))
     return false;
-  pending.lanes_ = nullptr;
+  pending.forget();
   if (collect(lane, slots_of(lane, pending),
               [&](const Answers::Answer &answer) { use_answer(answer, in_place); }))
     return true;
@@ -221,7 +221,7 @@ Pending CallerLanes::hand_over(std::span<const std::byte> bytes, Kind kind, cons
 // [hand-over]
 
 // A ring that is full may be full of responses to this very process, which would wait for itself; or for another one, which waits
-// for this one in turn. So who waits for room takes its own responses out of their slots.
+// for this one in turn. So a caller that waits for room takes its own responses out of their slots.
 SlotRing::Claim CallerLanes::wait_for_slots(CallerLane &lane, uint32_t length, milliseconds limit) {
   const auto deadline = steady_clock::now() + limit;
   for (;;) {
@@ -245,7 +245,7 @@ SlotRing::Claim CallerLanes::wait_for_slots(CallerLane &lane, uint32_t length, m
 // All of them: what is not in the way now may be when the ring has come round to it, and we still wait.
 bool CallerLanes::take_out_ready() {
   bool has_taken = false;
-  const std::lock_guard lock(mutex_); // until it is in the map: who misses it looks there
+  const std::lock_guard lock(mutex_); // until it is in the map: a caller that misses it looks there
   for (CallerLane &lane : lanes_)
     for (uint32_t slot = 0; slot < lane.asked.slots(); ++slot) {
       const SlotRun run = lane.asked.at(slot);
@@ -259,7 +259,7 @@ bool CallerLanes::take_out_ready() {
 }
 // [take-out-ready]
 
-// Of whom an answer was, and is not in its slots any more. None: it has been taken back.
+// An answer that has been taken out of its slots. None: the sender has taken it back.
 std::optional<CallerLanes::TakenOut> CallerLanes::taken_out(CallerLane &lane, uint64_t position) {
   const std::lock_guard lock(mutex_);
   auto node = taken_out_.extract({&lane, position});

@@ -1,4 +1,4 @@
-// What is behind a Caller: the lanes of the senders that it has joined, and what this process has asked by them.
+// The part of a Caller behind its header: the lanes of the senders that it has joined, and its requests there.
 #pragma once
 
 #include "answers.hpp"
@@ -32,7 +32,7 @@
 namespace rdmashared {
 
 // [asked]
-// What a process has asked last, by slot. Whether it has been collected since, the answer's word knows.
+// The last request of this process from each slot. The answer's word says whether its answer has been collected since.
 class Asked {
 public:
   // Of a large ring, a process uses little: pages that nobody has written to cost nothing.
@@ -109,8 +109,8 @@ private:
                                              std::chrono::milliseconds limit);
   bool wait(CallerLane &lane, uint64_t position, std::chrono::milliseconds limit, Waiting how);
   std::vector<BellSeen> bells() const;
-  bool is_any_over() const;
-  bool has_callbacks();
+  std::vector<bool> orphans() const;
+  bool has_orphans(); // callbacks that no sender rings for
   void listen(std::vector<BellSeen> seen);
   bool take_out_ready();
   struct TakenOut {

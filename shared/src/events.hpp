@@ -4,7 +4,6 @@
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/processes.hpp>
 
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 

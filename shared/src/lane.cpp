@@ -1,4 +1,4 @@
-// What a lane does while it is up. How it connects, and what it does when it cannot: lane_connect.cpp.
+// A lane while it is up: sending, and handing out the answers. Connecting, and losing the connection: lane_connect.cpp.
 #include "lane.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -20,10 +20,11 @@ uint32_t Lane::now_ms() {
       std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch()).count());
 }
 
-Lane::Lane(SlotRing &ring, uint32_t server, const LaneOptions &options, rdma_event_channel *channel,
-           Errands &errands, Stats &stats)
-    : ring_(ring), options_(options), channel_(channel), errands_(errands), stats_(stats),
-      answers_(ring, options.shape.largest), sent_(ring.shape().slots) {
+Lane::Lane(SlotRing &ring, uint32_t server, const SenderOptions &options, const Shape &shape,
+           rdma_event_channel *channel, Errands &errands, Stats &stats)
+    : ring_(ring), options_(options), server_(options.servers.at(server)), shape_(shape),
+      channel_(channel), errands_(errands), stats_(stats), answers_(ring, shape.largest),
+      sent_(ring.shape().slots) {
   answers_.status().server = server;
 }
 
@@ -87,7 +88,7 @@ bool Lane::may_send() const {
 bool Lane::send() {
   SendQueue &queue = connection_->runs.queue;
   while (may_send()) {
-    // Whatever is ready now is a group; nobody waits for more. While this one is being sent, the next one gathers.
+    // All that is ready now is a group; nobody waits for more. While this one is being sent, the next one gathers.
     const SlotRun run = ring_.take(std::min(options_.group, window_ - under_way_));
     if (run.count == 0)
       break;
@@ -119,8 +120,7 @@ bool Lane::send() {
 // A worker can write anything there.
 Kind Lane::checked_kind(uint32_t claimed) const {
   const auto kind = static_cast<Kind>(claimed);
-  const bool is_possible =
-      kind == Kind::post || (kind == Kind::long_request && options_.shape.largest > 0);
+  const bool is_possible = kind == Kind::post || (kind == Kind::long_request && shape_.largest > 0);
   return is_possible ? kind : Kind::request;
 }
 
@@ -192,7 +192,7 @@ void Lane::take_answers(Run run) {
     // A copy: the server, and each worker, can change what lies there at any moment.
     const SlotHeader wire =
         copied_header(answers_.slots().data() + size_t{slot} * ring_.shape().slot_size);
-    const Message answer = checked_answer(wire, message_of(sent, slot), options_.shape);
+    const Message answer = checked_answer(wire, message_of(sent, slot), shape_);
     const uint32_t next = slot + sent.slots;
     finish(slot, answer.kind == Kind::failure ? Outcome::refused : Outcome::response,
            answer.length);
@@ -207,7 +207,7 @@ void Lane::take_long_response(const ibv_wc &wc) {
   const Sent &sent = sent_.at(run.first);
   if (sent.state != Sent::State::sent || sent.slots != run.count || sent.kind != Kind::long_request)
     throw Error("a long response", "nobody has asked", Where::here());
-  if (wc.byte_len > options_.shape.largest)
+  if (wc.byte_len > shape_.largest)
     throw Error("a long response", "it is longer than there is room", Where::here());
   finish(run.first, Outcome::response, wc.byte_len, true);
 }

@@ -1,5 +1,5 @@
-// One connection to one server, with the ring that feeds it: connects, sends what is ready in groups, hands out the answers,
-// and when the connection breaks says so to everybody who waits, and connects again.
+// One connection to one server, with the ring that feeds it. It connects, sends the ready requests in groups, and hands out the answers. When the
+// connection breaks, it tells all callers that wait, and connects again.
 //
 // The sender's loop calls turn() as long as there is something to do, and sleeps when arm() agrees. None of these calls blocks: names are
 // looked up, memory is registered, and connections are taken down as errands, by other threads. One call can still wait:
@@ -11,6 +11,8 @@
 #include "errands.hpp"
 #include "rdma_connection.hpp"
 #include "stats.hpp"
+
+#include "rdmashared/sender.hpp"
 
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/slot_ring.hpp>
@@ -26,28 +28,17 @@
 
 namespace rdmashared {
 
-struct LaneOptions {
-  std::string host;
-  uint16_t port = 18515;
-  Shape shape{.slots = 1024, .slot_size = 256, .window = 1024, .largest = 0};
-  uint32_t group =
-      rdmacommon::SlotRing::longest_run;        // most slots in one; 1: each message by itself
-  std::chrono::milliseconds step{5000};         // of connecting: how long it may take
-  std::chrono::milliseconds rest{200};          // before the second attempt; then twice as long,
-  std::chrono::milliseconds longest_rest{3200}; // up to this
-  std::chrono::milliseconds keep{1000}; // an answer that nobody collects, when the ring is full
-  Log log;
-};
-
 class Lane {
 public:
   using Clock = std::chrono::steady_clock;
 
-  // @param server  the number that callers know it by
+  // @param server  an index into options.servers, by which callers know it
+  // @param options outlive this object
+  // @param shape   as the options have it
   // @param channel for its events; the id's context is this object
-  Lane(rdmacommon::SlotRing &ring, uint32_t server, const LaneOptions &options,
-       rdma_event_channel *channel, Errands &errands, Stats &stats);
-  ~Lane(); // everybody who waits gets an error. The errands must have gone
+  Lane(rdmacommon::SlotRing &ring, uint32_t server, const SenderOptions &options,
+       const Shape &shape, rdma_event_channel *channel, Errands &errands, Stats &stats);
+  ~Lane(); // all callers that wait get an error. The errands must have gone
   Lane(const Lane &) = delete;
   Lane &operator=(const Lane &) = delete;
 
@@ -63,7 +54,7 @@ public:
   Clock::time_point deadline() const { return is_broken_ ? Clock::time_point::max() : deadline_; }
   void look_at_the_clock();
 
-  // The worker's number is free: what it has asked for nobody collects.
+  // The worker's number is free: nobody collects the answers to its requests.
   void worker_left(uint32_t worker);
 
   int fd() const { return connection_ ? connection_->fd() : -1; } // of completions; -1: none now
@@ -121,7 +112,9 @@ private:
   }
 
   rdmacommon::SlotRing &ring_;
-  const LaneOptions options_;
+  const SenderOptions &options_;
+  const ServerAddress &server_;
+  const Shape shape_;
   rdma_event_channel *channel_;
   Errands &errands_;
   Stats &stats_;

@@ -43,8 +43,8 @@ void Lane::aside(std::function<void()> work, std::function<void()> then) {
 // [begin]
 void Lane::begin() {
   state_ = State::resolving;
-  deadline_ = Clock::now() + options_.step;
-  aside([this] { address_ = cm_address(options_.host, options_.port); },
+  deadline_ = Clock::now() + options_.connect_within;
+  aside([this] { address_ = cm_address(server_.host, server_.port); },
         [this] {
           if (!is_broken_)
             resolve(id_);
@@ -54,9 +54,9 @@ void Lane::begin() {
 void Lane::resolve(unique_cm_id &id) {
   id = create_cm_id(channel_);
   id->context = this;
-  check_errno(
-      rdma_resolve_addr(id.get(), nullptr, address_.get(), static_cast<int>(options_.step.count())),
-      "rdma_resolve_addr");
+  check_errno(rdma_resolve_addr(id.get(), nullptr, address_.get(),
+                                static_cast<int>(options_.connect_within.count())),
+              "rdma_resolve_addr");
 }
 
 void Lane::made_route() {
@@ -64,14 +64,13 @@ void Lane::made_route() {
   const auto made = std::make_shared<std::unique_ptr<Connection>>();
   aside(
       [this, made] {
-        *made =
-            std::make_unique<Connection>(id_.get(), options_.shape.window, options_.shape.slots);
+        *made = std::make_unique<Connection>(id_.get(), shape_.window, shape_.slots);
         Connection &with = **made;
         // [open-to-server]
         // The server may write where answers go, and nowhere else: not to the requests, and not to what callers sleep on.
         const int local = IBV_ACCESS_LOCAL_WRITE, remote = local | IBV_ACCESS_REMOTE_WRITE;
         answers_mr_ = with.reg(answers_.slots(), remote);
-        data_mr_ = options_.shape.largest > 0 ? with.reg(answers_.data(), remote) : nullptr;
+        data_mr_ = shape_.largest > 0 ? with.reg(answers_.data(), remote) : nullptr;
         requests_mr_ = with.reg(ring_.data(), local);
         // [open-to-server]
       },
@@ -85,7 +84,7 @@ void Lane::made_route() {
 void Lane::connect_requests() {
   new_fd_ = connection_->fd();
   const Hello hello{.purpose = Purpose::requests,
-                    .shape = options_.shape,
+                    .shape = shape_,
                     .answers_address = reinterpret_cast<uint64_t>(answers_mr_->addr),
                     .data_address = data_mr_ ? reinterpret_cast<uint64_t>(data_mr_->addr) : 0,
                     .token = 0,
@@ -105,16 +104,16 @@ void Lane::established(const rdma_cm_event &event) {
     throw Error("the server", "it answers what we do not understand", Where::here());
   if (event.id == data_id_.get())
     return come_up();
-  window_ = std::min(welcome->window, options_.shape.window);
+  window_ = std::min(welcome->window, shape_.window);
   if (window_ == 0)
     throw Error("the server", "it lets nothing be under way", Where::here());
   token_ = welcome->token;
   mirror_ = {.mine = requests_mr_,
-             .slot_size = options_.shape.slot_size,
+             .slot_size = shape_.slot_size,
              .address = welcome->requests_address,
              .rkey = welcome->requests_rkey,
              .most_inline = inline_bytes};
-  if (options_.shape.largest == 0)
+  if (shape_.largest == 0)
     return come_up();
   state_ = State::joining_data;
   resolve(data_id_);
@@ -123,15 +122,11 @@ void Lane::established(const rdma_cm_event &event) {
 // The same protection domain: the keys that the server was given are good for what comes by this queue pair, too.
 void Lane::join_data() {
   set_ack_timeout(data_id_.get());
-  aside(
-      [this] {
-        connection_->add_data_connection(data_id_.get(), options_.shape.window,
-                                         options_.shape.slots);
-      },
-      [this] {
-        if (!is_broken_)
-          connect_data();
-      });
+  aside([this] { connection_->add_data_connection(data_id_.get(), shape_.window, shape_.slots); },
+        [this] {
+          if (!is_broken_)
+            connect_data();
+        });
 }
 
 void Lane::connect_data() {
@@ -163,7 +158,7 @@ void Lane::on_cm_event(const rdma_cm_event &event) {
   try {
     switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-      check_errno(rdma_resolve_route(event.id, static_cast<int>(options_.step.count())),
+      check_errno(rdma_resolve_route(event.id, static_cast<int>(options_.connect_within.count())),
                   "rdma_resolve_route");
       break;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
@@ -199,7 +194,8 @@ void Lane::look_at_the_clock() {
       make_room();
       connection_->look_whether_alive();
     } else
-      throw Error("the server", "no answer within " + std::to_string(options_.step.count()) + " ms",
+      throw Error("the server",
+                  "no answer within " + std::to_string(options_.connect_within.count()) + " ms",
                   Where::here());
   } catch (const std::exception &error) {
     lose(error.what());
@@ -213,7 +209,7 @@ void Lane::look_at_the_clock() {
 // belongs to the id, which cannot go before it has been acknowledged. And an errand may still work with it.
 void Lane::lose(const std::string &why) {
   if (std::exchange(why_, why) != why) // once, however often it tries again
-    log("the connection to " + options_.host + ": " + why);
+    log("the connection to " + server_.host + ": " + why);
   state_ = State::resting;
   is_broken_ = true;
   deadline_ = Clock::now() + backoff_.next();

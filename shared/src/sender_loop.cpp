@@ -3,13 +3,9 @@
 #include "caller_lanes.hpp"
 #include "waiting.hpp"
 
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -19,8 +15,6 @@ using namespace rdmacommon;
 using std::chrono::milliseconds;
 
 namespace {
-
-constexpr uint32_t busy_turns = 64; // with always something to do, look around each so many
 
 Shape shape_of(const SenderOptions &options) {
   const Shape shape{.slots = options.slots,
@@ -44,32 +38,19 @@ RingShape ring_shape(const Shape &shape) {
       .slots = shape.slots, .slot_size = shape.slot_size, .appendix = Answers::bytes_for(shape)};
 }
 
-void watch(int epoll, int fd) {
-  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-  check_errno(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
-}
-
 } // namespace
 
 SenderLoop::SenderLoop(const SenderOptions &options, std::vector<Link> links)
-    : options_(options), host_(ring_shape(shape_of(options)),
-                               static_cast<uint32_t>(options.servers.size()) * options.connections),
-      epoll_(check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
+    : options_(options),
+      host_(ring_shape(shape_of(options)),
+            static_cast<uint32_t>(options.servers.size()) * options.connections) {
   const NoSignals no_signals;
+  const Shape shape = shape_of(options);
   errands_.emplace(host_.rings()); // a name server that does not answer holds up one lane
   for (uint32_t i = 0; i < host_.rings(); ++i) {
     const auto server = static_cast<uint32_t>(i % options.servers.size());
-    const LaneOptions lane{.host = options.servers[server].host,
-                           .port = options.servers[server].port,
-                           .shape = shape_of(options),
-                           .group = options.group,
-                           .step = options.connect_within,
-                           .rest = options.rest,
-                           .longest_rest = options.longest_rest,
-                           .keep = options.keep,
-                           .log = options.log};
-    lanes_.push_back(
-        std::make_unique<Lane>(host_.ring(i), server, lane, channel_.get(), *errands_, stats_));
+    lanes_.push_back(std::make_unique<Lane>(host_.ring(i), server, options_, shape, channel_.get(),
+                                            *errands_, stats_));
   }
   host_.on_leave([this](uint32_t worker) {
     for (const auto &lane : lanes_)
@@ -80,7 +61,7 @@ SenderLoop::SenderLoop(const SenderOptions &options, std::vector<Link> links)
   if (!options.name.empty())
     host_.listen(options.name, options.members);
   for (const int fd : {host_.fd(), channel_->fd, stop_.fd(), errands_->fd()})
-    watch(epoll_.get(), fd);
+    poller_.watch(fd, {.fd = fd});
   thread_ = std::thread([this] { run(); });
 }
 
@@ -143,10 +124,10 @@ void SenderLoop::run() {
     up_ = 0;
   }
   changed_.notify_all();
-  for (const auto &lane : lanes_) // an errand may take long to end; nobody shall send meanwhile
+  for (const auto &lane : lanes_) // an errand may take long to end; no caller may send meanwhile
     lane->say_down();
   errands_.reset();
-  lanes_.clear(); // with an error for everybody who waits
+  lanes_.clear(); // with an error for all callers that wait
 }
 // [run]
 
@@ -160,20 +141,14 @@ void SenderLoop::look_around(bool may_sleep) {
   for (const auto &lane : lanes_) {
     deadline = std::min(deadline, lane->deadline());
     if (const int fd = lane->new_fd(); fd >= 0)
-      watch(epoll_.get(), fd);
+      poller_.watch(fd, {.fd = fd});
   }
-  const auto left = std::chrono::ceil<milliseconds>(deadline - Lane::Clock::now()).count();
-  std::array<epoll_event, 32> events;
-  const int count =
-      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                 may_sleep ? static_cast<int>(std::clamp<int64_t>(left, 0, 60'000)) : 0);
-  if (count < 0 && errno != EINTR)
-    throw_errno(errno, "epoll_wait");
+  const auto events = poller_.wait(deadline, may_sleep);
   stats_.sleeps += may_sleep;
   stats_.other_calls += !may_sleep;
   for (const auto &lane : lanes_)
     lane->disarm();
-  for (const epoll_event &event : std::span(events.data(), static_cast<size_t>(std::max(count, 0))))
+  for (const epoll_event &event : events)
     look_at(event.data.fd);
   for (const auto &lane : lanes_)
     lane->look_at_the_clock();
@@ -214,8 +189,8 @@ void SenderLoop::look_at(int fd) {
         lane->on_completion_event();
         is_known = true;
       }
-    if (!is_known) // of a connection that is being taken down; fails if it has gone
-      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    if (!is_known) // of a connection that is being taken down
+      poller_.forget(fd);
   }
 }
 // [look-around]

@@ -4,6 +4,7 @@
 
 #include "errands.hpp"
 #include "lane.hpp"
+#include "poller.hpp"
 #include "stats.hpp"
 
 #include "rdmashared/sender.hpp"
@@ -52,7 +53,7 @@ private:
   rdmacommon::unique_event_channel channel_ = rdmacommon::create_event_channel();
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::optional<Errands> errands_; // the lanes'; goes before them
-  rdmacommon::File epoll_;
+  Poller poller_;
   Event stop_;
   mutable std::mutex mutex_;        // of up_ and why_
   std::condition_variable changed_; // for wait_until_up()

@@ -3,13 +3,9 @@
 #include <rdmacommon/check.hpp>
 
 #include <arpa/inet.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <exception>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -20,14 +16,12 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr uint32_t busy_turns = 64; // with always something to do, look around each so many
 constexpr milliseconds tick(1000);
 
 } // namespace
 
 ServerLoop::ServerLoop(const ServerOptions &options, RequestHandler handler)
     : options_(options), handler_(std::move(handler)),
-      epoll_(check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       budget_(std::make_shared<Budget>(options.total_memory)), pool_(options.workers) {
   if (options.group == 0 || options.group > SlotRing::longest_run || options.window == 0 ||
       options.connections == 0 || !handler_)
@@ -36,10 +30,11 @@ ServerLoop::ServerLoop(const ServerOptions &options, RequestHandler handler)
                 Where::here());
   CmAddress address = cm_address(options.host, options.port);
   listener_ = cm_listen(channel_.get(), address, static_cast<int>(options.connections));
-  watch(channel_->fd, &channel_);
-  watch(stop_.fd(), &stop_);
-  watch(wake_->event.fd(), &wake_);
-  watch(errands_.fd(), &errands_);
+  // The mark of an event: a session, or one of these members.
+  poller_.watch(channel_->fd, {.ptr = &channel_});
+  poller_.watch(stop_.fd(), {.ptr = &stop_});
+  poller_.watch(wake_->event.fd(), {.ptr = &wake_});
+  poller_.watch(errands_.fd(), {.ptr = &errands_});
 }
 
 uint16_t ServerLoop::port() const {
@@ -49,12 +44,6 @@ uint16_t ServerLoop::port() const {
 void ServerLoop::log(const std::string &line) const {
   if (options_.log)
     options_.log(line);
-}
-
-// @param mark of the events: a session, or one of ours
-void ServerLoop::watch(int fd, void *mark) {
-  epoll_event event{.events = EPOLLIN, .data = {.ptr = mark}};
-  check_errno(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
 }
 
 // [server-run]
@@ -77,7 +66,7 @@ bool ServerLoop::has_ended() const {
   return (stops_seen_ > 0 || enough) && sessions_.empty() && opening_ == 0;
 }
 
-// What one client does wrong ends that client's connection, and nothing else.
+// A client's mistake ends that client's connection, and nothing else.
 bool ServerLoop::turn() {
   bool was_busy = false;
   for (Session &session : sessions_)
@@ -95,18 +84,10 @@ bool ServerLoop::arm() {
 }
 
 void ServerLoop::look_around(bool may_sleep) {
-  const auto next = std::min(next_look_, end_);
-  const auto left = std::chrono::ceil<milliseconds>(next - Clock::now()).count();
-  std::array<epoll_event, 64> events;
-  const int count =
-      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                 may_sleep ? static_cast<int>(std::clamp<int64_t>(left, 0, 60'000)) : 0);
-  if (count < 0 && errno != EINTR)
-    throw_errno(errno, "epoll_wait");
+  const auto events = poller_.wait(std::min(next_look_, end_), may_sleep);
   stats_.sleeps += may_sleep;
   stats_.other_calls += !may_sleep;
-  for (const epoll_event &event :
-       std::span(events.data(), static_cast<size_t>(std::max(count, 0)))) {
+  for (const epoll_event &event : events) {
     if (event.data.ptr == &channel_)
       take_cm_events();
     else if (event.data.ptr == &wake_) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "errands.hpp"
+#include "poller.hpp"
 #include "session.hpp"
 #include "stats.hpp"
 #include "waiting.hpp"
@@ -66,13 +67,12 @@ private:
   void drop(Session &session, const char *why);
   void bury();
   void take_down(std::list<Session> &whose, std::list<Session>::iterator session);
-  void watch(int fd, void *mark);
   void log(const std::string &line) const;
 
   const ServerOptions options_;
   const RequestHandler handler_;
   Stats stats_;
-  rdmacommon::File epoll_;
+  Poller poller_;
   Event stop_;
   std::atomic<uint32_t> stops_{0}; // calls of stop()
   std::shared_ptr<Wake> wake_ = std::make_shared<Wake>();

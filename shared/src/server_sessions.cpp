@@ -1,12 +1,10 @@
 // How a server makes the session of a client, and takes it down.
-
 #include "server_loop.hpp"
 
 #include <rdmacommon/check.hpp>
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <sys/epoll.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -124,7 +122,7 @@ void ServerLoop::opened(Opening &opening, const std::exception_ptr &failure) {
       throw Error("the server", words_for(why), Where::here());
     }
     Session &session = opening.made.front();
-    watch(session.fd(), &session);
+    poller_.watch(session.fd(), {.ptr = &session});
     session.accept();
     sessions_.splice(sessions_.end(), opening.made);
     ++opened_;
@@ -151,7 +149,7 @@ void ServerLoop::bury() {
 
 // Takes as long as making it, so the same thread does it. No event leads to the session any more.
 void ServerLoop::take_down(std::list<Session> &whose, std::list<Session>::iterator session) {
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, session->fd(), nullptr); // fails if it was not watched yet
+  poller_.forget(session->fd());
   session->leave_channel();
   const auto gone = std::make_shared<std::list<Session>>();
   gone->splice(gone->end(), whose, session);

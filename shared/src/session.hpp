@@ -24,7 +24,7 @@
 namespace rdmashared {
 
 // [job]
-// What the pool does: calls the handler for one request.
+// A job of the pool: it calls the handler for one request.
 struct Job {
   Request request;
   const RequestHandler *handler;

@@ -1,4 +1,4 @@
-// What one side of the connections has done, counted where it is done. One thread writes, any may read.
+// The counters of one side of the connections. One thread writes, any thread may read.
 #pragma once
 
 #include "rdmashared/basics.hpp"

@@ -1,5 +1,5 @@
-// What a session shares with the requests that it has given to handlers. It lives as long as the last of them, so a handler
-// can keep a request for longer than its connection lasts.
+// The memory that a session shares with the requests that it has given to handlers. It lives as long as the last of them, so a
+// handler can keep a request for longer than its connection lasts.
 #pragma once
 
 #include "events.hpp"
@@ -56,7 +56,7 @@ private:
   uint64_t bytes_;
 };
 
-// Wakes the server's thread, if it is not that thread which has something for it.
+// Wakes the server's thread, unless it is that thread that rings.
 struct Wake {
   Event event;
   std::atomic<std::thread::id> thread; // of Server::run()

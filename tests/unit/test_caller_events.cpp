@@ -157,6 +157,23 @@ TEST(DeadSender, CallbacksAreToldSo) {
   EXPECT_TRUE(has_failed);
 }
 
+TEST(DeadSender, OfAnotherRequestDisturbsNobody) {
+  LoopBack dead, alive;
+  alive.answers.status().server = 1;
+  std::vector<CallerLane> lanes;
+  lanes.push_back({.ring = &dead.ring, .answers = Answers(dead.ring), .worker = 1, .is_over = [] {
+                     return true;
+                   }});
+  lanes.push_back(
+      {.ring = &alive.ring, .answers = Answers(alive.ring), .worker = 1, .is_over = {}});
+  Caller caller(std::make_unique<CallerLanes>(std::move(lanes), Waiting::events));
+  std::vector<Pending> lost, waiting;
+  lost.push_back(caller.request_async({}, {.server = 0}));
+  waiting.push_back(caller.request_async({}, {.server = 1}));
+  EXPECT_THROW(caller.wait_any(lost, 60s), rdmacommon::Error);
+  EXPECT_EQ(caller.wait_any(waiting, 300ms), std::nullopt); // longer than it looks around
+}
+
 // A group of answers rings one bell: all that sleep for one of them are woken by one call.
 TEST_F(Events, AGroupIsOneWake) {
   std::vector<Pending> all;

@@ -1,4 +1,4 @@
-// What the client and the server say to each other. Each request is a struct with a number of its own. The structs travel as
+// The messages of client and server. Each request is a struct with a number of its own. The structs travel as
 // they lie in memory, so both programs must be built from the same ones.
 #pragma once
 

@@ -1,5 +1,5 @@
 /// @file
-/// What both sides of a shared client take: how to wait, where log lines go, and what has been counted.
+/// The types that both sides of a shared client use: how to wait, where log lines go, and what has been counted.
 ///
 /// Written out in lesson 19_shared_client.
 #pragma once
@@ -22,15 +22,15 @@ enum class Waiting {
 /// Called by the library's threads, one at a time for each Server and each Sender. It must not throw.
 using Log = std::function<void(std::string_view line)>;
 
-/// What one side of the connections has done so far.
+/// The figures of one side of the connections so far.
 struct Counts {
   uint64_t messages = 0;    ///< Requests that were sent, or answered.
   uint64_t groups = 0;      ///< Groups that these went in.
   uint64_t posts = 0;       ///< Calls of ibv_post_send() and ibv_post_recv().
   uint64_t completions = 0; ///< Work completions that were polled.
   uint64_t wakes = 0;       ///< System calls that woke callers, or threads of the server's pool.
-  uint64_t rnr =
-      0; ///< Completions with the status "receiver not ready". Always 0, unless there is a defect.
+  /// Completions with the status "receiver not ready". Always 0, unless there is a defect.
+  uint64_t rnr = 0;
   uint64_t sleeps = 0;             ///< Sleeps of the thread that has the connections.
   uint64_t other_calls = 0;        ///< Its other system calls.
   std::array<uint64_t, 9> sizes{}; ///< Groups of 1, 2, 3-4, 5-8, ..., 129-255 messages.

@@ -1,5 +1,5 @@
 /// @file
-/// What a worker calls: requests, and what comes of them. A worker is a process that has joined a Sender, a child of the
+/// The calls of a worker: requests, and what becomes of them. A worker is a process that has joined a Sender, a child of the
 /// sender's process, or a thread of that process. The calls are the same.
 ///
 ///     rdmashared::Caller caller = rdmashared::Caller::join("name"); // in the sender's own process: sender.caller()
@@ -37,7 +37,7 @@ class CallerLanes; // what is behind a Caller
 enum class Outcome : uint32_t {
   response, ///< There is a response.
   refused,  ///< The server's handler has failed; RequestFailed::server_said() says why.
-  lost, ///< The connection broke after the request was sent. The server may have carried it out.
+  lost,     ///< The connection broke after sending. The server may have carried the request out.
   not_sent, ///< There is no connection. The server has not seen the request.
   late,     ///< The response was not collected while others needed its slots.
 };
@@ -111,14 +111,14 @@ struct Ask {
   /// As room: the response can have any length up to SenderOptions::largest_response. It comes by a connection of its own.
   static constexpr size_t any_length = ~size_t{0};
 
-  size_t room =
-      0; ///< Bytes for the response in the request's slots, if it is longer than the request.
-  std::optional<uint32_t> server =
-      {}; ///< An index into SenderOptions::servers; by default one after the other.
-  std::chrono::milliseconds limit{
-      5000}; ///< How long to wait for a slot, and then for the response.
-  std::optional<Waiting> waiting =
-      {};              ///< How to wait for the response; by default as the Caller does.
+  /// Bytes for the response in the request's slots, if it is longer than the request.
+  size_t room = 0;
+  /// An index into SenderOptions::servers; by default one after the other.
+  std::optional<uint32_t> server = {};
+  /// How long to wait for a slot, and then for the response.
+  std::chrono::milliseconds limit{5000};
+  /// How to wait for the response; by default as the Caller does.
+  std::optional<Waiting> waiting = {};
   uint8_t service = 0; ///< Which of the server's services: Request::service().
 };
 // [ask]
@@ -156,7 +156,7 @@ public:
 
   /// Waits until one of several requests of this Caller is ready, as is_ready() says.
   /// @return its index, or nothing if `limit` has passed
-  /// @throws Error if all of them have been collected, or a sender has died
+  /// @throws Error if all of them have been collected, or the sender of one has died
   std::optional<size_t> wait_any(std::span<const Pending> requests,
                                  std::chrono::milliseconds limit);
 

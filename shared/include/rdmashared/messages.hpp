@@ -82,8 +82,8 @@ Response ask(Caller &caller, const Request &request, Ask how = {}) {
 class Dispatcher {
 public:
   /// Adds the handler of one type.
-  /// @param handler called by several threads at once with a `const Request &`; returns a Plain struct. What it throws becomes a
-  ///                failure
+  /// @param handler called by several threads at once with a `const Request &`; returns a Plain struct. An exception that it
+  ///                throws becomes a failure
   template <Typed Request, typename Function> Dispatcher &on(Function handler) {
     using Response = std::invoke_result_t<Function, const Request &>;
     static_assert(Plain<Response>, "the response must be a struct that can travel as its bytes");

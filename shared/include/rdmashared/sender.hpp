@@ -32,26 +32,26 @@ struct ServerAddress {
 
 /// What a Sender connects to, and how.
 struct SenderOptions {
-  std::vector<ServerAddress>
-      servers;              ///< At least one. They share the load, unless Ask::server names one.
+  /// At least one. They share the load, unless Ask::server names one.
+  std::vector<ServerAddress> servers;
   uint32_t connections = 1; ///< To each server. 14 in total at most.
   uint32_t slots = 1024;    ///< Of each connection's ring: a power of two, at most 2^24.
   uint32_t slot_size = 256; ///< In bytes: a multiple of 64, at most 1 MiB.
-  uint32_t window =
-      1024; ///< How many requests of a connection may be without a response; more than `slots` is `slots`.
+  /// How many requests of a connection may be without a response; more than `slots` is `slots`.
+  uint32_t window = 1024;
   /// Bytes of the largest response to a request with Ask::any_length. Those have a connection of their own. 0: there is no such
   /// connection.
   uint32_t largest_response = 0;
   uint32_t group = 255; ///< Most slots in a group, 1 to 255. 1: each message goes by itself.
   Waiting waiting = Waiting::events; ///< How the thread waits.
-  std::string name =
-      {}; ///< By which other processes of this user join, for Caller::join(). Empty: they cannot.
+  /// By which other processes of this user join, for Caller::join(). Empty: they cannot.
+  std::string name = {};
   std::optional<gid_t> members = {};              ///< Members of this group may join as well.
   std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
   std::chrono::milliseconds rest{200}; ///< Before the second attempt; doubles with each one.
   std::chrono::milliseconds longest_rest{3200}; ///< Up to this.
-  std::chrono::milliseconds keep{
-      1000};    ///< How long a response stays that nobody collects, if the ring is full.
+  /// How long a response stays that nobody collects, if the ring is full.
+  std::chrono::milliseconds keep{1000};
   Log log = {}; ///< Why a connection is lost, or cannot be made.
 };
 

@@ -27,8 +27,8 @@ struct Work; // what a connection and its requests share
 
 /// The connection that a request has come by.
 struct Client {
-  uint64_t connection =
-      0;            ///< Its number, from 1. No two connections of a Server have the same one.
+  /// Its number, from 1. No two connections of a Server have the same one.
+  uint64_t connection = 0;
   std::string host; ///< The client's IP address.
 };
 
@@ -57,9 +57,8 @@ public:
   /// What ServerOptions::new_client has returned for this client; null if there is no such function. Valid until the answer.
   void *state() const;
 
-  bool is_answered() const {
-    return work_ == nullptr;
-  } ///< Then nothing else may be called but the destructor.
+  /// Whether it has been answered, or moved away. Then only an assignment and the destructor may be called.
+  bool is_answered() const { return work_ == nullptr; }
 
   /// Answers with the first `length` bytes of room(). If that is more than room() has, the answer is a failure that says so.
   void reply(size_t length);
@@ -83,7 +82,7 @@ private:
 // [request]
 
 /// From a request to its response. Called by several threads at once.
-/// What it throws becomes a failure, and the caller gets the words of std::exception::what().
+/// An exception that it throws becomes a failure, and the caller gets the words of std::exception::what().
 /// @param response where the response goes: Request::room()
 /// @return its length in bytes
 using Handler =
@@ -103,8 +102,8 @@ struct ServerOptions {
   uint32_t window = 4096;              ///< Most requests of one connection without an answer.
   uint64_t memory = uint64_t{1} << 28; ///< Most bytes for one connection.
   uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections.
-  uint32_t group =
-      255; ///< Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
+  /// Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
+  uint32_t group = 255;
   /// Threads of the pool. 0: the handler runs in the thread of run(), for requests that take no time.
   uint32_t workers = 1;
   Waiting waiting = Waiting::events;              ///< How run() waits.
@@ -112,7 +111,7 @@ struct ServerOptions {
   std::chrono::milliseconds grace{5000}; ///< How long clients may take to finish after stop().
   /// Called for each new client, by one thread: makes a state of yours for it. The state is destroyed when the client has gone and its
   /// last request is answered, by any thread. So a state that holds Requests of its own client keeps itself alive until they are
-  /// answered. What the function throws rejects the client.
+  /// answered. An exception rejects the client.
   std::function<std::shared_ptr<void>(const Client &client)> new_client = {};
   Log log = {}; ///< Which clients are rejected or dropped, and why.
 };

@@ -1,4 +1,4 @@
-// --stats, --waiting and where log lines go: the same for slot_server and shared_client.
+// The programs' side of the terminal: the values of --waiting, log lines, and the figures of --stats.
 #pragma once
 
 #include <rdmashared/basics.hpp>
