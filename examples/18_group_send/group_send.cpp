@@ -164,11 +164,18 @@ private:
     const bool can_send = side_.queue.room() > 0 && sent_.size() < side_.runs;
     const bool is_ready = can_send && !host_.arm();
     check_rc(ibv_req_notify_cq(side_.cq.get(), 0), "ibv_req_notify_cq");
-    if (!is_ready && !take_completions() && !side_.sleep(can_send ? host_.fd() : -1) &&
-        !take_completions())
-      Side::gone();
+    if (!is_ready && !take_completions() && !side_.sleep(can_send ? host_.fd() : -1))
+      take_the_last();
     if (can_send)
       host_.handle_events();
+  }
+
+  // The peer has ended, so it sends nothing more. Our own NIC still completes each request, within the time of its retries:
+  // the last credit may come before the completion of the request that it is for.
+  void take_the_last() {
+    while (!take_completions())
+      if (side_.queue.done() == side_.queue.added())
+        Side::gone();
   }
   // [sleep]
 
