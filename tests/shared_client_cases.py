@@ -266,7 +266,7 @@ class Faults(Shared):
         self.serve()
         self.sender()
         for stage, words in (
-            ("too-long", "it or its response has 1048576 bytes, and 65264 fit"),
+            ("too-long", "it or its response has 1048576 bytes, and 262128 fit"),
             ("no-room", "the server could not answer it: the response has 5000 bytes, and there is room for 240"),
             ("failing", "the server could not answer it: the service: it was asked to fail"),
         ):
@@ -350,16 +350,21 @@ DROPPED = {
     "kind": "a request: it is of kind 77",
     "answer": "a request: it is of kind 6",
     "long": "a request: it is of kind 2",
-    "no-slots": "a request: it takes 0 slots, and 1 have come",
-    "slots": "a request: it takes 2 slots, and 1 have come",
+    "no-slots": "a request: it takes 0 slots, and 1 can have come",
+    "slots": "a request: it takes 2 slots, and 1 can have come",
     "length": "a request: it is longer than its slots",
     "huge": "a request: it is longer than its slots",
     "id": "a request: its id is another slot's",
-    "beyond": "the peer's run: 2 slots from 15 on: there are only 16",
-    "far-beyond": "the peer's run: 255 slots from 16777215 on: there are only 16",
+    "beyond": "the peer's run: 2 slots from 2047 on: there are only 2048",
+    "far-beyond": "the peer's run: 255 slots from 16777215 on: there are only 2048",
     "empty": "the peer's run: it has no slots",
     "twice": "a request: its slot has one that has no answer yet",
     "window": "a request: more than the window are under way",
+    "cut": "a long message: its next run is missing",
+    "cut-short": "a request: it takes 300 slots, and 100 can have come",
+    "cut-other": "a long message: its next run is missing",
+    "cut-end": "a request: it takes 300 slots, and 255 can have come",
+    "cut-window": "a request: more than the window are under way",
     "send": "the peer's message: it is not an RDMA WRITE with immediate data",
     "rkey": "completed with status 10, remote access error",
     "no-data-connection": "a request: the session's data connection is missing",
@@ -381,7 +386,7 @@ LIES_OF_SERVERS = {
     "length": "an answer: it is longer than there is room",
     "huge": "an answer: it is longer than there is room",
     "nobody": "an answer: nobody has asked",
-    "beyond": "the peer's run: 2 slots from 15 on: there are only 16",
+    "beyond": "the peer's run: 2 slots from 2047 on: there are only 2048",
     "twice": "an answer: nobody has asked",
     "welcome": "the server: it answers what we do not understand",
     "no-window": "the server: it lets nothing be under way",
@@ -392,9 +397,17 @@ LIES_OF_LONG_RESPONSES = {
     "long": "a long response: nobody has asked",
     "long-nobody": "a long response: nobody has asked",
     "long-slots": "a long response: nobody has asked",
-    "long-beyond": "2 slots from 15 on: there are only 16",
+    "long-beyond": "2 slots from 2047 on: there are only 2048",
     "long-huge": "a long response: it is longer than there is room",
     "long-in-slots": "an answer: one that was not asked for",
+}
+
+# To clients whose requests have room for a response of 300 slots.
+LIES_OF_LONG_ANSWERS = {
+    "cut": "a long message: its next run is missing",
+    "cut-short": "a long message: its next run is missing",
+    "cut-other": "a long message: its next run is missing",
+    "cut-id": "an answer: it is to another request",
 }
 
 
@@ -420,14 +433,14 @@ class Liars(Shared):
             self.assertIn(words, said)
         self.assertEqual((served, dropped, rejected), (2, len(DROPPED) + 1, len(REJECTED)), said)
 
-    def leaves(self, lies, *options):
+    def leaves(self, lies, *options, room=0):
         """The client leaves a server for each of these lies, and each time it connects again."""
         liar = self.lie(self.server_place, lies, "--cm-port", "0")
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
-        client = self.client("--slots", "16", "--slot-size", "64", "--serve", "--name", f"test.{os.getpid()}", *options)
+        client = self.client("--slots", "2048", "--slot-size", "64", "--serve", "--name", f"test.{os.getpid()}", *options)
         self.assertIn("up", next_line(client))
         self.name = f"test.{os.getpid()}"
-        worker = self.attached("--threads", "1", "--size", "0", "--response-size", "0", "--patient", "--seconds", "3600")
+        worker = self.attached("--threads", "1", "--size", "0", "--response-size", str(room), "--patient", "--seconds", "3600")
         out, _ = self.finish(liar)
         self.assertEqual(out.splitlines(), [f"{lie}: DISCONNECTED" for lie in lies])
         self.assertIsNone(worker.poll())
@@ -442,10 +455,13 @@ class Liars(Shared):
     def test_servers_that_lie_about_long_responses_are_left(self):
         self.leaves(LIES_OF_LONG_RESPONSES, "--responses", "connection", "--largest", "64")
 
+    def test_servers_that_lie_about_long_answers_are_left(self):
+        self.leaves(LIES_OF_LONG_ANSWERS, room=300 * 64 - 16)
+
     def test_server_that_says_nothing(self):
         liar = self.lie(self.server_place, ["silence"], "--cm-port", "0", "--timeout", "20")
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
-        client = self.client("--slots", "16", "--slot-size", "64", "--requests", "1", "--timeout", "1")
+        client = self.client("--slots", "2048", "--slot-size", "64", "--requests", "1", "--timeout", "1")
         self.assertIn("no answer within 1000 ms", self.finish(client, 1)[1])
 
 

@@ -14,7 +14,7 @@ namespace rdmacommon {
 namespace {
 
 constexpr std::array<char, 8> magic = {'s', 'l', 'o', 't', 'r', 'i', 'n', 'g'};
-constexpr uint32_t version = 1;
+constexpr uint32_t version = 2;
 constexpr uint64_t most_appendix = uint64_t{16} << 30;
 
 [[noreturn]] void fail(const char *what, const std::string &why) {

@@ -38,14 +38,15 @@ long futex(std::atomic<uint32_t> &word, int operation, uint32_t value, const tim
 } // namespace
 
 uint32_t SlotRing::longest_message() const {
-  return std::min(shape_.slots, longest_run) * shape_.slot_size;
+  const uint64_t bytes = uint64_t{std::min(shape_.slots, most_message_slots)} * shape_.slot_size;
+  return static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX));
 }
 
 uint32_t SlotRing::slots_for(uint32_t length) const {
   if (length > longest_message())
     fail("a message", "it has " + std::to_string(length) + " bytes, and " +
                           std::to_string(longest_message()) + " fit");
-  return std::max(1U, (length + shape_.slot_size - 1) / shape_.slot_size);
+  return std::max(1U, length / shape_.slot_size + (length % shape_.slot_size != 0));
 }
 
 uint32_t SlotRing::checked_count(uint64_t position, SlotWord word) const {
@@ -229,7 +230,7 @@ SlotRun SlotRing::take(uint32_t most) {
     notes_[position & (shape_.slots - 1)] = {
         .length = std::atomic_ref(control(position).length).load(std::memory_order_relaxed),
         .worker = static_cast<uint16_t>(word.worker),
-        .slots = static_cast<uint8_t>(count)};
+        .slots = static_cast<uint16_t>(count)};
     last = position;
     run.count += count;
     const bool is_end = ((position + count) & (shape_.slots - 1)) == 0;
@@ -262,7 +263,8 @@ SlotRun SlotRing::take(uint32_t most) {
 SlotMessage SlotRing::message(const SlotRun &run, uint32_t &at) {
   const uint32_t slot = run.first + at;
   const Noted &its = notes_[slot];
-  if (its.slots == 0 || its.slots > run.count - at || its.length > its.slots * shape_.slot_size)
+  if (its.slots == 0 || its.slots > run.count - at ||
+      its.length > uint64_t{its.slots} * shape_.slot_size)
     damaged();
   at += its.slots;
   return {.slot = slot,

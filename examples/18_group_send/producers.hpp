@@ -20,6 +20,9 @@ inline void produce(rdmacommon::RingWorker &worker, const Wanted &wanted) {
   for (uint32_t number = 0; number < wanted.messages; ++number) {
     const uint32_t bytes = static_cast<uint32_t>(random()) % (wanted.longest + 1);
     const uint32_t length = sizeof(Checksum) + bytes;
+    if (rdmacommon::slots_of(length, worker.ring().shape().slot_size) >
+        rdmacommon::SlotRing::longest_run)
+      throw rdmacommon::Error("a message", "it does not fit into a run", rdmacommon::Where::here());
     auto claim = worker.claim(sizeof(rdmacommon::SlotHeader) + length, wanted.timeout);
     const auto body = claim.data().subspan(sizeof(rdmacommon::SlotHeader) + sizeof(Checksum));
     for (std::byte &byte : body)

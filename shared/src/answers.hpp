@@ -27,8 +27,9 @@ namespace rdmashared {
 // What the callers of a ring are told about its connection.
 struct LaneStatus {
   std::atomic<uint32_t> is_up;
-  uint32_t server;  // which of the sender's servers it leads to
-  uint32_t largest; // Shape::largest
+  uint32_t server;               // which of the sender's servers it leads to
+  uint32_t largest;              // Shape::largest
+  std::atomic<uint32_t> longest; // slots of a message, as far as the window goes
 };
 
 // [answer-control]

@@ -61,7 +61,7 @@ void use_answer(const Answers::Answer &answer, const InPlace &in_place) {
 std::optional<uint64_t> in_the_way(const CallerLane &lane) {
   const uint32_t slots = lane.ring->shape().slots;
   const uint64_t head = lane.ring->head();
-  for (uint64_t i = head; i < head + std::min(slots, SlotRing::longest_run); ++i)
+  for (uint64_t i = head; i < head + std::min(slots, SlotRing::most_message_slots); ++i)
     if (const SlotRun run = lane.asked.at(static_cast<uint32_t>(i & (slots - 1)));
         run.count > 0 && lane.answers.is_waiting(run.position))
       return run.position;
@@ -179,11 +179,16 @@ uint32_t CallerLanes::checked_length(size_t bytes, const Ask &ask) const {
   const bool is_long = ask.room == Ask::any_length;
   const size_t longest = std::max(bytes, is_long ? 0 : ask.room);
   for (const CallerLane &lane : lanes_) {
-    const size_t most = lane.ring->longest_message() - sizeof(rdmacommon::SlotHeader);
+    const size_t most =
+        std::min<uint64_t>(lane.ring->longest_message(),
+                           uint64_t{lane.ring->shape().slot_size} *
+                               lane.answers.status().longest.load(std::memory_order_relaxed)) -
+        sizeof(rdmacommon::SlotHeader);
     if (longest > most)
       throw Error("a request",
                   "it or its response has " + std::to_string(longest) + " bytes, and " +
-                      std::to_string(most) + " fit: SenderOptions::slots and slot_size make more",
+                      std::to_string(most) +
+                      " fit: SenderOptions::slots, slot_size and window make more",
                   Where::here());
     if (is_long && lane.answers.largest() == 0)
       throw Error("a request",

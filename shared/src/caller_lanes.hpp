@@ -43,12 +43,12 @@ public:
   uint32_t slots() const { return slots_; }
   void set(const rdmacommon::SlotRun &run) {
     std::atomic_ref(words_.get()[run.first])
-        .store(run.position << 8 | run.count, std::memory_order_relaxed);
+        .store(run.position << 16 | run.count, std::memory_order_relaxed);
   }
   // @return a run of no slots if it has never asked from there
   rdmacommon::SlotRun at(uint32_t slot) const {
     const uint64_t word = std::atomic_ref(words_.get()[slot]).load(std::memory_order_relaxed);
-    return {.position = word >> 8, .first = slot, .count = static_cast<uint32_t>(word & 0xff)};
+    return {.position = word >> 16, .first = slot, .count = static_cast<uint32_t>(word & 0xffff)};
   }
 
 private:

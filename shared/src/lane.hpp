@@ -9,6 +9,7 @@
 #include "answers.hpp"
 #include "backoff.hpp"
 #include "errands.hpp"
+#include "long_messages.hpp"
 #include "rdma_connection.hpp"
 #include "stats.hpp"
 
@@ -73,8 +74,8 @@ private:
     uint64_t position = 0;
     uint32_t length = 0;
     uint32_t answered_at = 0; // milliseconds, of a clock that goes round
-    uint16_t worker = 0;
-    uint8_t slots = 0, service = 0;
+    uint16_t worker = 0, slots = 0;
+    uint8_t service = 0;
     State state = State::none;
     Kind kind = Kind::request;
   };
@@ -93,16 +94,20 @@ private:
   void bury();
   void buried();
   bool fail_ready();
+  void fail(const rdmacommon::SlotRun &run);
 
   bool take_completions();
   void take_answers(rdmacommon::Run run);
+  void take_answer(uint32_t slot);
   void take_long_response(const ibv_wc &wc);
   void finish(uint32_t slot, Outcome outcome, uint32_t length, bool is_long = false);
   bool send();
+  bool take_group();
   bool may_send() const;
   // @return bytes to send
   uint32_t note_sent(const rdmacommon::SlotMessage &message, uint64_t position);
   void make_room();
+  rdmacommon::SlotRun next_run(uint32_t most);
   rdmacommon::SlotRun slots_of_sent(uint32_t slot) const;
   Kind checked_kind(uint32_t claimed) const;
   Message message_of(const Sent &sent, uint32_t slot) const;
@@ -122,9 +127,13 @@ private:
   State state_ = State::resting;
   std::string why_ = "it has not been tried yet";
   Clock::time_point deadline_ = Clock::now();
-  std::vector<Sent> sent_;            // by slot
-  std::map<uint32_t, uint64_t> gone_; // by worker: nobody collects what it claimed before this
-  uint32_t under_way_ = 0, window_ = 0;
+  std::vector<Sent> sent_;              // by slot
+  std::map<uint32_t, uint64_t> gone_;   // by worker: nobody collects what it claimed before this
+  uint32_t under_way_ = 0, window_ = 0; // runs
+  rdmacommon::SlotRun
+      held_;         // taken from the ring: a long message, for which the window has no room yet
+  Cut cut_;          // what is being sent
+  Joined joined_;    // what is coming
   uint32_t now_ = 0; // milliseconds, when completions were last there
   uint64_t token_ = 0;
   int new_fd_ = -1;

@@ -144,6 +144,7 @@ void Lane::connect_data() {
 void Lane::come_up() {
   why_ = "it is up";
   state_ = State::up;
+  answers_.status().longest.store(longest_in(window_), std::memory_order_relaxed);
   backoff_.reset();
   deadline_ = Clock::now() + tick;
   answers_.status().is_up.store(1, std::memory_order_release);
@@ -240,6 +241,8 @@ void Lane::buried() {
   now_ = now_ms(); // an errand has passed since the last turn
   is_broken_ = false;
   window_ = 0;
+  cut_ = {};
+  joined_ = {};
   for (uint32_t slot = 0; slot < sent_.size(); ++slot)
     if (sent_[slot].state == Sent::State::sent)
       finish(slot, Outcome::lost, 0);

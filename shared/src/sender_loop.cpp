@@ -26,7 +26,8 @@ Shape shape_of(const SenderOptions &options) {
       options.connections > RingHost::most_rings / options.servers.size())
     throw Error(
         "the sender's options",
-        "slots are a power of two, to 2^24, of a multiple of 64 bytes, to 1 MiB; a response has "
+        "slots are a power of two, to 2^24, of a multiple of 64 bytes, to 1 MiB, and 2 GiB in "
+        "all; a response has "
         "64 MiB at most; a group has 1 to 255 slots; there are 1 to 14 connections to all servers; "
         "the window is not 0",
         Where::here());

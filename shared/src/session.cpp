@@ -129,16 +129,35 @@ void Session::take_run(Run run) {
   const size_t bytes = size_t{run.count} * shape_.slot_size;
   const auto copy = work_->slot_of(work_->copies, run.first);
   std::memcpy(copy.data(), work_->slot_of(requests_, run.first).data(), bytes);
-  for (uint32_t slot = run.first, end = run.first + run.count; slot < end;) {
+  if (joined_.is_open()) {
+    if (joined_.add(run))
+      accept_request(coming_);
+    return;
+  }
+  const uint32_t end = run.first + run.count;
+  for (uint32_t slot = run.first; slot < end;) {
     SlotHeader wire;
     std::memcpy(&wire, work_->slot_of(work_->copies, slot).data(), sizeof wire);
-    const Message request = checked_request(wire, slot, end - slot, shape_);
-    std::fill_n(is_taken_.begin() + slot, request.slots, uint8_t{1});
-    if (++in_work_ > shape_.window)
-      throw Error("a request", "more than the window are under way", Where::here());
-    jobs_.push_back({make_request(request), &handler_, &work_->is_closed});
+    const bool is_whole_run = slot == run.first && run.count == SlotRing::longest_run;
+    const uint32_t most = is_whole_run ? shape_.slots - slot : run.count - (slot - run.first);
+    const Message request = checked_request(wire, slot, most, shape_);
+    if (request.slots > run.count) {
+      coming_ = request;
+      joined_.begin(slot, request.slots);
+      joined_.add(run);
+      return;
+    }
+    accept_request(request);
     slot += request.slots;
   }
+}
+
+void Session::accept_request(const Message &message) {
+  std::fill_n(is_taken_.begin() + message.slot, message.slots, uint8_t{1});
+  in_work_ += runs_of(message.slots);
+  if (in_work_ > shape_.window)
+    throw Error("a request", "more than the window are under way", Where::here());
+  jobs_.push_back({make_request(message), &handler_, &work_->is_closed});
 }
 // [take-run]
 
@@ -167,7 +186,7 @@ void Session::take_finished() {
 
 // The answer is on its way, so the client may use the slots again.
 void Session::release(const Message &answer) {
-  --in_work_;
+  in_work_ -= runs_of(answer.slots);
   std::fill_n(is_taken_.begin() + answer.slot, answer.slots, uint8_t{0});
 }
 
@@ -184,7 +203,7 @@ bool Session::send_long_responses() {
     queue.add({.sg_list = &from,
                .num_sge = answer.length > 0 ? 1 : 0,
                .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-               .imm_data = to_immediate({.first = answer.slot, .count = answer.slots}),
+               .imm_data = to_immediate({.first = answer.slot, .count = named_count(answer.slots)}),
                .wr = {.rdma = {.remote_addr = data_address_ + offset, .rkey = data_rkey_}}});
     release(answer);
     stats_.count_group(1);
@@ -203,23 +222,10 @@ bool Session::send_answers() {
   if (!std::ranges::is_sorted(ready_, {}, &Message::slot))
     std::ranges::sort(ready_, {}, &Message::slot);
   size_t sent = 0;
-  while (sent < ready_.size() && queue.room() > 0) {
-    const uint32_t first = ready_[sent].slot;
-    uint32_t end = first, bytes = 0, messages = 0;
-    do {
-      const Message &answer = ready_[sent++];
-      bytes = (answer.slot - first) * shape_.slot_size + static_cast<uint32_t>(sizeof(SlotHeader)) +
-              answer.length;
-      end = answer.slot + answer.slots;
-      ++messages;
-      release(answer);
-    } while (sent < ready_.size() && ready_[sent].slot == end &&
-             end + ready_[sent].slots - first <= group_);
-    add_run(queue, mirror_, {.first = first, .count = end - first}, bytes);
-    stats_.count_group(messages);
-  }
+  while (queue.room() > 0 && (!cut_.is_empty() || take_group(sent)))
+    cut_.add_next(queue, mirror_);
   ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(sent));
-  if (wants_to_say_closing_ && queue.room() > 0) {
+  if (wants_to_say_closing_ && cut_.is_empty() && queue.room() > 0) {
     add_run(queue, mirror_, {.first = 0, .count = 0}, 0);
     wants_to_say_closing_ = false;
   }
@@ -227,6 +233,26 @@ bool Session::send_answers() {
   queue.post();
   stats_.posts += queue.posts() - posts;
   return queue.posts() != posts;
+}
+
+// @param sent how many of the ready answers have been taken
+bool Session::take_group(size_t &sent) {
+  if (sent == ready_.size())
+    return false;
+  const uint32_t first = ready_[sent].slot;
+  uint32_t end = first, bytes = 0, messages = 0;
+  do {
+    const Message &answer = ready_[sent++];
+    bytes = (answer.slot - first) * shape_.slot_size + static_cast<uint32_t>(sizeof(SlotHeader)) +
+            answer.length;
+    end = answer.slot + answer.slots;
+    ++messages;
+    release(answer);
+  } while (sent < ready_.size() && ready_[sent].slot == end &&
+           end + ready_[sent].slots - first <= group_);
+  cut_ = Cut(first, end - first, bytes);
+  stats_.count_group(messages);
+  return true;
 }
 // [send-answers]
 

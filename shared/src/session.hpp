@@ -5,6 +5,7 @@
 // checked, and from then on only the copy is used.
 #pragma once
 
+#include "long_messages.hpp"
 #include "rdma_connection.hpp"
 #include "stats.hpp"
 #include "wire.hpp"
@@ -73,9 +74,11 @@ public:
 
 private:
   void take_run(rdmacommon::Run run);
+  void accept_request(const Message &message);
   Request make_request(const Message &message);
   void take_finished();
   bool send_answers();
+  bool take_group(size_t &sent);
   bool send_long_responses();
   void release(const Message &answer);
 
@@ -89,13 +92,16 @@ private:
   const Shape shape_;
   std::vector<std::byte> requests_; // by slot: where the client writes
   std::vector<uint8_t> is_taken_;   // by slot: the request has come and its answer has not gone
-  uint32_t in_work_ = 0;
+  uint32_t in_work_ = 0;            // runs
   uint64_t data_address_ = 0;
   uint32_t data_rkey_ = 0;
   std::vector<Job> jobs_;
   std::vector<Message> long_; // responses that wait for room in the data connection's queue
   std::vector<Message> just_finished_; // empty between two turns
   std::vector<Message> ready_;         // to be sent, in no order
+  Cut cut_;                            // what is being sent
+  Joined joined_;                      // what is coming,
+  Message coming_{};                   // and its header
   uint32_t awaited_ = 1;               // connections that are to be established
   bool wants_to_say_closing_ = false;
 

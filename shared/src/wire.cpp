@@ -46,8 +46,8 @@ private:
   throw Error(who, what, Where::here());
 }
 
-uint32_t room_in(uint32_t slots, const Shape &shape) {
-  return slots * shape.slot_size - static_cast<uint32_t>(sizeof(SlotHeader));
+uint64_t room_in(uint32_t slots, const Shape &shape) {
+  return uint64_t{slots} * shape.slot_size - sizeof(SlotHeader);
 }
 
 } // namespace
@@ -158,7 +158,8 @@ const char *words_for(Refusal refusal) {
 bool is_possible(const Shape &shape) {
   return std::has_single_bit(shape.slots) && shape.slots <= SlotRing::most_slots &&
          shape.slot_size >= 64 && shape.slot_size % 64 == 0 && shape.slot_size <= 1 << 20 &&
-         shape.window > 0 && shape.window <= shape.slots && shape.largest <= 1 << 26;
+         uint64_t{shape.slots} * shape.slot_size <= uint64_t{1} << 31 && shape.window > 0 &&
+         shape.window <= shape.slots && shape.largest <= 1 << 26;
 }
 // [is-possible]
 
@@ -181,7 +182,7 @@ Message checked_request(const SlotHeader &wire, uint32_t slot, uint32_t left, co
     nonsense("a request", "it is of kind " + std::to_string(header.kind));
   if (message.slots == 0 || message.slots > left)
     nonsense("a request", "it takes " + std::to_string(message.slots) + " slots, and " +
-                              std::to_string(left) + " have come");
+                              std::to_string(left) + " can have come");
   if (message.length > room_in(message.slots, shape))
     nonsense("a request", "it is longer than its slots");
   if ((message.id & (shape.slots - 1)) != slot)

@@ -21,7 +21,7 @@
 namespace rdmashared {
 
 constexpr uint32_t protocol_magic = 0x52425853; // "RBXS"
-constexpr uint16_t protocol_version = 2;
+constexpr uint16_t protocol_version = 3;
 
 // [shape]
 // What both sides must agree on.
@@ -116,7 +116,7 @@ struct Message {
 // [message]
 
 // Checks a header that has come against what it can be. Pass a copy of it.
-// @param slot where it stands; `left`: slots of the run from there on
+// @param slot where it stands; `left`: slots that it can have from there on
 // @throws Error if it cannot be
 Message checked_request(const rdmacommon::SlotHeader &wire, uint32_t slot, uint32_t left,
                         const Shape &shape);

@@ -24,7 +24,7 @@ using namespace shared_client;
 
 namespace {
 
-constexpr Shape shape{.slots = 16, .slot_size = 64, .window = 4, .largest = 0};
+constexpr Shape shape{.slots = 2048, .slot_size = 64, .window = 4, .largest = 0};
 
 struct Peer { // of either side
   explicit Peer(rdma_cm_id *id) : with(id, shape.window, shape.slots) {
@@ -72,6 +72,17 @@ Lie request(const std::function<void(SlotHeader &)> &change, Run run = {.first =
   };
 }
 
+// A request of so many slots, from slot 0 on, that comes in these runs.
+Lie cut(uint16_t slots, const std::vector<Run> &runs, uint32_t first = 0) {
+  return [=](Peer &peer) {
+    peer.put(
+        first,
+        {.length = 8, .kind = static_cast<uint16_t>(Kind::request), .flags = slots, .id = first});
+    for (const Run &run : runs)
+      peer.write(run, 64);
+  };
+}
+
 // What the service is asked for in slot 2: a response of eight bytes, `microseconds` later.
 void ask_the_service(Peer &peer, uint32_t microseconds) {
   const ServiceHeader service{.response_length = htonl(8), .microseconds = htonl(microseconds)};
@@ -92,7 +103,7 @@ const std::map<std::string, Lie> client_lies = {
     {"length", request([](SlotHeader &header) { header.length = 49; })},
     {"huge", request([](SlotHeader &header) { header.length = 0xffffffff; })},
     {"id", request([](SlotHeader &header) { header.id = 3; })},
-    {"beyond", [](Peer &peer) { peer.write({.first = 15, .count = 2}, 0); }},
+    {"beyond", [](Peer &peer) { peer.write({.first = 2047, .count = 2}, 0); }},
     {"far-beyond", [](Peer &peer) { peer.write({.first = 0xffffff, .count = 255}, 0); }},
     {"empty", [](Peer &peer) { peer.write({.first = 0, .count = 0}, 0); }},
     {"twice",
@@ -115,6 +126,11 @@ const std::map<std::string, Lie> client_lies = {
          add_run(peer.with.runs.queue, peer.mirror, {.first = i % 16, .count = 1}, 0);
        peer.with.runs.queue.post();
      }},
+    {"cut", cut(300, {{0, 255}, {256, 44}})},
+    {"cut-short", cut(300, {{0, 100}, {100, 200}})},
+    {"cut-other", cut(300, {{0, 255}, {1000, 1}})},
+    {"cut-end", cut(300, {{1793, 255}, {0, 45}}, 1793)},
+    {"cut-window", cut(1100, {{0, 255}, {255, 255}, {510, 255}, {765, 255}, {1020, 80}})},
     {"send", [](Peer &peer) { post_send(peer.with.runs.get(), {.opcode = IBV_WR_SEND}); }},
     {"silence", [](Peer &) {}},
     {"no-data-connection",
@@ -204,6 +220,18 @@ Answer answer(const std::function<void(SlotHeader &)> &change) {
   };
 }
 
+// To a request of 300 slots: runs that begin so many slots behind the first.
+Answer cut_answer(const std::vector<Run> &runs, uint64_t other_id = 0) {
+  return [=](Peer &peer, SlotHeader header) {
+    const uint32_t slot = header.id % shape.slots;
+    header.kind = static_cast<uint16_t>(Kind::response);
+    header.id ^= other_id;
+    peer.put(slot, header);
+    for (const Run &run : runs)
+      peer.write({.first = (slot + run.first) % shape.slots, .count = run.count}, 64);
+  };
+}
+
 const std::map<std::string, Answer> server_lies = {
     {"kind", answer([](SlotHeader &header) { header.kind = 99; })},
     {"request",
@@ -215,7 +243,7 @@ const std::map<std::string, Answer> server_lies = {
     {"length", answer([](SlotHeader &header) { header.length = 49; })},
     {"huge", answer([](SlotHeader &header) { header.length = 0xffffffff; })},
     {"nobody", [](Peer &peer, SlotHeader) { peer.write({.first = 12, .count = 1}, 0); }},
-    {"beyond", [](Peer &peer, SlotHeader) { peer.write({.first = 15, .count = 2}, 0); }},
+    {"beyond", [](Peer &peer, SlotHeader) { peer.write({.first = 2047, .count = 2}, 0); }},
     {"twice",
      [](Peer &peer, SlotHeader header) {
        answer([](SlotHeader &) {})(peer, header);
@@ -232,12 +260,17 @@ const std::map<std::string, Answer> server_lies = {
      [](Peer &peer, SlotHeader header) {
        peer.write_data({.first = static_cast<uint32_t>(header.id % shape.slots), .count = 2}, 0);
      }},
-    {"long-beyond", [](Peer &peer, SlotHeader) { peer.write_data({.first = 15, .count = 2}, 0); }},
+    {"long-beyond",
+     [](Peer &peer, SlotHeader) { peer.write_data({.first = 2047, .count = 2}, 0); }},
     {"long-huge",
      [](Peer &peer, SlotHeader header) {
        peer.write_data({.first = static_cast<uint32_t>(header.id % shape.slots), .count = 1}, 65);
      }},
     {"long-in-slots", answer([](SlotHeader &) {})},
+    {"cut", cut_answer({{0, 255}, {256, 44}})},
+    {"cut-short", cut_answer({{0, 100}, {100, 200}})},
+    {"cut-other", cut_answer({{0, 255}, {1000, 1}})},
+    {"cut-id", cut_answer({{0, 255}, {255, 45}}, shape.slots)},
     {"welcome", [](Peer &, SlotHeader) {}},
     {"no-window", [](Peer &, SlotHeader) {}},
     {"silence", [](Peer &, SlotHeader) {}},

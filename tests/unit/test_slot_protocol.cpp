@@ -29,7 +29,7 @@ Hello some_hello() {
 
 TEST(SlotProtocol, HelloIsInNetworkByteOrderWithoutGaps) {
   const HelloBytes bytes = to_bytes(some_hello());
-  const unsigned char begin[] = {'R', 'B', 'X', 'S', 0, 2, 0, 0, 0, 0, 0, 64, 0, 0, 0, 128};
+  const unsigned char begin[] = {'R', 'B', 'X', 'S', 0, 3, 0, 0, 0, 0, 0, 64, 0, 0, 0, 128};
   EXPECT_EQ(std::memcmp(bytes.bytes, begin, sizeof begin), 0);
   const unsigned char end[] = {0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10,
                                0,    0,    0,    7,    0,    0,    0,    8};

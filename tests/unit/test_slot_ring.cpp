@@ -69,6 +69,43 @@ TEST_F(Ring, NoRunHasMoreThan255Slots) {
   EXPECT_EQ(counts, (std::vector<uint32_t>{255, 255, 255, 255, 4}));
 }
 
+TEST_F(Ring, AMessageOfMoreSlotsMakesARunByItself) {
+  const File large = SlotRing::make({.slots = 1 << 17, .slot_size = 64});
+  SlotRing one(large.get(), doorbell.get());
+  EXPECT_EQ(one.longest_message(), 0xffffU * 64);
+  put(one, 1, "a");
+  put(one, 1, std::string(0xffff * 64, 'b'));
+  put(one, 1, std::string(65, 'c'));
+  EXPECT_EQ(one.take().count, 1U);
+  const SlotRun run = one.take();
+  EXPECT_EQ(run.count, 0xffffU);
+  uint32_t at = 0;
+  const SlotMessage message = one.message(run, at);
+  EXPECT_EQ(at, 0xffffU);
+  EXPECT_EQ(message.slots, 0xffffU);
+  EXPECT_EQ(message.data.size(), 0xffffU * 64);
+  EXPECT_EQ(message.data.back(), std::byte{'b'});
+  EXPECT_EQ(one.take().count, 2U);
+  // The rest of the ring is too short for another one, and the slots of the first are not free.
+  EXPECT_FALSE(one.try_claim(1, 0xffff * 64));
+  one.give_back(run);
+  EXPECT_THROW(one.try_claim(1, 0xffff * 64 + 1), Error);
+}
+
+TEST(SlotWord, AsANumberAndBack) {
+  for (const SlotWord &word : {SlotWord{SlotState::free, 0, 0, 0},
+                               {SlotState::abandoned, 0xffff, 0, 0},
+                               {SlotState::free, 0xffff, 0xffff, 0},
+                               {SlotState::claimed, 1, 0xffff, 1},
+                               {SlotState::ready, 0x8001, 0x8001, SlotWord::lap_limit - 1}}) {
+    const SlotWord back = SlotWord::unpacked(word.packed());
+    EXPECT_EQ(back.state, word.state);
+    EXPECT_EQ(back.count, word.count);
+    EXPECT_EQ(back.worker, word.worker);
+    EXPECT_EQ(back.lap, word.lap);
+  }
+}
+
 TEST_F(Ring, WaitsForTheOldestThatIsNotReady) {
   auto slow = far.try_claim(1, 5);
   put(far, 2, "quick");

@@ -39,21 +39,24 @@ enum class SlotState : uint32_t { free, claimed, ready, abandoned };
 
 /// All that there is to know about a slot, in one word, which is changed by one instruction.
 struct SlotWord {
-  SlotState state; ///< bits 0-3
-  uint32_t count;  ///< bits 4-11: slots of the message that begins here; 0 in a free slot
-  uint32_t worker; ///< bits 16-31: who claimed it; 0 is nobody
-  uint32_t lap;    ///< bits 32-63: the generation: how many times the ring had been gone round
+  SlotState state; ///< bits 0-1
+  uint32_t count;  ///< bits 2-17: slots of the message that begins here; 0 in a free slot
+  uint32_t worker; ///< bits 18-33: who claimed it; 0 is nobody
+  /// bits 34-63: the generation: how many times the ring had been gone round, modulo lap_limit
+  uint32_t lap;
+
+  static constexpr uint32_t lap_limit = 1U << 30; ///< `lap` is less than this.
 
   /// As one number.
   uint64_t packed() const {
-    return uint64_t{lap} << 32 | worker << 16 | count << 4 | static_cast<uint32_t>(state);
+    return uint64_t{lap} << 34 | uint64_t{worker} << 18 | count << 2 | static_cast<uint32_t>(state);
   }
   /// From one number.
   static SlotWord unpacked(uint64_t word) {
-    return {.state = static_cast<SlotState>(word & 0xf),
-            .count = static_cast<uint32_t>(word >> 4 & 0xff),
-            .worker = static_cast<uint32_t>(word >> 16 & 0xffff),
-            .lap = static_cast<uint32_t>(word >> 32)};
+    return {.state = static_cast<SlotState>(word & 0x3),
+            .count = static_cast<uint32_t>(word >> 2 & 0xffff),
+            .worker = static_cast<uint32_t>(word >> 18 & 0xffff),
+            .lap = static_cast<uint32_t>(word >> 34)};
   }
 };
 
@@ -120,8 +123,9 @@ struct SlotMessage {
 /// inherited. The child attaches for itself.
 class SlotRing {
 public:
-  static constexpr uint32_t most_slots = 1 << 24; ///< So that 24 bits can name each.
-  static constexpr uint32_t longest_run = 255;    ///< So that 8 bits can count it.
+  static constexpr uint32_t most_slots = 1 << 24;        ///< So that 24 bits can name each.
+  static constexpr uint32_t longest_run = 255;           ///< So that 8 bits can count it.
+  static constexpr uint32_t most_message_slots = 0xffff; ///< Slots: so that 16 bits can count them.
   static constexpr uint32_t most_workers =
       0xfffe; ///< The number of a worker that joins is 1 to this.
   static constexpr uint32_t own_worker =
@@ -168,7 +172,8 @@ public:
   SlotRing &operator=(const SlotRing &) = delete;
 
   const RingShape &shape() const { return shape_; } ///< As it was when this process attached.
-  /// The longest message, in bytes. Longer ones do not fit into a run, or into the ring.
+  /// The longest message, in bytes: as long as the ring, at most most_message_slots slots, less than 4 GiB. It needs all of its slots
+  /// free at a time, so beside others that keep the ring full a long message may wait for long.
   uint32_t longest_message() const;
   /// All slots' data, from slot 0 on: what an RDMA sender registers.
   std::span<std::byte> data() const { return {data_, size_t{shape_.slots} * shape_.slot_size}; }
@@ -196,7 +201,7 @@ public:
 
   /// Takes what is ready now, as one run: no more than `most` slots, and never across the ring's end. Its cost
   /// follows the slots that are taken, not those of the ring.
-  /// @param most 1 to longest_run; a message that is longer makes a run by itself
+  /// @param most 1 to longest_run; a message that is longer makes a run by itself, also one of more than longest_run
   /// @throws Error if what the workers have written there cannot be
   SlotRun take(uint32_t most = longest_run);
 
@@ -237,7 +242,9 @@ public:
 
 private:
   SlotControl &control(uint64_t position) const { return controls_[position & (shape_.slots - 1)]; }
-  uint32_t lap(uint64_t position) const { return static_cast<uint32_t>(position >> shift_); }
+  uint32_t lap(uint64_t position) const {
+    return static_cast<uint32_t>(position >> shift_) % SlotWord::lap_limit;
+  }
   uint64_t free_word(uint64_t position) const {
     return SlotWord{.state = SlotState::free, .count = 0, .worker = 0, .lap = lap(position)}
         .packed();
@@ -245,8 +252,7 @@ private:
   // A message's SlotControl, as take() has read it.
   struct Noted {
     uint32_t length;
-    uint16_t worker;
-    uint8_t slots;
+    uint16_t worker, slots;
   };
   struct Free {
     void operator()(Noted *notes) const;

@@ -35,9 +35,13 @@ struct SenderOptions {
   /// At least one. They share the load, unless Ask::server names one.
   std::vector<ServerAddress> servers;
   uint32_t connections = 1; ///< To each server. 14 in total at most.
-  uint32_t slots = 1024;    ///< Of each connection's ring: a power of two, at most 2^24.
-  uint32_t slot_size = 256; ///< In bytes: a multiple of 64, at most 1 MiB.
-  /// How many requests of a connection may be without a response; more than `slots` is `slots`.
+  /// Of each connection's ring: a power of two, at most 2^24. A request and a response can have the length of the ring, less 16 bytes,
+  /// but at most 65,535 slots, and 255 slots for each request of the window.
+  uint32_t slots = 1024;
+  /// In bytes: a multiple of 64, at most 1 MiB. All slots together have 2 GiB at most.
+  uint32_t slot_size = 256;
+  /// How many requests of a connection may be without a response; more than `slots` is `slots`. A request of more than 255 slots
+  /// counts for each 255.
   uint32_t window = 1024;
   /// Bytes of the largest response to a request with Ask::any_length. Those have a connection of their own. 0: there is no such
   /// connection.
