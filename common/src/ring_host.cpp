@@ -31,19 +31,25 @@ constexpr milliseconds breather(1000); // after there were no file descriptors l
 
 } // namespace
 
-RingHost::RingHost(const RingShape &shape, uint32_t rings, uint32_t most_workers)
+RingHost::RingHost(const RingShape &shape, uint32_t rings, uint32_t most_workers,
+                   uint32_t doorbells)
     : most_(std::min(most_workers, SlotRing::most_workers)),
-      doorbell_(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       epoll_(check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       timer_(check_errno(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
                          "timerfd_create")) {
   if (rings == 0 || rings > most_rings)
     fail("the host of rings", "it has 1 to 14 of them");
+  if (doorbells == 0 || doorbells > rings)
+    fail("the host of rings", "it has 1 doorbell, or one for each ring, or some number between");
+  for (uint32_t i = 0; i < doorbells; ++i)
+    doorbells_.emplace_back(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"));
   for (uint32_t i = 0; i < rings; ++i) {
     memories_.push_back(SlotRing::make(shape));
-    rings_.push_back(std::make_unique<SlotRing>(memories_.back().get(), doorbell_.get()));
+    rings_.push_back(std::make_unique<SlotRing>(memories_.back().get(), doorbell(i % doorbells)));
+    if (i % doorbells == 0)
+      own_.push_back(rings_.back().get());
   }
-  watch(doorbell_.get(), the_doorbell, true);
+  watch(doorbell(), the_doorbell, true);
   watch(timer_.get(), the_timer, true);
 }
 
@@ -160,11 +166,13 @@ void RingHost::welcome(uint32_t number) {
     watch(files[0].get(), guest.tag, true);
     guest.process = std::move(files[0]);
     watch(guest.link.fd(), guest.tag, false);
-    std::vector<int> gifts{doorbell_.get()};
-    for (const File &memory : memories_)
-      gifts.push_back(memory.get());
+    std::vector<int> gifts;
+    for (const auto &files_of : {&doorbells_, &memories_})
+      for (const File &file : *files_of)
+        gifts.push_back(file.get());
     guest.link.tell(std::string(ring_answer) + std::to_string(number) + std::string(ring_count) +
-                        std::to_string(rings()),
+                        std::to_string(rings()) + std::string(doorbell_count) +
+                        std::to_string(doorbells_.size()),
                     gifts);
     ++joined_;
   } catch (const Error &) { // whoever that is; the others do not suffer
@@ -179,7 +187,7 @@ void RingHost::welcome(uint32_t number) {
 // Its process has ended, or has closed the link after it unmapped the rings. The kernel takes a process's memory away
 // before it closes its files, so either way nobody writes in its name any more.
 void RingHost::farewell(uint32_t number) {
-  for (const auto &ring : rings_)
+  for (SlotRing *ring : own_)
     reclaimed_ += ring->reclaim(number);
   forget(number);
   ++left_;
@@ -214,7 +222,7 @@ void RingHost::handle(uint64_t what) {
 
 // [host-wait]
 bool RingHost::arm() {
-  can_sleep_ = std::ranges::all_of(rings_, [](const auto &ring) { return ring->arm(); });
+  can_sleep_ = std::ranges::all_of(own_, &SlotRing::arm);
   sleeps_ += can_sleep_;
   return can_sleep_;
 }
@@ -229,8 +237,8 @@ bool RingHost::handle_events(milliseconds limit) {
       throw_errno(errno, "epoll_wait");
   }
   can_sleep_ = true;
-  for (const auto &ring : rings_)
-    ring->disarm(ring == rings_.back());
+  for (SlotRing *ring : own_)
+    ring->disarm(ring == own_.back());
   bool has_timer_rung = false;
   for (const epoll_event &event : std::span(events.data(), static_cast<size_t>(std::max(count, 0))))
     if (event.data.u64 == the_timer)

@@ -90,17 +90,20 @@ RingWorker::RingWorker(Link link, milliseconds limit) : link_(std::move(link)) {
   const File myself(check_errno(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)),
                                 "pidfd_open")); // glibc 2.36 has a function
   link_.tell(ring_hello, std::array{myself.get()});
-  std::vector<File> files; // the doorbell, and each ring's memory
+  std::vector<File> files; // the doorbells, and each ring's memory
   const std::string said = link_.hear(limit, files);
   std::string_view text = said;
-  uint32_t rings = 0;
+  uint32_t rings = 0, doorbells = 0;
   if (!take_number(text, ring_answer, number_) || !take_number(text, ring_count, rings) ||
-      !text.empty() || number_ == 0 || number_ > SlotRing::most_workers || rings == 0 ||
-      rings > RingHost::most_rings || files.size() != 1 + rings)
+      !take_number(text, doorbell_count, doorbells) || !text.empty() || number_ == 0 ||
+      number_ > SlotRing::most_workers || rings == 0 || rings > RingHost::most_rings ||
+      doorbells == 0 || doorbells > rings || files.size() != doorbells + rings)
     fail("the owner of the ring", "it speaks another version");
-  doorbell_ = std::move(files[0]);
-  for (uint32_t i = 1; i <= rings; ++i) {
-    rings_.push_back(std::make_unique<SlotRing>(files[i].get(), doorbell_.get()));
+  for (uint32_t i = 0; i < doorbells; ++i)
+    doorbells_.push_back(std::move(files[i]));
+  for (uint32_t i = 0; i < rings; ++i) {
+    rings_.push_back(
+        std::make_unique<SlotRing>(files[doorbells + i].get(), doorbells_[i % doorbells].get()));
     if (rings_.back()->shape() != ring().shape())
       fail("the owner of the rings", "they have different shapes");
   }

@@ -36,19 +36,26 @@ TEST(RingHost, AWorkerCountsWhatItIsGiven) {
     }
   };
   const int bell = STDIN_FILENO, ring = memory.get();
-  EXPECT_TRUE(joins("slot ring 1 worker 7 rings 2", {bell, ring, ring}));
-  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 2", {bell, ring}));
-  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 2", {bell, ring, ring, ring}));
-  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 2", {bell, ring, other.get()}));
-  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 1", {bell, bell}));
-  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 0", {bell}));
-  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 4294967295", {}));
-  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 15", std::vector<int>(16, ring)));
-  EXPECT_FALSE(joins("slot ring 1 worker 0 rings 1", {bell, ring}));
-  EXPECT_FALSE(joins("slot ring 1 worker 65535 rings 1", {bell, ring}));
-  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 1 ", {bell, ring}));
-  EXPECT_FALSE(joins("slot ring 1 worker 7", {bell, ring}));
-  EXPECT_FALSE(joins("slot ring 2 worker 7 rings 1", {bell, ring}));
+  const std::string two = "slot ring 1 worker 7 rings 2";
+  EXPECT_TRUE(joins(two + " doorbells 1", {bell, ring, ring}));
+  EXPECT_TRUE(joins(two + " doorbells 2", {bell, bell, ring, ring}));
+  EXPECT_FALSE(joins(two + " doorbells 1", {bell, ring}));
+  EXPECT_FALSE(joins(two + " doorbells 1", {bell, ring, ring, ring}));
+  EXPECT_FALSE(joins(two + " doorbells 1", {bell, ring, other.get()}));
+  EXPECT_FALSE(joins(two + " doorbells 2", {bell, ring, ring}));
+  EXPECT_FALSE(joins(two + " doorbells 3", {bell, bell, bell, ring, ring}));
+  EXPECT_FALSE(joins(two + " doorbells 0", {ring, ring}));
+  EXPECT_FALSE(joins(two, {bell, ring, ring}));
+  const std::string one = " doorbells 1";
+  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 1" + one, {bell, bell}));
+  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 0" + one, {bell}));
+  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 4294967295" + one, {}));
+  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 15" + one, std::vector<int>(16, ring)));
+  EXPECT_FALSE(joins("slot ring 1 worker 0 rings 1" + one, {bell, ring}));
+  EXPECT_FALSE(joins("slot ring 1 worker 65535 rings 1" + one, {bell, ring}));
+  EXPECT_FALSE(joins("slot ring 1 worker 7 rings 1" + one + " ", {bell, ring}));
+  EXPECT_FALSE(joins("slot ring 1 worker 7" + one, {bell, ring}));
+  EXPECT_FALSE(joins("slot ring 2 worker 7 rings 1" + one, {bell, ring}));
 }
 
 TEST(RingHost, WhoSaysNothingIsForgotten) {

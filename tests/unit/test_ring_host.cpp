@@ -130,6 +130,47 @@ TEST(RingHost, SeveralRingsHaveOneDoorbell) {
   }
 }
 
+// Another thread has the rings of the second doorbell: what the host does with its own leaves them alone.
+TEST(RingHost, EachDoorbellHasItsRings) {
+  EXPECT_THROW(RingHost(small, 2, 8, 0), Error);
+  EXPECT_THROW(RingHost(small, 2, 8, 3), Error);
+  RingHost host(small, 3, 8, 2);
+  const auto child = joiner(host, [](RingWorker &worker, const Link &parent) {
+    for (uint32_t ring = 0; ring < 3; ++ring) {
+      parent.hear(seconds(60));
+      if (!worker.claim(1, seconds(5), ring).publish())
+        throw std::runtime_error("not ours any more");
+      parent.tell("published");
+    }
+    const auto first = worker.claim(100, seconds(5), 0), second = worker.claim(100, seconds(5), 1),
+               third = worker.claim(100, seconds(5), 2);
+    parent.tell("claimed");
+    parent.has_spoken(seconds(60)); // until it is killed
+  });
+  ASSERT_TRUE(wait_until(host, [&] { return host.joined() == 1; }));
+  const auto has_rung = [&](uint32_t doorbell) {
+    uint64_t count = 0;
+    return read(host.doorbell(doorbell), &count, sizeof count) > 0;
+  };
+  for (uint32_t ring = 0; ring < 3; ++ring) {
+    ASSERT_TRUE(host.ring(1).arm());
+    host.handle_events();
+    ASSERT_TRUE(host.arm());
+    child->link().tell("go on");
+    EXPECT_EQ(child->link().hear(seconds(5)), "published");
+    EXPECT_EQ(has_rung(0), ring != 1) << ring;
+    EXPECT_EQ(has_rung(1), ring == 1) << ring;
+    EXPECT_EQ(host.arm(), ring == 1) << ring;
+    host.handle_events();
+    host.ring(ring).give_back(host.ring(ring).take());
+  }
+  EXPECT_EQ(child->link().hear(seconds(5)), "claimed");
+  kill(child->pid(), SIGKILL);
+  EXPECT_TRUE(wait_until(host, [&] { return host.workers() == 0; }));
+  EXPECT_EQ(host.reclaimed(), 4u); // of two rings
+  EXPECT_EQ(host.ring(1).reclaim(1), 2u);
+}
+
 // What a host says that is no host of this library.
 
 TEST(RingHost, AnEventLoopOfItsOwnWatchesIt) {

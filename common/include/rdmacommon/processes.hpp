@@ -40,7 +40,7 @@ private:
 class Link {
 public:
   static constexpr size_t longest = 4096;  ///< Bytes of a message.
-  static constexpr size_t most_files = 16; ///< Files that go with one.
+  static constexpr size_t most_files = 32; ///< Files that go with one.
 
   Link() = default; ///< Of no use until another is moved into it.
   explicit Link(File socket) : socket_(std::move(socket)) {} ///< Takes a socket of this kind.

@@ -23,25 +23,32 @@ namespace rdmacommon {
 
 /// The owner and consumer of one ring or several. Not thread-safe. Nothing of it has a name in the file system: it is
 /// all gone with the last process that has it, however that ends.
+///
+/// Several threads can share the consumer's work: each takes the rings of one doorbell. The rings of doorbell 0 are this object's:
+/// arm(), wait() and handle_events() arm, disarm and reclaim these, and no others. A thread with another doorbell calls
+/// SlotRing::arm() and disarm() of its rings itself, and SlotRing::reclaim() for each worker that on_leave() tells of.
 class RingHost {
 public:
-  static constexpr uint32_t most_rings = 14;  ///< What fits into one message, with the doorbell.
+  static constexpr uint32_t most_rings = 14;  ///< With a doorbell each, they fit into one message.
   static constexpr uint32_t most_silent = 64; ///< Guests that may not have said hello yet.
 
   /// Makes rings.
   /// @param shape        of each
-  /// @param rings        1 to most_rings; all have the same doorbell
+  /// @param rings        1 to most_rings
   /// @param most_workers processes that may have joined at a time, at most SlotRing::most_workers; a worker's number is
   ///                     1 to this
+  /// @param doorbells    1 to `rings`; ring i has doorbell i % doorbells
   /// @throws Error if the shape is not one, or there are too many
-  explicit RingHost(const RingShape &shape, uint32_t rings = 1, uint32_t most_workers = 1024);
+  explicit RingHost(const RingShape &shape, uint32_t rings = 1, uint32_t most_workers = 1024,
+                    uint32_t doorbells = 1);
 
   /// To take from, and to give back to.
   /// @param index less than rings()
   SlotRing &ring(uint32_t index = 0) { return *rings_.at(index); }
   uint32_t rings() const { return static_cast<uint32_t>(rings_.size()); } ///< How many there are.
   /// For poll(2) or epoll(7), between SlotRing::arm() and disarm(): readable when a worker has rung.
-  int doorbell() const { return doorbell_.get(); }
+  /// @param index less than `doorbells`
+  int doorbell(uint32_t index = 0) const { return doorbells_.at(index).get(); }
 
   /// Lets the process on the other end of `link` join: a child, by Child::link()'s other end. Does not wait for it.
   /// @throws Error if there are too many
@@ -58,7 +65,8 @@ public:
   /// @param limit 5 s if this is not called
   void set_hello_limit(std::chrono::milliseconds limit) { hello_limit_ = limit; }
 
-  /// What is called for each worker that has left, with its number, after its claims were given up.
+  /// What is called for each worker that has left, with its number, after its claims were given up. Nobody joins before it
+  /// returns.
   /// @param f may invite others; called by handle_events() and wait(), and what it throws comes out of these
   void on_leave(std::function<void(uint32_t worker)> f) { on_leave_ = std::move(f); }
 
@@ -70,11 +78,11 @@ public:
   /// For an event loop of its own, in place of wait(): readable if handle_events() has something to do, and, after
   /// arm(), if something is ready. It is an epoll instance, which poll(2) and another epoll can watch.
   int fd() const { return epoll_.get(); }
-  /// SlotRing::arm() of all rings: to be called before the sleep, and handle_events() after it.
+  /// SlotRing::arm() of the rings of doorbell 0: to be called before the sleep, and handle_events() after it.
   /// @return false if something is ready: do not sleep
   bool arm();
-  /// To be called after the sleep, and after an arm() that returned false: disarms all rings, and lets processes join
-  /// and leave. Never blocks.
+  /// To be called after the sleep, and after an arm() that returned false: disarms these rings, and lets processes
+  /// join and leave. Never blocks.
   void handle_events() { handle_events(std::chrono::milliseconds(0)); }
 
   uint32_t workers() const { return joined_ - left_; } ///< That have joined and not left.
@@ -106,9 +114,10 @@ private:
   void forget(uint32_t number);
 
   uint32_t most_;
-  std::vector<File> memories_;
-  File doorbell_, epoll_, timer_, listener_;
+  std::vector<File> memories_, doorbells_;
+  File epoll_, timer_, listener_;
   std::vector<std::unique_ptr<SlotRing>> rings_;
+  std::vector<SlotRing *> own_;      // of these, those of doorbell 0
   std::map<uint32_t, Guest> guests_; // by worker number
   std::map<uint32_t, Time>
       silent_; // of these, those that have not said hello, and until when they have to
@@ -149,7 +158,7 @@ public:
 
 private:
   Link link_; // closed last: to the host that means that nobody writes any more
-  File doorbell_;
+  std::vector<File> doorbells_;
   std::vector<std::unique_ptr<SlotRing>> rings_;
   uint32_t number_ = 0;
 };
