@@ -112,6 +112,7 @@ class Modes(Shared):
             [*mixed, "--responses", "connection", "--size", "3000", "--response-size", "60000", "--slots", "256"],
             [*mixed, "--slots", "16", "--slot-size", "64", "--size", "200", "--response-size", "200"],
             [*mixed, "--connections", "3"],
+            [*mixed, "--connections", "3", "--sender-threads", "2"],
             [*mixed, "--also", f"{self.server_place.address}:{self.port}", "--connections", "2"],
             [*mixed, "--window", "1"],
             ["--waiting", "spin", "--sender-waits", "spin"],
@@ -122,7 +123,7 @@ class Modes(Shared):
         self.wait_for_resources(before)
         (served, dropped, rejected), said = self.stop()
         self.assertEqual((dropped, rejected), (0, 0), said)
-        self.assertEqual(served, 16)
+        self.assertEqual(served, 19)
 
     def test_a_chosen_server(self):
         """Of two different ones. Each connection's answers are counted by its server."""
@@ -196,6 +197,14 @@ class Faults(Shared):
         """The others go on, and its slots come back: the ring of 16 is gone round many times."""
         self.serve("--workers", "8")
         self.sender("--slots", "16", "--slot-size", "64")
+        self.kill_workers()
+
+    def test_worker_killed_that_several_threads_serve(self):
+        self.serve("--workers", "8", "--threads", "2")
+        self.sender("--slots", "16", "--slot-size", "64", "--connections", "2", "--sender-threads", "2")
+        self.kill_workers()
+
+    def kill_workers(self):
         for stage in ("claimed", "sent", "answered", "collecting", "hoarding", "giving-back"):
             with self.subTest(stage):
                 victim = self.worker(stage, "--count", "8")

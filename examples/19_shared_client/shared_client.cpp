@@ -242,6 +242,7 @@ void shared_client_program(int argc, char **argv) {
            {"slots", "connection", "both"});
   line.add("--largest", largest,
            "bytes of a response, if they have a connection of their own [65536]", 64, 1 << 26);
+  line.add("--sender-threads", sender.threads, "threads that have the connections [1]", 1, 14);
   line.add("--sender-waits", waiting, "how the sender waits: poll, events or spin [events]",
            waiting_names);
   line.add("--waiting", wanted.waiting, "how the workers wait [events]", waiting_names);

@@ -1,12 +1,10 @@
-// The thread that has a server's connections: it accepts clients, as many as it is told, and serves them until it is stopped. It never
-// sees what a handler computes, and a handler never sees a connection.
+// A server's threads: the first one accepts clients, as many as it is told, and gives each to one of the threads, which serves it until the
+// server is stopped. They never see what a handler computes, and a handler never sees a connection.
 #pragma once
 
 #include "errands.hpp"
-#include "poller.hpp"
 #include "session.hpp"
-#include "stats.hpp"
-#include "waiting.hpp"
+#include "session_loop.hpp"
 #include "wire.hpp"
 #include "work.hpp"
 #include "worker_pool.hpp"
@@ -14,16 +12,16 @@
 #include "rdmashared/server.hpp"
 
 #include <rdmacommon/cm.hpp>
-#include <rdmacommon/processes.hpp>
-#include <rdmacommon/slot_ring.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace rdmashared {
 
@@ -40,7 +38,7 @@ public:
   }
 
   uint16_t port() const;
-  Counts counts() const { return stats_.now(); }
+  Counts counts() const;
   uint32_t served() const { return served_; }
   uint32_t dropped() const { return dropped_; }
   uint32_t rejected() const { return rejected_; }
@@ -48,40 +46,41 @@ public:
 private:
   using Clock = std::chrono::steady_clock;
 
-  bool has_ended() const;
-  bool turn();
-  bool arm();
-  void look_around(bool may_sleep);
-  void take_cm_events();
-  void take_request(rdma_cm_event &event);
-  Refusal open(rdmacommon::unique_cm_id &id, const Hello &hello);
+  // One of the threads.
+  struct Place {
+    uint32_t number;
+    std::unique_ptr<SessionLoop> loop;
+    uint32_t sessions; // that it has, or will have; the first thread's
+  };
   struct Opening {
     rdmacommon::unique_cm_id id;
     Hello hello;
+    Place &place;
     std::list<Session> made; // of one
   };
+
+  SessionLoop &first() { return *places_.front()->loop; }
+  void take_request(rdma_cm_event &event);
+  void answer(rdmacommon::unique_cm_id &id, const std::function<Refusal()> &accept);
+  Refusal open(rdmacommon::unique_cm_id &id, const Hello &hello);
+  void open_data(rdmacommon::unique_cm_id &id, uint64_t token);
   void make(Opening &opening, Share share);
-  void opened(Opening &opening, const std::exception_ptr &failure);
-  void look_at_the_clock();
+  void begin(Opening &opening, const std::exception_ptr &failure, bool is_closing);
+  void has_begun(Place &place, bool has_failed);
+  void has_gone(Place &place, bool was_dropped);
+  uint32_t sessions() const;
   void look_whether_to_stop();
-  void drop(Session &session, const char *why);
-  void bury();
-  void take_down(std::list<Session> &whose, std::list<Session>::iterator session);
+  void look_whether_to_end();
   void log(const std::string &line) const;
 
   const ServerOptions options_;
   const RequestHandler handler_;
-  Stats stats_;
-  Poller poller_;
   Event stop_;
   std::atomic<uint32_t> stops_{0}; // calls of stop()
-  std::shared_ptr<Wake> wake_ = std::make_shared<Wake>();
   const std::shared_ptr<Budget> budget_;
-  rdmacommon::unique_event_channel channel_ = rdmacommon::create_event_channel();
+  std::vector<std::unique_ptr<Place>> places_;
   rdmacommon::unique_cm_id listener_;
-  std::list<Session> sessions_;
   Pool<Job> pool_;
-  Clock::time_point next_look_ = Clock::now(), end_ = Clock::time_point::max();
   uint32_t stops_seen_ = 0;
   uint32_t opening_ = 0;     // sessions whose memory is being made
   uint64_t connections_ = 0; // ever

@@ -29,11 +29,14 @@ std::string host_of(const sockaddr *address) {
   return text.data();
 }
 
-// A client that knows it can have a session's data sent to itself.
-uint64_t secret() {
+// A client that knows it can have a session's data sent to itself. So that a data connection finds its session, the token
+// also says by which thread that is served.
+uint64_t secret(uint32_t thread, size_t threads) {
   uint64_t number = 0;
-  if (getrandom(&number, sizeof number, 0) != sizeof number)
-    throw_errno(errno, "getrandom");
+  do
+    if (getrandom(&number, sizeof number, 0) != sizeof number)
+      throw_errno(errno, "getrandom");
+  while (number % threads != thread);
   return number;
 }
 
@@ -44,17 +47,13 @@ void reject(rdma_cm_id *id, Refusal why) {
 
 } // namespace
 
-void ServerLoop::take_request(rdma_cm_event &event) {
-  unique_cm_id id(event.id);
-  id->context = nullptr; // it has the listener's
-  Refusal why = Refusal::none;
-  const auto hello = hello_in(private_data(event), why);
+// Accepts it, or says why not.
+void ServerLoop::answer(unique_cm_id &id, const std::function<Refusal()> &accept) {
+  Refusal why = Refusal::unable;
   try {
-    if (why == Refusal::none)
-      why = open(id, *hello);
+    why = accept();
   } catch (const std::exception &error) {
     log(std::string("a client could not be accepted: ") + error.what());
-    why = Refusal::unable;
   }
   if (why == Refusal::none)
     return;
@@ -63,18 +62,23 @@ void ServerLoop::take_request(rdma_cm_event &event) {
     reject(id.get(), why);
 }
 
+void ServerLoop::take_request(rdma_cm_event &event) {
+  unique_cm_id id(event.id);
+  id->context = nullptr; // it has the listener's
+  Refusal why = Refusal::none;
+  const auto hello = hello_in(private_data(event), why);
+  answer(id, [&] { return why == Refusal::none ? open(id, *hello) : why; });
+}
+
 // [open]
 Refusal ServerLoop::open(unique_cm_id &id, const Hello &hello) {
   if (stops_seen_ > 0)
     return Refusal::closing;
   if (hello.purpose == Purpose::data) {
-    const auto whose = std::ranges::find(sessions_, hello.token, &Session::token);
-    if (whose == sessions_.end() || whose->is_closed())
-      return Refusal::stranger;
-    whose->accept_data(std::move(id));
+    open_data(id, hello.token);
     return Refusal::none;
   }
-  if (sessions_.size() + opening_ >= options_.connections ||
+  if (sessions() >= options_.connections ||
       (options_.clients > 0 && opened_ + opening_ >= options_.clients))
     return Refusal::full;
   const uint64_t memory = memory_for(hello.shape);
@@ -84,14 +88,21 @@ Refusal ServerLoop::open(unique_cm_id &id, const Hello &hello) {
     return Refusal::memory;
   // Making so much memory, and pinning it, takes long. The other clients' requests do not wait for that.
   const auto share = std::make_shared<Share>(budget_, memory);
-  const auto opening = std::make_shared<Opening>(Opening{std::move(id), hello, {}});
+  const auto load = [](const std::unique_ptr<Place> &place) { return place->sessions; };
+  Place &place = **std::ranges::min_element(places_, {}, load);
+  const auto opening = std::make_shared<Opening>(Opening{std::move(id), hello, place, {}});
   errands_.send(
       [this, opening, share, since = Clock::now()] {
         if (Clock::now() - since > options_.connect_within) // the client has given up
           throw Error("a client", "its request has waited too long", Where::here());
         make(*opening, std::move(*share));
       },
-      [this, opening](const std::exception_ptr &failure) { opened(*opening, failure); });
+      [this, opening](const std::exception_ptr &failure) {
+        opening->place.loop->send([this, opening, failure, is_closing = stops_seen_ > 0] {
+          begin(*opening, failure, is_closing);
+        });
+      });
+  ++place.sessions;
   ++opening_;
   return Refusal::none;
 }
@@ -103,57 +114,65 @@ void ServerLoop::make(Opening &opening, Share share) {
   shape.window = std::min(shape.window, options_.window);
   Client client{.connection = ++connections_,
                 .host = host_of(rdma_get_peer_addr(opening.id.get()))};
-  const auto work = std::make_shared<Work>(shape, std::move(client), std::move(share), wake_);
+  SessionLoop &loop = *opening.place.loop;
+  const auto work = std::make_shared<Work>(shape, std::move(client), std::move(share), loop.wake());
   if (options_.new_client)
     work->state = options_.new_client(work->client);
-  opening.made.emplace_back(std::move(opening.id), opening.hello, work, secret(), options_.group,
-                            handler_, pool_, stats_);
+  opening.made.emplace_back(std::move(opening.id), opening.hello, work,
+                            secret(opening.place.number, places_.size()), options_.group, handler_,
+                            pool_, loop.stats());
 }
 
-// [opened]
-void ServerLoop::opened(Opening &opening, const std::exception_ptr &failure) {
-  --opening_;
-  Refusal why = Refusal::unable;
+// [begin-session]
+// By the thread that is to serve it.
+void ServerLoop::begin(Opening &opening, const std::exception_ptr &failure, bool is_closing) {
+  const Refusal why = is_closing && !failure ? Refusal::closing : Refusal::unable;
+  SessionLoop &loop = *opening.place.loop;
+  bool has_failed = false;
   try {
     if (failure)
       std::rethrow_exception(failure);
-    if (stops_seen_ > 0) {
-      why = Refusal::closing;
+    if (is_closing)
       throw Error("the server", words_for(why), Where::here());
-    }
-    Session &session = opening.made.front();
-    poller_.watch(session.fd(), {.ptr = &session});
-    session.accept();
-    sessions_.splice(sessions_.end(), opening.made);
-    ++opened_;
+    loop.adopt(opening.made);
   } catch (...) { // ServerOptions::new_client can throw anything
+    has_failed = true;
     log("a client could not be accepted: " + words_of(std::current_exception()));
     ++rejected_;
     if (opening.id)
       reject(opening.id.get(), why);
     else if (!opening.made.empty()) {
       reject(opening.made.front().id(), why);
-      take_down(opening.made, opening.made.begin());
+      loop.take_down(opening.made, opening.made.begin());
     }
   }
+  first().send([this, &place = opening.place, has_failed] { has_begun(place, has_failed); });
 }
-// [opened]
+// [begin-session]
 
-void ServerLoop::bury() {
-  for (auto next = sessions_.begin(); next != sessions_.end();)
-    if (const auto session = next++; session->is_closed()) {
-      (session->was_dropped ? dropped_ : served_) += 1;
-      take_down(sessions_, session);
-    }
+// The first thread counts, so it alone knows when there is room, and when all have gone.
+void ServerLoop::has_begun(Place &place, bool has_failed) {
+  --opening_;
+  opened_ += !has_failed;
+  place.sessions -= has_failed;
+  look_whether_to_end();
 }
 
-// Takes as long as making it, so the same thread does it. No event leads to the session any more.
-void ServerLoop::take_down(std::list<Session> &whose, std::list<Session>::iterator session) {
-  poller_.forget(session->fd());
-  session->leave_channel();
-  const auto gone = std::make_shared<std::list<Session>>();
-  gone->splice(gone->end(), whose, session);
-  errands_.send([gone] { gone->clear(); }, [](const std::exception_ptr &) {});
+// By the thread that has served it.
+void ServerLoop::has_gone(Place &place, bool was_dropped) {
+  first().send([this, &place, was_dropped] {
+    (was_dropped ? dropped_ : served_) += 1;
+    --place.sessions;
+    look_whether_to_end();
+  });
+}
+
+// The session's thread accepts it, if there is such a session.
+void ServerLoop::open_data(unique_cm_id &id, uint64_t token) {
+  SessionLoop &loop = *places_[token % places_.size()]->loop;
+  const auto its = std::make_shared<unique_cm_id>(std::move(id));
+  loop.send(
+      [this, its, token, &loop] { answer(*its, [&] { return loop.accept_data(token, *its); }); });
 }
 
 } // namespace rdmashared

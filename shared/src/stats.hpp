@@ -1,4 +1,4 @@
-// The counters of one side of the connections. One thread writes, any thread may read.
+// The counters of the connections of one thread, which writes; any thread may read.
 #pragma once
 
 #include "rdmashared/basics.hpp"
@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 namespace rdmashared {
@@ -53,5 +54,14 @@ struct Stats {
     return all;
   }
 };
+
+inline void add(Counts &all, const Counts &more) {
+  for (uint64_t Counts::*each :
+       {&Counts::messages, &Counts::groups, &Counts::posts, &Counts::completions, &Counts::wakes,
+        &Counts::rnr, &Counts::sleeps, &Counts::other_calls})
+    all.*each += more.*each;
+  for (size_t i = 0; i < all.sizes.size(); ++i)
+    all.sizes.at(i) += more.sizes.at(i);
+}
 
 } // namespace rdmashared

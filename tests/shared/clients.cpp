@@ -173,8 +173,9 @@ TEST(Clients, AreCounted) {
 // Each is said before a thread, a socket or memory is made.
 TEST(Options, ThatAreWrongAreErrorsAtOnce) {
   const auto nobody = [](Request &&) {};
-  for (const ServerOptions &options : {ServerOptions{.connections = 0}, ServerOptions{.window = 0},
-                                       ServerOptions{.group = 0}, ServerOptions{.group = 256}})
+  for (const ServerOptions &options :
+       {ServerOptions{.connections = 0}, ServerOptions{.window = 0}, ServerOptions{.group = 0},
+        ServerOptions{.group = 256}, ServerOptions{.threads = 0}})
     EXPECT_EQ(error_of([&] { const Server server(options, nobody); }).find("the server's options"),
               0);
   EXPECT_EQ(
@@ -192,7 +193,8 @@ TEST(Options, ThatAreWrongAreErrorsAtOnce) {
         SenderOptions{.servers = one, .slot_size = 2 << 20},
         SenderOptions{.servers = one, .window = 0},
         SenderOptions{.servers = one, .largest_response = (1 << 26) + 1},
-        SenderOptions{.servers = one, .group = 0}, SenderOptions{.servers = one, .group = 256}})
+        SenderOptions{.servers = one, .group = 0}, SenderOptions{.servers = one, .group = 256},
+        SenderOptions{.servers = one, .threads = 0}})
     EXPECT_EQ(error_of([&] { const Sender sender(options); }).find("the sender's options"), 0);
 }
 

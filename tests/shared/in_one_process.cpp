@@ -1,7 +1,7 @@
 // rdmashared as a program uses it: several servers and senders in one process, with nothing but its public headers.
 //
 //     in_one_process ADDRESS [gtest's options]
-//     in_one_process --join NAME TEXT     what start_joined() starts
+//     in_one_process --join NAME TEXT SERVER     what start_joined() starts
 #include "in_one_process.hpp"
 
 #include <gtest/gtest.h>
@@ -19,9 +19,10 @@ namespace in_one_process {
 
 std::string address;
 
-pid_t start_joined(const std::string &name, const std::string &text) {
-  std::array<std::string, 4> words{"in_one_process", "--join", name, text};
-  std::array<char *, 5> argv{words[0].data(), words[1].data(), words[2].data(), words[3].data()};
+pid_t start_joined(const std::string &name, const std::string &text, uint32_t server) {
+  std::array<std::string, 5> words{"in_one_process", "--join", name, text, std::to_string(server)};
+  std::array<char *, 6> argv{words[0].data(), words[1].data(), words[2].data(), words[3].data(),
+                             words[4].data()};
   pid_t process = 0;
   rdmacommon::check_rc(
       posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, argv.data(), environ),
@@ -37,10 +38,12 @@ int status_of(pid_t process) {
 
 namespace {
 
-int join(const std::string &name, const std::string &text) {
+int join(const std::string &name, const std::string &text, const std::string &server) {
   try {
     Caller caller = Caller::join(name);
-    return ask(caller, text) == text ? 0 : 1;
+    Ask how = patient();
+    how.server = static_cast<uint32_t>(std::stoul(server));
+    return ask(caller, text, how) == text ? 0 : 1;
   } catch (const std::exception &error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;
@@ -51,8 +54,8 @@ int join(const std::string &name, const std::string &text) {
 } // namespace in_one_process
 
 int main(int argc, char **argv) {
-  if (argc == 4 && std::strcmp(argv[1], "--join") == 0)
-    return in_one_process::join(argv[2], argv[3]);
+  if (argc == 5 && std::strcmp(argv[1], "--join") == 0)
+    return in_one_process::join(argv[2], argv[3], argv[4]);
   // In all threads: for serve_until_signal().
   sigset_t ends;
   sigemptyset(&ends);

@@ -30,8 +30,9 @@ constexpr std::chrono::seconds patience(60);
 extern std::string address; // of the device, from the command line
 
 // Starts this program once more: it joins the sender, asks `text`, and ends.
+// @param server Ask::server
 // @return its process id
-pid_t start_joined(const std::string &name, const std::string &text);
+pid_t start_joined(const std::string &name, const std::string &text, uint32_t server = 0);
 int status_of(pid_t process); // waits for its end
 
 // From the threads of a server, or a sender, to the test.
@@ -101,9 +102,10 @@ private:
 // A server on a port of its own, in a thread of its own.
 class Running {
 public:
+  // @param port 0: any
   template <typename Handler>
-  Running(ServerOptions options, Handler handler)
-      : server(with_place(std::move(options)), std::move(handler)), thread_([this] {
+  Running(ServerOptions options, Handler handler, uint16_t port = 0)
+      : server(with_place(std::move(options), port), std::move(handler)), thread_([this] {
           server.run();
           ended_.push(true);
         }) {}
@@ -126,9 +128,9 @@ public:
   pthread_t thread() { return thread_.native_handle(); }
 
 private:
-  static ServerOptions with_place(ServerOptions options) {
+  static ServerOptions with_place(ServerOptions options, uint16_t port) {
     options.host = address;
-    options.port = 0;
+    options.port = port;
     return options;
   }
 

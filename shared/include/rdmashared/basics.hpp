@@ -31,8 +31,8 @@ struct Counts {
   uint64_t wakes = 0;       ///< System calls that woke callers, or threads of the server's pool.
   /// Completions with the status "receiver not ready". Always 0, unless there is a defect.
   uint64_t rnr = 0;
-  uint64_t sleeps = 0;             ///< Sleeps of the thread that has the connections.
-  uint64_t other_calls = 0;        ///< Its other system calls.
+  uint64_t sleeps = 0;             ///< Sleeps of the threads that have the connections.
+  uint64_t other_calls = 0;        ///< Their other system calls.
   std::array<uint64_t, 9> sizes{}; ///< Groups of 1, 2, 3-4, 5-8, ..., 129-255 messages.
 };
 

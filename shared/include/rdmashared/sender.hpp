@@ -1,5 +1,5 @@
 /// @file
-/// The client side of a host: one thread that has the connections, and sends the requests of all callers in groups.
+/// The client side of a host: a thread, or several, that has the connections, and sends the requests of all callers in groups.
 ///
 ///     rdmashared::Sender sender({.servers = {{.host = "10.77.0.1"}}, .name = "name"});
 ///     sender.wait_until_up(std::chrono::seconds(5));
@@ -47,7 +47,10 @@ struct SenderOptions {
   /// connection.
   uint32_t largest_response = 0;
   uint32_t group = 255; ///< Most slots in a group, 1 to 255. 1: each message goes by itself.
-  Waiting waiting = Waiting::events; ///< How the thread waits.
+  /// Threads that have the connections, each its share: at least 1. With more threads than connections there is one for each
+  /// connection. Several help if one is always busy, and there are CPUs for them.
+  uint32_t threads = 1;
+  Waiting waiting = Waiting::events; ///< How each thread waits.
   /// By which other processes of this user join, for Caller::join(). Empty: they cannot.
   std::string name = {};
   std::optional<gid_t> members = {};              ///< Members of this group may join as well.
@@ -59,15 +62,15 @@ struct SenderOptions {
   Log log = {}; ///< Why a connection is lost, or cannot be made.
 };
 
-/// Connections to servers, and the thread that has them. Any number of Senders can be in a process.
+/// Connections to servers, and the threads that have them. Any number of Senders can be in a process.
 class Sender {
 public:
-  /// Starts the thread, which begins to connect.
+  /// Starts the threads, which begin to connect.
   /// @param links to processes that may join, one each: the ends of rdmacommon::make_link() whose other ends are in these
   ///              processes
   /// @throws Error if an option is wrong, there is no rdma_cm, no memory, or the name is in use
   explicit Sender(const SenderOptions &options, std::vector<rdmacommon::Link> links = {});
-  /// Ends the thread. Every caller that waits gets an error. This process's Callers must be gone.
+  /// Ends the threads. Every caller that waits gets an error. This process's Callers must be gone.
   ~Sender();
   Sender(const Sender &) = delete;
   Sender &operator=(const Sender &) = delete;
@@ -76,7 +79,7 @@ public:
   /// Sleeps until all connections are up.
   /// @throws Error with the reason if they are not within `limit`
   void wait_until_up(std::chrono::milliseconds limit);
-  /// Whether the thread goes on. It ends by itself only if a worker has damaged a ring; then every request fails.
+  /// Whether the threads go on. They end by themselves only if a worker has damaged a ring; then every request fails.
   bool is_running() const;
   /// The reason why a connection is not up; of several, the one that was seen last.
   std::string why() const;

@@ -104,9 +104,13 @@ struct ServerOptions {
   uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections.
   /// Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
   uint32_t group = 255;
-  /// Threads of the pool. 0: the handler runs in the thread of run(), for requests that take no time.
+  /// Threads that have the connections, at least 1: the one that calls run(), and others, which run() starts and ends. A new client
+  /// goes to the thread that has the fewest. Several help if one is always busy, and there are CPUs for them.
+  uint32_t threads = 1;
+  /// Threads of the pool. 0: the handler runs in the thread that has the connection, for requests that take no time; so with
+  /// several `threads`, as many call it at once.
   uint32_t workers = 1;
-  Waiting waiting = Waiting::events;              ///< How run() waits.
+  Waiting waiting = Waiting::events;              ///< How each of `threads` waits.
   std::chrono::milliseconds connect_within{5000}; ///< How long a client may take to connect.
   std::chrono::milliseconds grace{5000}; ///< How long clients may take to finish after stop().
   /// Called for each new client, by one thread: makes a state of yours for it. The state is destroyed when the client has gone and its
@@ -129,7 +133,8 @@ public:
 
   uint16_t port() const; ///< The one it listens on.
 
-  /// Serves in this thread until stop(), or until ServerOptions::clients have come and gone. Call it once.
+  /// Serves in this thread, and in ServerOptions::threads - 1 others, until stop(), or until ServerOptions::clients have come and
+  /// gone. Call it once.
   /// @throws Error if the host has no more of what a server needs, such as file descriptors
   void run();
 

@@ -1,0 +1,93 @@
+// A thread's loop over sessions: their turns, their rdma_cm events, and their common sleep. A server has one such thread or several,
+// and each session belongs to one of them. The first one has the listener as well: server_loop.hpp.
+#pragma once
+
+#include "errands.hpp"
+#include "orders.hpp"
+#include "poller.hpp"
+#include "session.hpp"
+#include "stats.hpp"
+#include "wire.hpp"
+#include "work.hpp"
+
+#include "rdmashared/server.hpp"
+
+#include <rdmacommon/cm.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+
+namespace rdmashared {
+
+class SessionLoop {
+public:
+  using Clock = std::chrono::steady_clock;
+
+  // @param options, errands outlive run()
+  // @param gone     called in this thread for each session that was adopted and is no more
+  SessionLoop(const ServerOptions &options, Errands &errands,
+              std::function<void(bool was_dropped)> gone);
+  SessionLoop(const SessionLoop &) = delete;
+  SessionLoop &operator=(const SessionLoop &) = delete;
+
+  // Before run().
+  void on_request(std::function<void(rdma_cm_event &)> f) { on_request_ = std::move(f); }
+  // @param what is called when the descriptor is readable
+  void watch(int fd, std::function<void()> what);
+
+  // In its thread. Returns after end(). @throws Error if the host has no more of what a server needs
+  void run();
+
+  // From any thread: an order is carried out in this loop's thread, at once if that is the one that calls.
+  void send(Orders::Order order);
+  // run() has returned, or has not been called.
+  void close() { orders_.close(); }
+  Counts counts() const { return stats_.now(); }
+
+  // For sessions that are to be this loop's.
+  rdma_event_channel *channel() const { return channel_.get(); }
+  const std::shared_ptr<Wake> &wake() const { return wake_; }
+  Stats &stats() { return stats_; }
+
+  // In its thread, as the rest is.
+  // @param made of one session, which is this loop's then. @throws Error if it cannot be accepted; it stays there
+  void adopt(std::list<Session> &made);
+  // @param id is the session's then, if there is one that has this token
+  Refusal accept_data(uint64_t token, rdmacommon::unique_cm_id &id);
+  // Asks all clients to send no more, and closes those that are there at `when`.
+  void finish_by(Clock::time_point when, bool says_so);
+  void end() { is_over_ = true; }
+  // Closed, and not this loop's any more.
+  void take_down(std::list<Session> &whose, std::list<Session>::iterator session);
+
+private:
+  bool turn();
+  bool arm();
+  void look_around(bool may_sleep);
+  void look_at(void *mark);
+  void take_cm_events();
+  void move_here(rdma_cm_id *id);
+  void look_at_the_clock();
+  void drop(Session &session, const char *why);
+  void bury();
+
+  const ServerOptions &options_;
+  Errands &errands_;
+  const std::function<void(bool)> gone_;
+  std::function<void(rdma_cm_event &)> on_request_;
+  Stats stats_;
+  Poller poller_;
+  std::list<std::function<void()>> watched_;
+  const std::shared_ptr<Wake> wake_ = std::make_shared<Wake>();
+  rdmacommon::unique_event_channel channel_ = rdmacommon::create_event_channel();
+  Orders orders_;
+  std::list<Session> sessions_;
+  Clock::time_point next_look_ = Clock::now(), end_ = Clock::time_point::max();
+  bool is_over_ = false;
+};
+
+} // namespace rdmashared
