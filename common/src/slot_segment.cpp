@@ -14,7 +14,7 @@ namespace rdmacommon {
 namespace {
 
 constexpr std::array<char, 8> magic = {'s', 'l', 'o', 't', 'r', 'i', 'n', 'g'};
-constexpr uint32_t version = 2;
+constexpr uint32_t version = 3;
 constexpr uint64_t most_appendix = uint64_t{16} << 30;
 
 [[noreturn]] void fail(const char *what, const std::string &why) {
@@ -33,7 +33,9 @@ RingLayout layout_of(const RingShape &shape) {
   const auto page_after = [](uint64_t end) { return (end + 4095) / 4096 * 4096; };
   RingLayout layout{.magic = magic, .version = version, .size = sizeof(RingHeader), .shape = shape};
   layout.controls = sizeof(RingHeader);
-  layout.data = page_after(layout.controls + uint64_t{shape.slots} * sizeof(SlotControl));
+  layout.held = page_after(layout.controls + uint64_t{shape.slots} * sizeof(SlotControl));
+  // Of so many counters, only pages that are written to cost memory.
+  layout.data = page_after(layout.held + sizeof(SlotsHeld) * (uint64_t{SlotRing::own_worker} + 1));
   layout.appendix = page_after(layout.data + uint64_t{shape.slots} * shape.slot_size);
   layout.length = layout.appendix + shape.appendix;
   return layout;
@@ -80,6 +82,7 @@ SlotRing::SlotRing(int memory, int doorbell) : process_(getpid()), doorbell_(doo
   shape_ = layout.shape;
   shift_ = static_cast<unsigned>(std::countr_zero(shape_.slots));
   controls_ = std::launder(reinterpret_cast<SlotControl *>(base + layout.controls));
+  held_ = std::launder(reinterpret_cast<SlotsHeld *>(base + layout.held));
   data_ = base + layout.data;
   appendix_ = base + layout.appendix;
 }

@@ -38,7 +38,8 @@ long futex(std::atomic<uint32_t> &word, int operation, uint32_t value, const tim
 } // namespace
 
 uint32_t SlotRing::longest_message() const {
-  const uint64_t bytes = uint64_t{std::min(shape_.slots, most_message_slots)} * shape_.slot_size;
+  const uint32_t slots = std::min(shape_.quota == 0 ? shape_.slots : shape_.quota, shape_.slots);
+  const uint64_t bytes = uint64_t{std::min(slots, most_message_slots)} * shape_.slot_size;
   return static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX));
 }
 
@@ -67,6 +68,8 @@ bool SlotRing::is_free(uint64_t position, uint32_t count) const {
 // [claim]
 std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t length) {
   const uint32_t wanted = slots_for(length);
+  if (!may_have(worker, wanted))
+    return std::nullopt;
   for (;;) {
     uint64_t head = header_->head.load(std::memory_order_acquire);
     const uint64_t to_end = shape_.slots - (head & (shape_.slots - 1));
@@ -75,9 +78,11 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
     if (!is_free(head, count)) {
       const SlotWord found = SlotWord::unpacked(control(head).word.load(std::memory_order_acquire));
       if (found.lap == lap(head) &&
-          found.state != SlotState::free) // claimed, but head has not been moved
+          found.state != SlotState::free) // claimed or passed, but head has not been moved
         header_->head.compare_exchange_strong(head, head + checked_count(head, found));
-      else if (header_->head.load(std::memory_order_acquire) == head)
+      else if (is_newer(found.lap, head)) // passed, and given back since
+        header_->head.compare_exchange_strong(head, head + 1);
+      else if (header_->head.load(std::memory_order_acquire) == head && !pass(head, wanted))
         return std::nullopt; // of the lap before, and still in use
       continue;
     }
@@ -94,12 +99,72 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
     const uint64_t position = head;
     // Whoever finds the slot claimed may do this for us. So may the consumer, if we die here.
     header_->head.compare_exchange_strong(head, head + count);
-    if (fits)
+    if (fits) {
+      count_held(worker, static_cast<int32_t>(count));
       return Claim(*this, position, worker, count, length);
+    }
     ring_if_awaited(position);
   }
 }
 // [claim]
+
+// [pass]
+// Whether a message of the lap before is in the way, and can stay there. The consumer must have taken it: what it has not taken,
+// it takes in order.
+bool SlotRing::can_pass(uint64_t position, SlotWord word) const {
+  const uint32_t lap_before = lap(position - shape_.slots);
+  return position - shape_.slots < header_->taken.load(std::memory_order_acquire) &&
+         word.lap == lap_before &&
+         (word.state == SlotState::ready || word.state == SlotState::passed);
+}
+
+// Whether there are as many free slots somewhere before the ring has been gone round once.
+bool SlotRing::has_room_behind(uint64_t head, uint32_t wanted) const {
+  uint32_t free = 0;
+  for (uint64_t at = head; at < head + shape_.slots;) {
+    if ((at & (shape_.slots - 1)) == 0)
+      free = 0; // a message does not go across the ring's end
+    const uint64_t word = control(at).word.load(std::memory_order_acquire);
+    if (word == free_word(at)) {
+      if (++free == wanted)
+        return true;
+      ++at;
+      continue;
+    }
+    if (!can_pass(at, SlotWord::unpacked(word)))
+      return false;
+    free = 0;
+    at += checked_count(at, SlotWord::unpacked(word));
+  }
+  return false;
+}
+
+// The slots at the head are not enough, or not free. Goes round them, if there is room behind them: a message that is held gets the
+// new lap, and stays where it is. Free slots that are too few are abandoned.
+// @return false if there is no room
+bool SlotRing::pass(uint64_t head, uint32_t wanted) {
+  if (!has_room_behind(head, wanted))
+    return header_->head.load(std::memory_order_acquire) != head;
+  uint64_t seen = control(head).word.load(std::memory_order_acquire);
+  SlotWord word = SlotWord::unpacked(seen);
+  if (seen == free_word(head)) {
+    uint32_t count = 1;
+    while (count < wanted && ((head + count) & (shape_.slots - 1)) != 0 && is_free(head + count, 1))
+      ++count;
+    word = {.state = SlotState::abandoned, .count = count, .worker = 0, .lap = lap(head)};
+  } else if (can_pass(head, word)) {
+    word.state = SlotState::passed;
+    word.lap = lap(head);
+  } else
+    return true; // another was quicker
+  if (!control(head).word.compare_exchange_strong(seen, word.packed()))
+    return true;
+  const uint64_t position = head;
+  header_->head.compare_exchange_strong(head, head + word.count);
+  ring_if_awaited(position);
+  return true;
+}
+// [pass]
 
 // [wait-for-room]
 SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds limit,
@@ -116,7 +181,10 @@ SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds l
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
     if (left.count() <= 0 || is_alone) {
       wake(1); // what woke us may have been meant for somebody who has use for it
-      fail("the ring", is_alone ? "nobody takes from it any more" : "it stays full");
+      fail("the ring", is_alone ? "nobody takes from it any more"
+                       : may_have(worker, slots_for(length))
+                           ? "it stays full"
+                           : "this worker has its quota of slots, and gives none back");
     }
     const timespec nap{
         .tv_sec = 0,
@@ -139,6 +207,7 @@ SlotRing::Claim::Claim(SlotRing &ring, uint64_t position, uint32_t worker, uint3
                 .packed()),
       data_(ring.data_ + (position & (ring.shape_.slots - 1)) * ring.shape_.slot_size, length) {
   ring.control(position).length = length;
+  ring.control(position).lap = ring.lap(position);
 }
 
 SlotRing::Claim::Claim(Claim &&other) noexcept
@@ -191,8 +260,9 @@ bool SlotRing::arm() {
   // may wait in this CPU's store buffer while the load is done, and both look too early.
   header_->awaited.store(next_, std::memory_order_seq_cst);
   const SlotWord word = SlotWord::unpacked(control(next_).word.load(std::memory_order_seq_cst));
-  return word.lap != lap(next_) ||
-         (word.state != SlotState::ready && word.state != SlotState::abandoned);
+  if (word.lap != lap(next_))
+    return !is_newer(word.lap, next_);
+  return word.state == SlotState::free || word.state == SlotState::claimed;
 }
 
 void SlotRing::disarm(bool also_doorbell) {
@@ -220,12 +290,20 @@ SlotRun SlotRing::take(uint32_t most) {
     // Acquire: with "ready" comes the message.
     const SlotWord word =
         SlotWord::unpacked(control(position).word.load(std::memory_order_acquire));
-    const bool is_ready = word.state == SlotState::ready;
-    if (word.lap != lap(position) || (!is_ready && word.state != SlotState::abandoned))
+    const bool is_ready = word.state == SlotState::ready,
+               is_newer = this->is_newer(word.lap, position);
+    if (!is_newer && (word.lap != lap(position) || word.state == SlotState::free ||
+                      word.state == SlotState::claimed))
       break;
-    const uint32_t count = checked_count(position, word);
-    if (run.count > 0 && (!is_ready || run.count + count > most))
+    const uint32_t count = is_newer ? 1 : checked_count(position, word);
+    if (run.count > 0 && (is_newer || !is_ready || run.count + count > most))
       break;
+    if (is_newer || word.state == SlotState::passed) { // it is in no run, and nobody's to give back
+      uint64_t head = position;
+      header_->head.compare_exchange_strong(head, position + count);
+      next_ += count;
+      continue;
+    }
     // A worker can change both at any moment. So they are read here, and message() reads these notes.
     notes_[position & (shape_.slots - 1)] = {
         .length = std::atomic_ref(control(position).length).load(std::memory_order_relaxed),
@@ -247,6 +325,7 @@ SlotRun SlotRing::take(uint32_t most) {
                .count = count});
     run.count = 0;
   }
+  header_->taken.store(next_ + run.count, std::memory_order_release);
   if (run.count == 0)
     return run;
   // Its worker may have died, or may sleep, before it moved the head over its message; then there is none behind it.
@@ -276,25 +355,53 @@ SlotMessage SlotRing::message(const SlotRun &run, uint32_t &at) {
 // [give-back]
 void SlotRing::give_back(const SlotRun &run) {
   uint32_t messages = 0;
-  for (uint32_t i = 0; i < run.count; ++i) {
-    const uint64_t position = run.position + i;
-    std::atomic<uint64_t> &word = control(position).word;
-    const SlotWord its = SlotWord::unpacked(word.load(std::memory_order_relaxed));
-    // As long as it is of this lap, nobody else changes it. If it is not, whoever had the run before us has freed it and
-    // died later, and it may have been claimed since. So each slot is freed once, however often its run comes back.
-    const bool is_done = its.lap != lap(position);
-    if (!is_done) // the next lap's. Release: what we have read here we have read before anybody writes here
-      word.store(free_word(position + shape_.slots), std::memory_order_release);
-    messages += is_done || its.count > 0;
-  }
+  for (uint32_t i = 0; i < run.count; ++messages)
+    i += give_back(run.position + i, run.count - i);
   // Changed even though it stays the same: that puts us before or after the worker that says it waits.
   if ((header_->room.fetch_or(0, std::memory_order_acq_rel) & 1) != 0)
     wake(std::max(1U, messages)); // where so many have left, about as many have room
 }
 
+// Whether the message that was claimed at this position still has its slots. If it has not, somebody else has given them back, and
+// they may have been claimed since.
+bool SlotRing::is_of(uint64_t position, SlotWord word) const {
+  if (word.state == SlotState::passed) // its word has got another lap; its own is noted beside it
+    return std::atomic_ref(control(position).lap).load(std::memory_order_relaxed) == lap(position);
+  return word.state != SlotState::free && word.lap == lap(position);
+}
+
+// One message. Its first slot comes last: if we die before that, the whole message can be given back again.
+// @return how many slots have been dealt with
+uint32_t SlotRing::give_back(uint64_t position, uint32_t most) {
+  std::atomic<uint64_t> &first = control(position).word;
+  uint64_t seen = first.load(std::memory_order_acquire);
+  for (;;) {
+    const SlotWord word = SlotWord::unpacked(seen);
+    if (!is_of(position, word))
+      return 1; // each slot is freed once, however often its run comes back
+    const auto to_end = static_cast<uint32_t>(shape_.slots - (position & (shape_.slots - 1)));
+    const uint32_t count = std::clamp(word.count, 1U, to_end); // a worker can have changed it
+    // The lap in which they can be claimed next: the ring has gone round them until now.
+    const uint64_t is_free = SlotWord{.state = SlotState::free,
+                                      .count = 0,
+                                      .worker = 0,
+                                      .lap = (word.lap + 1) % SlotWord::lap_limit}
+                                 .packed();
+    for (uint32_t i = 1; i < count; ++i)
+      control(position + i).word.store(is_free, std::memory_order_release);
+    // Release: what we have read here we have read before anybody writes here.
+    if (first.compare_exchange_strong(seen, is_free, std::memory_order_acq_rel,
+                                      std::memory_order_acquire)) {
+      count_held(word.worker, -static_cast<int32_t>(word.count));
+      return std::min(count, most);
+    }
+  } // it has been passed meanwhile, so it becomes free for another lap
+}
+
 bool SlotRing::holds(uint64_t position) const {
   const SlotWord word = SlotWord::unpacked(control(position).word.load(std::memory_order_acquire));
-  return word.state == SlotState::ready && word.lap == lap(position);
+  return is_of(position, word) &&
+         (word.state == SlotState::ready || word.state == SlotState::passed);
 }
 
 void SlotRing::wake(uint32_t most) {
@@ -316,10 +423,15 @@ void SlotRing::wake(uint32_t most) {
 // [reclaim]
 uint32_t SlotRing::reclaim(uint32_t worker) {
   uint32_t slots = 0;
-  for (uint64_t position = next_; position - next_ < shape_.slots;) {
+  for (uint64_t position = next_;
+       position <= head();) { // it may have claimed there, and not moved the head
     SlotControl &its = control(position);
     uint64_t seen = its.word.load(std::memory_order_acquire);
     const SlotWord word = SlotWord::unpacked(seen);
+    if (is_newer(word.lap, position)) { // passed, and given back since
+      ++position;
+      continue;
+    }
     if (word.lap != lap(position) || word.state == SlotState::free)
       break; // nobody has claimed anything from here on
     const uint32_t count = checked_count(position, word);

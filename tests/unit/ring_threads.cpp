@@ -20,32 +20,41 @@ using namespace rdmacommon;
 
 namespace {
 
-// Gives runs back, and some of them twice, as if somebody had died over them.
+// Gives runs back: some of them late, so that the ring goes round them, and some twice, as if somebody had died over them.
 class Returner {
 public:
   explicit Returner(SlotRing &ring) : ring_(ring), thread_([this] { work(); }) {}
   ~Returner() {
-    leave({}); // a run of no slots is the last
+    leave({}, 0); // a run of no slots is the last
     thread_.join();
   }
-  void leave(const SlotRun &run) {
+  // @param part slots of its first messages
+  void leave(const SlotRun &run, uint32_t part) {
     const std::lock_guard lock(mutex_);
-    runs_.push_back(run);
+    runs_.push_back({run, part});
     has_more_.notify_one();
   }
 
 private:
   void work() {
+    SlotRun late; // given back after the next one
     for (uint32_t number = 0;; ++number) {
       std::unique_lock lock(mutex_);
       has_more_.wait(lock, [this] { return !runs_.empty(); });
-      const SlotRun run = runs_.front();
+      const auto [run, part] = runs_.front();
       runs_.pop_front();
       lock.unlock();
+      const bool is_late = number % 2 == 0 && late.count == 0 && run.count > 0 && run.count < 8;
+      if (!is_late && late.count > 0)
+        ring_.give_back(std::exchange(late, {}));
       if (run.count == 0)
         return;
+      if (is_late) {
+        late = run;
+        continue;
+      }
       if (number % 3 == 0) // a part, and then all
-        ring_.give_back({.position = run.position, .first = run.first, .count = run.count / 2});
+        ring_.give_back({.position = run.position, .first = run.first, .count = part});
       ring_.give_back(run);
       if (number % 3 == 1)
         ring_.give_back(run);
@@ -55,7 +64,7 @@ private:
   SlotRing &ring_;
   std::mutex mutex_;
   std::condition_variable has_more_;
-  std::deque<SlotRun> runs_;
+  std::deque<std::pair<SlotRun, uint32_t>> runs_;
   std::thread thread_;
 };
 
@@ -88,8 +97,10 @@ int main() {
   uint32_t runs = 0;
   for (uint64_t received = 0; received < uint64_t{threads} * messages;) {
     const SlotRun run = ring.take();
+    uint32_t part = 0;
     for (uint32_t at = 0; at < run.count; ++received) {
       const SlotMessage message = ring.message(run, at);
+      part = part == 0 ? at : part;
       uint32_t number;
       std::memcpy(&number, message.data.data(), sizeof number);
       if (number != next[message.worker]++) {
@@ -106,7 +117,7 @@ int main() {
       if (++runs % 2 == 0)
         ring.give_back(run);
       else
-        returner.leave(run);
+        returner.leave(run, part);
       continue;
     }
     if (ring.arm()) {

@@ -120,7 +120,6 @@ TEST_F(Ring, RunsComeBackInAnyOrder) {
     put(far, 1, "a");
   const SlotRun first = ring.take(8), second = ring.take(8);
   ring.give_back(second);
-  EXPECT_FALSE(far.try_claim(1, 1)); // the oldest is still in use
   ring.give_back(first);
   for (int i = 0; i < 16; ++i)
     put(far, 1, "b");
@@ -232,12 +231,12 @@ TEST_F(Ring, SaysWhereItsHeadIsAndWhetherSomebodyWaits) {
   EXPECT_EQ(ring.take().count, 0u); // what was dropped is passed over, and given back
 }
 
-// A process that dies while it gives a run back has freed the first ones of its slots; here the last ones, too.
+// A process that dies while it gives a run back has freed the first ones of its messages; of the next one, some of its slots, but
+// not the first.
 
 TEST_F(Ring, ARunMayBeGivenBackAgain) {
   uint32_t lap = 0;
-  for (const auto &[begin, end] :
-       {std::pair{0U, 0U}, {0, 1}, {0, 3}, {0, 4}, {0, 6}, {5, 6}, {1, 6}, {2, 5}}) {
+  for (const auto &[begin, end] : {std::pair{0U, 0U}, {1, 2}, {1, 3}, {0, 3}, {0, 4}, {0, 6}}) {
     put(far, 1, std::string(64 * 3, 'a'));
     put(far, 2, "b");
     put(far, 2, std::string(64 * 2, 'c'));
@@ -245,8 +244,11 @@ TEST_F(Ring, ARunMayBeGivenBackAgain) {
     ASSERT_EQ(run.count, 6u);
     for (int i = 0; i < 10; ++i)
       put(far, 3, "in the way");
-    ring.give_back(ring.take());
+    const SlotRun others = ring.take();
     ++lap;
+    if (begin == 0 && end == 4) // and a slot of the last message
+      controls[5].word =
+          SlotWord{.state = SlotState::free, .count = 0, .worker = 0, .lap = lap}.packed();
     for (uint32_t slot = begin; slot < end; ++slot)
       controls[slot].word =
           SlotWord{.state = SlotState::free, .count = 0, .worker = 0, .lap = lap}.packed();
@@ -258,6 +260,7 @@ TEST_F(Ring, ARunMayBeGivenBackAgain) {
       claim.emplace(std::move(*far.try_claim(3, 64 * 3)));
     ring.give_back(run);
     EXPECT_TRUE(claim->publish());
+    ring.give_back(others);
     EXPECT_EQ(all().size(), 1u);
     for (int i = 0; i < 13; ++i)
       put(far, 1, "no slot is lost");

@@ -65,7 +65,7 @@ TEST_F(Ring, WhatIsNoRingIsRefused) {
     layout = right;
   };
   refused([&] { layout.magic[0] = 'S'; });
-  refused([&] { layout.version = 1; });
+  refused([&] { layout.version = 2; });
   refused([&] { layout.size = 64; });
   refused([&] { layout.shape.slots = 1024; });
   refused([&] { layout.shape.slots = 0; });

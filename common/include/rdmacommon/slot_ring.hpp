@@ -25,6 +25,7 @@ namespace rdmacommon {
 struct RingShape {
   uint32_t slots = 1024;    ///< A power of two, at most SlotRing::most_slots.
   uint32_t slot_size = 256; ///< In bytes, a multiple of 64, at most 1 MiB.
+  uint32_t quota = 0;       ///< Slots that a worker can have at a time; 0: all.
   uint64_t appendix =
       0; ///< Bytes behind the slots' data, for whatever the ring's users agree on; at most 16 GiB.
 
@@ -34,37 +35,39 @@ struct RingShape {
 
 // [control]
 /// What a slot is. A worker makes it claimed and ready, the consumer free; abandoned is what was claimed and will
-/// not become ready any more.
-enum class SlotState : uint32_t { free, claimed, ready, abandoned };
+/// not become ready any more. Passed is a message that was not given back when the ring came round to it, and which the workers
+/// left where it is.
+enum class SlotState : uint32_t { free, claimed, ready, abandoned, passed };
 
 /// All that there is to know about a slot, in one word, which is changed by one instruction.
 struct SlotWord {
-  SlotState state; ///< bits 0-1
-  uint32_t count;  ///< bits 2-17: slots of the message that begins here; 0 in a free slot
-  uint32_t worker; ///< bits 18-33: who claimed it; 0 is nobody
-  /// bits 34-63: the generation: how many times the ring had been gone round, modulo lap_limit
+  SlotState state; ///< bits 0-2
+  uint32_t count;  ///< bits 3-18: slots of the message that begins here; 0 in a free slot
+  uint32_t worker; ///< bits 19-34: who claimed it; 0 is nobody
+  /// bits 35-63: the generation: how many times the ring had been gone round, modulo lap_limit. Of a passed message, when it was
+  /// passed last
   uint32_t lap;
 
-  static constexpr uint32_t lap_limit = 1U << 30; ///< `lap` is less than this.
+  static constexpr uint32_t lap_limit = 1U << 29; ///< `lap` is less than this.
 
   /// As one number.
   uint64_t packed() const {
-    return uint64_t{lap} << 34 | uint64_t{worker} << 18 | count << 2 | static_cast<uint32_t>(state);
+    return uint64_t{lap} << 35 | uint64_t{worker} << 19 | count << 3 | static_cast<uint32_t>(state);
   }
   /// From one number.
   static SlotWord unpacked(uint64_t word) {
-    return {.state = static_cast<SlotState>(word & 0x3),
-            .count = static_cast<uint32_t>(word >> 2 & 0xffff),
-            .worker = static_cast<uint32_t>(word >> 18 & 0xffff),
-            .lap = static_cast<uint32_t>(word >> 34)};
+    return {.state = static_cast<SlotState>(word & 0x7),
+            .count = static_cast<uint32_t>(word >> 3 & 0xffff),
+            .worker = static_cast<uint32_t>(word >> 19 & 0xffff),
+            .lap = static_cast<uint32_t>(word >> 35)};
   }
 };
 
 /// Of each slot. Of a message's slots, only the first one's says anything; the others stay free.
 struct SlotControl {
   std::atomic<uint64_t> word; ///< A SlotWord.
-  uint32_t length;   ///< Of the message, in bytes. Valid as the data are: once the word says ready.
-  uint32_t reserved; ///< 0
+  uint32_t length; ///< Of the message, in bytes. Valid as the data are: once the word says ready.
+  uint32_t lap;    ///< In which the message was claimed. Valid once the word says ready, or passed.
 };
 // [control]
 
@@ -76,6 +79,7 @@ struct RingLayout {
   uint32_t size;             ///< Of the RingHeader.
   RingShape shape;           ///< Of slots and their data.
   uint64_t controls; ///< Where the first SlotControl is, in bytes from the segment's beginning.
+  uint64_t held;     ///< Where the counters are of the slots that each worker has.
   uint64_t data;     ///< Where the first slot's data are.
   uint64_t appendix; ///< Where the appendix begins: on a page of its own.
   uint64_t length;   ///< Of the whole segment.
@@ -93,10 +97,16 @@ struct RingHeader {
       uint64_t> awaited; ///< The one that the consumer sleeps for, or SlotRing::nothing.
   alignas(
       64) std::atomic<uint32_t> room; ///< Bit 0: somebody waits for slots. The rest counts wakes.
+  alignas(64) std::atomic<uint64_t> taken; ///< The position that the consumer takes next.
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(SlotControl) == 16 &&
-              sizeof(RingHeader) == 256);
+              sizeof(RingHeader) == 384);
 // [header]
+
+/// How many slots a worker has. On a cache line of its own, since the worker writes it with each message.
+struct alignas(64) SlotsHeld {
+  std::atomic<int32_t> slots; ///< Counted only if the ring has a quota.
+};
 
 /// A run of consecutive slots that the consumer has taken.
 struct SlotRun {
@@ -172,8 +182,8 @@ public:
   SlotRing &operator=(const SlotRing &) = delete;
 
   const RingShape &shape() const { return shape_; } ///< As it was when this process attached.
-  /// The longest message, in bytes: as long as the ring, at most most_message_slots slots, less than 4 GiB. It needs all of its slots
-  /// free at a time, so beside others that keep the ring full a long message may wait for long.
+  /// The longest message, in bytes: as long as the ring or the quota, at most most_message_slots slots, less than 4 GiB. It needs all
+  /// of its slots free at a time, so beside others that keep the ring full a long message may wait for long.
   uint32_t longest_message() const;
   /// All slots' data, from slot 0 on: what an RDMA sender registers.
   std::span<std::byte> data() const { return {data_, size_t{shape_.slots} * shape_.slot_size}; }
@@ -188,14 +198,16 @@ public:
   bool is_waited_for() const { return (header_->room.load(std::memory_order_acquire) & 1) != 0; }
 
   /// Claims the slots for a message of `length` bytes; 0 takes one slot as well.
-  /// @param worker who: the slots come back if that worker is given up
-  /// @return none if there is no room now
+  /// @param worker who: the slots come back if that worker is given up, and count for its quota until they are given back. Threads that
+  ///               claim at the same time can exceed the quota by what all of them but one claim
+  /// @return none if there is no room now, or if the worker has its quota
   /// @throws Error if the message is too long, or the ring is damaged
   std::optional<Claim> try_claim(uint32_t worker, uint32_t length);
 
   /// The same, waiting for room.
   /// @param is_over asked now and then; true ends the wait. It is for the consumer's death, which frees no slots
-  /// @throws Error also if there is no room within `limit`, or the consumer is gone
+  /// @throws Error also if there is no room within `limit`, or the consumer is gone. A worker that has its quota waits for its own
+  ///         slots: it should give some back instead
   Claim claim(uint32_t worker, uint32_t length, std::chrono::milliseconds limit,
               const std::function<bool()> &is_over = {});
 
@@ -258,7 +270,24 @@ private:
     void operator()(Noted *notes) const;
   };
   uint32_t slots_for(uint32_t length) const;
+  bool may_have(uint32_t worker, uint32_t slots) const {
+    return shape_.quota == 0 ||
+           int64_t{held_[worker].slots.load(std::memory_order_relaxed)} + slots <= shape_.quota;
+  }
+  void count_held(uint32_t worker, int32_t slots) {
+    if (shape_.quota != 0)
+      held_[worker].slots.fetch_add(slots, std::memory_order_relaxed);
+  }
   bool is_free(uint64_t position, uint32_t count) const;
+  bool is_newer(uint32_t lap, uint64_t position) const {
+    const uint32_t distance = (lap - this->lap(position)) % SlotWord::lap_limit;
+    return distance > 0 && distance < SlotWord::lap_limit / 2;
+  }
+  bool can_pass(uint64_t position, SlotWord word) const;
+  bool has_room_behind(uint64_t head, uint32_t wanted) const;
+  bool pass(uint64_t head, uint32_t wanted);
+  bool is_of(uint64_t position, SlotWord word) const;
+  uint32_t give_back(uint64_t position, uint32_t most);
   uint32_t checked_count(uint64_t position, SlotWord word) const;
   void ring_if_awaited(uint64_t position);
   void wake(uint32_t most);
@@ -269,6 +298,7 @@ private:
   unsigned shift_ = 0; // 2 to the power of it is the number of slots
   RingHeader *header_ = nullptr;
   SlotControl *controls_ = nullptr;
+  SlotsHeld *held_ = nullptr; // by worker
   std::byte *data_ = nullptr, *appendix_ = nullptr;
   int doorbell_;
   uint64_t next_ = 0;                    // the consumer's
