@@ -107,9 +107,15 @@ private:
       collect(place);
       const Ask how = make_request(place.request, load_, random_, ++number_);
       place.began = now();
+      if (auto pending = caller_.try_request_async(place.request, how)) {
+        place.pending.emplace(std::move(*pending));
+        return;
+      }
+      collect_all();
       place.pending.emplace(caller_.request_async(place.request, how));
       return;
     }
+    collect_all();
     const Ask how = make_request(request_, load_, random_, ++number_);
     const Time began = now();
     if (way == 7)
@@ -128,6 +134,12 @@ private:
 
   Place &next_place() { // where the oldest one is, if all are taken
     return places_[next_++ % places_.size()];
+  }
+
+  // Before this thread waits for room: the room may be where its own responses are. The oldest first.
+  void collect_all() {
+    for (size_t i = 0; i < places_.size(); ++i)
+      collect(next_place());
   }
 
   void collect(Place &place) {

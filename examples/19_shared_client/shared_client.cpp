@@ -234,6 +234,7 @@ void shared_client_program(int argc, char **argv) {
   line.add("--slot-size", sender.slot_size, "bytes, a multiple of 64 [256]", 64, 1 << 20);
   line.add("--window", sender.window, "requests without an answer [1024, at most --slots]", 1,
            1 << 16);
+  line.add("--quota", sender.quota, "slots of one process; 0: half of all [0]", 0, 1 << 24);
   line.add("--group", sender.group, "most slots in a group; 1: each message by itself [255]", 1,
            255);
   line.add("--responses", responses,

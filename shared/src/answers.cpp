@@ -37,8 +37,6 @@ const char *words_for(Outcome outcome) {
            "not";
   case Outcome::not_sent:
     return "there is no connection to the server; it has not been sent";
-  case Outcome::late:
-    return "its answer was not collected in time, and others needed the slots";
   }
   return "nobody knows";
 }
@@ -166,10 +164,6 @@ bool Answers::will_sleep_on_any(uint64_t position, uint32_t number) {
 // [wait]
 
 // [collect]
-bool Answers::begin_to_collect(uint64_t position) {
-  return change(position, AnswerState::answered, AnswerState::collecting);
-}
-
 Answers::Answer Answers::answer(uint64_t position) const {
   AnswerControl &its = control(position);
   const uint64_t slot = position & (ring_.shape().slots - 1);
@@ -187,17 +181,9 @@ Answers::Answer Answers::answer(uint64_t position) const {
   return {.outcome = outcome, .bytes = from.first(std::min<size_t>(length, from.size()))};
 }
 
-void Answers::done_with(const SlotRun &run) {
-  ring_.give_back(run); // the word stays "collecting" until the slot's next owner sets it
-}
-
-bool Answers::drop(const SlotRun &run) {
-  if (change(run.position, AnswerState::waiting, AnswerState::unwanted))
-    return true;
-  if (!begin_to_collect(run.position))
-    return false;
-  done_with(run);
-  return true;
+void Answers::drop(const SlotRun &run) {
+  if (!change(run.position, AnswerState::waiting, AnswerState::unwanted))
+    ring_.give_back(run);
 }
 // [collect]
 
@@ -233,10 +219,6 @@ Answers::Wakes Answers::wake() {
   return wakes;
 }
 // [deliver]
-
-bool Answers::expire(uint64_t position) {
-  return change(position, AnswerState::answered, AnswerState::none);
-}
 
 void Answers::abandon(uint64_t position) { // whatever the caller had its word say
   control(position).word.store(word(position, AnswerState::unwanted));

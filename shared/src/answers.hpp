@@ -35,10 +35,9 @@ struct LaneStatus {
 // [answer-control]
 enum class AnswerState : uint32_t {
   none,
-  waiting,    // the caller wants it
-  unwanted,   // nobody will collect it: the sender gives the slots back when the answer comes
-  answered,   // it is there
-  collecting, // the caller is reading it
+  waiting,  // the caller wants it
+  unwanted, // nobody will collect it: the sender gives the slots back when the answer comes
+  answered, // it is there
 };
 
 struct AnswerControl {
@@ -82,17 +81,14 @@ public:
   bool will_sleep_on_any(uint64_t position, uint32_t number);
   std::atomic<uint32_t> &any_bell(uint32_t number) const { return bells_[number % any_bells]; }
   bool is_waiting(uint64_t position) const; // whether it has not come yet
-  // Takes the answer, so that it stays where it is until done_with(). False: it is gone, since nobody collected it.
-  bool begin_to_collect(uint64_t position);
   struct Answer {
     Outcome outcome;
     std::span<const std::byte> bytes;
   };
-  Answer answer(uint64_t position) const; // between these two
-  // @param run the slots of the request, which go back to the ring
-  void done_with(const rdmacommon::SlotRun &run);
-  // The caller does not want it any more. If the answer is there already, the slots go back now. False: it is gone.
-  bool drop(const rdmacommon::SlotRun &run);
+  Answer answer(uint64_t position) const; // once it has come, until its slots go back
+  // The caller does not want it any more. If the answer is there already, the slots go back now.
+  // @param run the slots of the request
+  void drop(const rdmacommon::SlotRun &run);
 
   // The sender's.
   // Tells the caller, which wake() wakes if it sleeps. @return false: no caller wants to know, and the sender gives the slots
@@ -104,8 +100,6 @@ public:
     uint32_t calls, callers; // system calls, and sleepers that these have woken
   };
   Wakes wake();
-  // Takes back an answer that nobody collects. @return whether the slots are the sender's now
-  bool expire(uint64_t position);
   // Of a caller that has died before its answer has come: nobody will collect it.
   void abandon(uint64_t position);
 

@@ -49,6 +49,10 @@ Pending Caller::request_async(std::span<const std::byte> bytes, const Ask &ask) 
   return lanes_->request_async(bytes, ask);
 }
 
+std::optional<Pending> Caller::try_request_async(std::span<const std::byte> bytes, const Ask &ask) {
+  return lanes_->try_request_async(bytes, ask);
+}
+
 void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place, const Ask &ask) {
   if (!request_async(bytes, ask).wait(ask.limit, in_place))
     throw Error("the request", "no answer within " + std::to_string(ask.limit.count()) + " ms",

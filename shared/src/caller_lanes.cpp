@@ -21,9 +21,6 @@ bool is_up(CallerLane &lane) {
          std::atomic_ref(lane.is_given_up).load(std::memory_order_relaxed) == 0;
 }
 
-// A caller that waits takes its process's other responses out of their slots this often. Less than SenderOptions::keep.
-constexpr milliseconds look_after_mine(200);
-
 // For this process the lane leads nowhere from here on. A sender that has died cannot say so.
 [[noreturn]] void give_up(CallerLane &lane, const char *why) {
   std::atomic_ref(lane.is_given_up).store(1, std::memory_order_relaxed);
@@ -36,17 +33,13 @@ constexpr milliseconds look_after_mine(200);
 
 // [collect]
 // Calls `use` with the answer where it lies, and gives its slots back, however that ends.
-// @return false if there is none there any more
-template <typename Use> bool collect(CallerLane &lane, const SlotRun &run, Use use) {
-  if (!lane.answers.begin_to_collect(run.position))
-    return false;
+template <typename Use> void collect(CallerLane &lane, const SlotRun &run, Use use) {
   struct GiveBack {
-    Answers &answers;
+    SlotRing &ring;
     const SlotRun &run;
-    ~GiveBack() { answers.done_with(run); }
-  } const give_back{lane.answers, run};
+    ~GiveBack() { ring.give_back(run); }
+  } const give_back{*lane.ring, run};
   use(lane.answers.answer(run.position));
-  return true;
 }
 
 void use_answer(const Answers::Answer &answer, const InPlace &in_place) {
@@ -56,17 +49,6 @@ void use_answer(const Answers::Answer &answer, const InPlace &in_place) {
                       {reinterpret_cast<const char *>(answer.bytes.data()), answer.bytes.size()});
 }
 // [collect]
-
-// A request of this process that has no answer yet, in the slots that are claimed next.
-std::optional<uint64_t> in_the_way(const CallerLane &lane) {
-  const uint32_t slots = lane.ring->shape().slots;
-  const uint64_t head = lane.ring->head();
-  for (uint64_t i = head; i < head + std::min(slots, SlotRing::most_message_slots); ++i)
-    if (const SlotRun run = lane.asked.at(static_cast<uint32_t>(i & (slots - 1)));
-        run.count > 0 && lane.answers.is_waiting(run.position))
-      return run.position;
-  return std::nullopt;
-}
 
 // @return false if `limit` has passed
 bool wait_for(CallerLane &lane, uint64_t position, milliseconds limit, Waiting how) {
@@ -94,23 +76,17 @@ bool CallerLanes::is_ready(const Pending &pending) const {
 
 void CallerLanes::drop(const Pending &pending) {
   CallerLane &lane = lanes_[pending.lane_];
-  if (!lane.answers.drop(slots_of(lane, pending)))
-    taken_out(lane, pending.position_);
+  lane.answers.drop(slots_of(lane, pending));
 }
 
 // [pending-wait]
 bool CallerLanes::wait(Pending &pending, milliseconds limit, const InPlace &in_place) {
   CallerLane &lane = lanes_[pending.lane_];
-  if (!is_ready(pending) && !wait(lane, pending.position_, limit, pending.how_))
+  if (!is_ready(pending) && !wait_for(lane, pending.position_, limit, pending.how_))
     return false;
   pending.forget();
-  if (collect(lane, slots_of(lane, pending),
-              [&](const Answers::Answer &answer) { use_answer(answer, in_place); }))
-    return true;
-  const std::optional<TakenOut> its = taken_out(lane, pending.position_);
-  if (!its)
-    throw RequestFailed(Outcome::late);
-  use_answer({.outcome = its->outcome, .bytes = its->bytes}, in_place);
+  collect(lane, slots_of(lane, pending),
+          [&](const Answers::Answer &answer) { use_answer(answer, in_place); });
   return true;
 }
 // [pending-wait]
@@ -145,10 +121,10 @@ void CallerLanes::sort_by_server(size_t first) {
 // [claim]
 // The servers take turns. Of the connections to one server, a thread keeps to the same one, so that groups stay long. A lane that is
 // down or full is passed over.
-CallerLanes::Claimed CallerLanes::claim(uint32_t length, const Ask &ask) {
+std::optional<CallerLanes::Claimed> CallerLanes::try_claim(uint32_t length, const Ask &ask,
+                                                           CallerLane *&full) {
   const uint32_t turn = turn_.fetch_add(1, std::memory_order_relaxed);
   const size_t thread = std::hash<std::thread::id>()(std::this_thread::get_id());
-  CallerLane *full = nullptr;
   for (uint32_t i = 0; i < servers_.size(); ++i) {
     const std::vector<uint32_t> &its = servers_[(turn + i) % servers_.size()];
     for (size_t j = 0; j < its.size(); ++j) {
@@ -156,12 +132,12 @@ CallerLanes::Claimed CallerLanes::claim(uint32_t length, const Ask &ask) {
       if (!is_up(lane) || (ask.server && *ask.server != lane.answers.status().server))
         continue;
       if (auto claim = lane.ring->try_claim(lane.worker, length))
-        return {lane, std::move(*claim)};
+        return Claimed{lane, std::move(*claim)};
       full = full ? full : &lane;
     }
   }
   if (full)
-    return {*full, wait_for_slots(*full, length, ask.limit)};
+    return std::nullopt;
   for (CallerLane &lane : lanes_)
     if (lane.is_over && lane.is_over())
       gone(lane);
@@ -171,6 +147,13 @@ CallerLanes::Claimed CallerLanes::claim(uint32_t length, const Ask &ask) {
   if (ask.server && std::ranges::none_of(lanes_, is_its))
     throw Error("Ask::server", "there is no server " + std::to_string(*ask.server), Where::here());
   throw RequestFailed(Outcome::not_sent);
+}
+
+CallerLanes::Claimed CallerLanes::claim(uint32_t length, const Ask &ask) {
+  CallerLane *full = nullptr;
+  if (auto claimed = try_claim(length, ask, full))
+    return std::move(*claimed);
+  return {*full, full->ring->claim(full->worker, length, ask.limit, full->is_over)};
 }
 // [claim]
 
@@ -188,7 +171,7 @@ uint32_t CallerLanes::checked_length(size_t bytes, const Ask &ask) const {
       throw Error("a request",
                   "it or its response has " + std::to_string(longest) + " bytes, and " +
                       std::to_string(most) +
-                      " fit: SenderOptions::slots, slot_size and window make more",
+                      " fit: SenderOptions::slots, slot_size, window and quota make more",
                   Where::here());
     if (is_long && lane.answers.largest() == 0)
       throw Error("a request",
@@ -199,13 +182,14 @@ uint32_t CallerLanes::checked_length(size_t bytes, const Ask &ask) const {
 }
 
 // [hand-over]
-Pending CallerLanes::hand_over(std::span<const std::byte> bytes, Kind kind, const Ask &ask) {
-  const uint32_t length = checked_length(bytes.size(), ask);
-  auto [lane, claim] = this->claim(length, ask);
+Pending CallerLanes::hand_over(Claimed claimed, std::span<const std::byte> bytes, Kind kind,
+                               const Ask &ask) {
+  auto &[lane, claim] = claimed;
   const uint64_t position = claim.position();
   const auto slot = static_cast<uint32_t>(position & (lane.ring->shape().slots - 1));
-  const uint32_t slots =
-      rdmacommon::slots_of(length - sizeof(rdmacommon::SlotHeader), lane.ring->shape().slot_size);
+  const uint32_t slots = rdmacommon::slots_of(
+      static_cast<uint32_t>(claim.data().size() - sizeof(rdmacommon::SlotHeader)),
+      lane.ring->shape().slot_size);
   const rdmacommon::SlotHeader header = header_of({.kind = kind,
                                                    .service = ask.service,
                                                    .slot = slot,
@@ -216,8 +200,6 @@ Pending CallerLanes::hand_over(std::span<const std::byte> bytes, Kind kind, cons
   if (!bytes.empty())
     std::memcpy(claim.data().data() + sizeof header, bytes.data(), bytes.size());
   lane.answers.expect(position, kind == Kind::post ? AnswerState::unwanted : AnswerState::waiting);
-  if (kind != Kind::post)
-    lane.asked.set({.position = position, .first = slot, .count = slots});
   if (!claim.publish())
     give_up(lane, "it has given this process up");
   return {*this, static_cast<uint32_t>(&lane - lanes_.data()), position, slots,
@@ -225,71 +207,29 @@ Pending CallerLanes::hand_over(std::span<const std::byte> bytes, Kind kind, cons
 }
 // [hand-over]
 
-// A ring that is full may be full of responses to this very process, which would wait for itself; or for another one, which waits
-// for this one in turn. So a caller that waits for room takes its own responses out of their slots.
-SlotRing::Claim CallerLanes::wait_for_slots(CallerLane &lane, uint32_t length, milliseconds limit) {
-  const auto deadline = steady_clock::now() + limit;
-  for (;;) {
-    const bool has_taken = take_out_ready();
-    if (auto claim = lane.ring->try_claim(lane.worker, length))
-      return std::move(*claim);
-    if (has_taken)
-      continue;
-    const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
-    const std::optional<uint64_t> mine = in_the_way(lane);
-    if (!mine || left.count() <= 0)
-      return lane.ring->claim(lane.worker, length, std::max(left, milliseconds(0)), [&] {
-        take_out_ready();
-        return lane.is_over && lane.is_over();
-      });
-    wait_for(lane, *mine, std::min(left, look_after_mine), waiting_);
-  }
+namespace {
+
+Kind kind_of(const Ask &ask) {
+  return ask.room == Ask::any_length ? Kind::long_request : Kind::request;
 }
 
-// [take-out-ready]
-// All of them: what is not in the way now may be when the ring has come round to it, and we still wait.
-bool CallerLanes::take_out_ready() {
-  bool has_taken = false;
-  const std::lock_guard lock(mutex_); // until it is in the map: a caller that misses it looks there
-  for (CallerLane &lane : lanes_)
-    for (uint32_t slot = 0; slot < lane.asked.slots(); ++slot) {
-      const SlotRun run = lane.asked.at(slot);
-      has_taken |=
-          run.count > 0 && collect(lane, run, [&](const Answers::Answer &answer) {
-            taken_out_[{&lane, run.position}] = {
-                .outcome = answer.outcome, .bytes = {answer.bytes.begin(), answer.bytes.end()}};
-          });
-    }
-  return has_taken;
-}
-// [take-out-ready]
-
-// An answer that has been taken out of its slots. None: the sender has taken it back.
-std::optional<CallerLanes::TakenOut> CallerLanes::taken_out(CallerLane &lane, uint64_t position) {
-  const std::lock_guard lock(mutex_);
-  auto node = taken_out_.extract({&lane, position});
-  return node ? std::optional(std::move(node.mapped())) : std::nullopt;
-}
-
-// [wait]
-// @return false if `limit` has passed
-bool CallerLanes::wait(CallerLane &lane, uint64_t position, milliseconds limit, Waiting how) {
-  while (!wait_for(lane, position, std::min(limit, look_after_mine), how)) {
-    if (limit <= look_after_mine)
-      return false;
-    limit -= look_after_mine;
-    take_out_ready(); // now and then the other responses are looked after
-  }
-  return true;
-}
-// [wait]
+} // namespace
 
 Pending CallerLanes::request_async(std::span<const std::byte> bytes, const Ask &ask) {
-  return hand_over(bytes, ask.room == Ask::any_length ? Kind::long_request : Kind::request, ask);
+  return hand_over(claim(checked_length(bytes.size(), ask), ask), bytes, kind_of(ask), ask);
+}
+
+std::optional<Pending> CallerLanes::try_request_async(std::span<const std::byte> bytes,
+                                                      const Ask &ask) {
+  CallerLane *full = nullptr;
+  auto claimed = try_claim(checked_length(bytes.size(), ask), ask, full);
+  if (!claimed)
+    return std::nullopt;
+  return hand_over(std::move(*claimed), bytes, kind_of(ask), ask);
 }
 
 void CallerLanes::post(std::span<const std::byte> bytes, const Ask &ask) {
-  hand_over(bytes, Kind::post, ask).forget();
+  hand_over(claim(checked_length(bytes.size(), ask), ask), bytes, Kind::post, ask).forget();
 }
 
 } // namespace rdmashared

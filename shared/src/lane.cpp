@@ -15,11 +15,6 @@ namespace rdmashared {
 using namespace rdmacommon;
 using std::chrono::milliseconds;
 
-uint32_t Lane::now_ms() {
-  return static_cast<uint32_t>(
-      std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch()).count());
-}
-
 Lane::Lane(SlotRing &ring, uint32_t server, const SenderOptions &options, const Shape &shape,
            rdma_event_channel *channel, Errands &errands, Stats &stats)
     : ring_(ring), options_(options), server_(options.servers.at(server)), shape_(shape),
@@ -45,10 +40,8 @@ Lane::~Lane() {
 
 // [turn]
 bool Lane::turn() {
-  if (is_broken_ && !is_aside_) {
-    now_ = now_ms();
+  if (is_broken_ && !is_aside_)
     bury();
-  }
   if (state_ != State::up && state_ != State::draining)
     return fail_ready();
   bool has_taken = false;
@@ -195,7 +188,6 @@ bool Lane::fail_ready() {
 }
 
 void Lane::fail(const SlotRun &run) {
-  now_ = now_ms();
   for (uint32_t at = 0; at < run.count;) {
     const uint64_t position = run.position + at;
     const SlotMessage message = ring_.message(run, at);

@@ -73,14 +73,12 @@ private:
     enum class State : uint8_t { none, sent, answered };
     uint64_t position = 0;
     uint32_t length = 0;
-    uint32_t answered_at = 0; // milliseconds, of a clock that goes round
     uint16_t worker = 0, slots = 0;
     uint8_t service = 0;
     State state = State::none;
     Kind kind = Kind::request;
   };
 
-  static uint32_t now_ms(); // of a clock that goes round
   void aside(std::function<void()> work, std::function<void()> then);
   void begin();
   void resolve(rdmacommon::unique_cm_id &id);
@@ -106,7 +104,6 @@ private:
   bool may_send() const;
   // @return bytes to send
   uint32_t note_sent(const rdmacommon::SlotMessage &message, uint64_t position);
-  void make_room();
   rdmacommon::SlotRun next_run(uint32_t most);
   rdmacommon::SlotRun slots_of_sent(uint32_t slot) const;
   Kind checked_kind(uint32_t claimed) const;
@@ -131,10 +128,9 @@ private:
   std::map<uint32_t, uint64_t> gone_;   // by worker: nobody collects what it claimed before this
   uint32_t under_way_ = 0, window_ = 0; // runs
   rdmacommon::SlotRun
-      held_;         // taken from the ring: a long message, for which the window has no room yet
-  Cut cut_;          // what is being sent
-  Joined joined_;    // what is coming
-  uint32_t now_ = 0; // milliseconds, when completions were last there
+      held_;      // taken from the ring: a long message, for which the window has no room yet
+  Cut cut_;       // what is being sent
+  Joined joined_; // what is coming
   uint64_t token_ = 0;
   int new_fd_ = -1;
   bool is_broken_ = false;

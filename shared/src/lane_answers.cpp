@@ -12,15 +12,12 @@
 namespace rdmashared {
 
 using namespace rdmacommon;
-using std::chrono::milliseconds;
 
 // [take-completions]
 bool Lane::take_completions() {
   Connection &with = *connection_;
   std::array<ibv_wc, 64> done{};
   const size_t count = with.poll(done);
-  if (count > 0)
-    now_ = now_ms();
   for (const ibv_wc &wc : std::span(done).first(count)) {
     stats_.count(wc);
     check_wc(wc, "a request or a receive");
@@ -96,11 +93,10 @@ void Lane::finish(uint32_t slot, Outcome outcome, uint32_t length, bool is_long)
   under_way_ -= runs_of(sent.slots);
   if (answers_.deliver(sent.position, outcome, length, is_long)) {
     sent.state = Sent::State::answered;
-    sent.answered_at = now_;
-  } else { // a post, or dropped, or its worker has died
-    sent.state = Sent::State::none;
-    ring_.give_back(slots_of_sent(slot));
-  }
+    return;
+  } // else it is a post, or dropped, or its worker has died
+  sent.state = Sent::State::none;
+  ring_.give_back(slots_of_sent(slot));
 }
 // [finish]
 
@@ -119,25 +115,5 @@ void Lane::worker_left(uint32_t worker) {
   }
 }
 // [worker-left]
-
-// [make-room]
-// The ring's next slots are still somebody's, and others wait. An answer that has been there for a while gives way.
-void Lane::make_room() {
-  if (!ring_.is_waited_for())
-    return;
-  const uint32_t head = static_cast<uint32_t>(ring_.head() & (ring_.shape().slots - 1)),
-                 end = std::min(head + SlotRing::most_message_slots, ring_.shape().slots),
-                 now = now_ms();
-  for (uint32_t slot = head; slot < end; ++slot) {
-    Sent &sent = sent_[slot];
-    const milliseconds age(now - sent.answered_at);
-    if (sent.state == Sent::State::answered && age >= options_.keep &&
-        answers_.expire(sent.position)) {
-      sent.state = Sent::State::none;
-      ring_.give_back(slots_of_sent(slot));
-    }
-  }
-}
-// [make-room]
 
 } // namespace rdmashared

@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// While it is up: how often it looks whether the server lives, and whether callers collect.
+// While it is up: how often it looks whether the server lives.
 constexpr milliseconds tick(500);
 
 } // namespace
@@ -191,10 +191,9 @@ void Lane::look_at_the_clock() {
   try {
     if (state_ == State::resting)
       begin();
-    else if (state_ == State::up || state_ == State::draining) {
-      make_room();
+    else if (state_ == State::up || state_ == State::draining)
       connection_->look_whether_alive();
-    } else
+    else
       throw Error("the server",
                   "no answer within " + std::to_string(options_.connect_within.count()) + " ms",
                   Where::here());
@@ -238,7 +237,6 @@ void Lane::bury() {
 }
 
 void Lane::buried() {
-  now_ = now_ms(); // an errand has passed since the last turn
   is_broken_ = false;
   window_ = 0;
   cut_ = {};

@@ -33,9 +33,13 @@ Shape shape_of(const SenderOptions &options) {
   return shape;
 }
 
-RingShape ring_shape(const Shape &shape) {
-  return {
-      .slots = shape.slots, .slot_size = shape.slot_size, .appendix = Answers::bytes_for(shape)};
+RingShape ring_shape(const SenderOptions &options, bool can_others_join) {
+  const Shape shape = shape_of(options);
+  const uint32_t by_default = can_others_join ? std::max(shape.slots / 2, 1U) : 0;
+  return {.slots = shape.slots,
+          .slot_size = shape.slot_size,
+          .quota = options.quota == 0 ? by_default : options.quota,
+          .appendix = Answers::bytes_for(shape)};
 }
 
 uint32_t connections_of(const SenderOptions &options) {
@@ -56,8 +60,8 @@ constexpr uint32_t most_workers = 1024; // processes that have joined
 
 SenderLoop::SenderLoop(const SenderOptions &options, std::vector<Link> links)
     : options_(with_threads(options)),
-      host_(ring_shape(shape_of(options_)), connections_of(options_), most_workers,
-            options_.threads),
+      host_(ring_shape(options_, !options_.name.empty() || !links.empty()),
+            connections_of(options_), most_workers, options_.threads),
       state_(host_.rings()) {
   const NoSignals no_signals;
   const Shape shape = shape_of(options_);

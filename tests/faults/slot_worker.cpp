@@ -44,15 +44,13 @@ void hoard(Caller &caller, uint32_t count) {
   for (const Pending &pending : held)
     while (!pending.is_ready())
       ;
+  const bool has_quota = !caller.try_request_async(request_that_takes(0));
   stay();
-  uint32_t late = 0;
+  uint32_t right = 0;
   for (Pending &pending : held)
-    try {
-      pending.wait(std::chrono::seconds(1));
-    } catch (const RequestFailed &failure) {
-      late += failure.outcome() == Outcome::late;
-    }
-  std::printf("%u of %u were late\n", late, count);
+    right += pending.wait(std::chrono::seconds(1)).has_value();
+  std::printf("%u of %u are still there, and there was %s for more\n", right, count,
+              has_quota ? "no room" : "room");
 }
 
 // What each of them is told, which is the same for all.
@@ -88,18 +86,24 @@ struct ByHand {
     if (!claim.publish())
       throw Error("the claim", "it is gone", Where::here());
   }
-  // Dies, as it looks to the others, in the middle of SlotRing::give_back().
+  // Dies, as it looks to the others, in the middle of SlotRing::give_back(): one slot is free, but not the first.
   void give_half_back() {
     publish();
     answers.wait(run.position, std::chrono::seconds(5), Waiting::events, {});
-    answers.begin_to_collect(run.position);
-    ring.give_back({.position = run.position, .first = run.first, .count = 1});
+    const auto lap = static_cast<uint32_t>(run.position / ring.shape().slots);
+    controls()[run.first + 1].word =
+        SlotWord{.state = SlotState::free, .count = 0, .worker = 0, .lap = lap + 1}.packed();
   }
-  void publish_damaged() { // before the data, on pages of their own, is where the slots' words are
-    const size_t controls = size_t{ring.shape().slots} * sizeof(SlotControl);
-    auto *base = ring.data().data() - (sizeof(RingHeader) + controls + 4095) / 4096 * 4096;
-    reinterpret_cast<SlotControl *>(base + sizeof(RingHeader))[run.first].length = 0xffffffff;
+  void publish_damaged() {
+    controls()[run.first].length = 0xffffffff;
     publish();
+  }
+  // Of all slots. Before the data are a counter for each worker's slots, and before these the slots' words, on pages of their own.
+  SlotControl *controls() {
+    const size_t size = sizeof(RingHeader) + ring.shape().slots * sizeof(SlotControl);
+    const size_t counters = (size_t{SlotRing::own_worker} + 1) * sizeof(SlotsHeld);
+    auto *base = ring.data().data() - counters - (size + 4095) / 4096 * 4096;
+    return reinterpret_cast<SlotControl *>(base + sizeof(RingHeader));
   }
 
   RingWorker worker;

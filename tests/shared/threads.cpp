@@ -144,11 +144,8 @@ TEST(Threads, TakeBackWhatADeadWorkerHad) {
       Kept kept;
       Running server({.threads = count}, keep_in(kept));
       const std::string name = "dead." + std::to_string(getpid());
-      Connected connected({.servers = times(3, server),
-                           .slots = 4,
-                           .threads = count,
-                           .name = name,
-                           .keep = std::chrono::hours(1)});
+      Connected connected(
+          {.servers = times(3, server), .slots = 4, .threads = count, .name = name});
       const pid_t worker = start_joined(name, "dies", lane);
       Request request = kept.pop();
       EXPECT_EQ(kill(worker, SIGKILL), 0);

@@ -39,7 +39,6 @@ enum class Outcome : uint32_t {
   refused,  ///< The server's handler has failed; RequestFailed::server_said() says why.
   lost,     ///< The connection broke after sending. The server may have carried the request out.
   not_sent, ///< There is no connection. The server has not seen the request.
-  late,     ///< The response was not collected while others needed its slots.
 };
 // [outcome]
 
@@ -149,6 +148,11 @@ public:
   /// Sends a request and does not wait for the response.
   /// @throws as request()
   Pending request_async(std::span<const std::byte> bytes, const Ask &ask = {});
+  /// The same if there is room for the request now. A response keeps its slots until it is collected, so a thread that waits for room
+  /// while it has responses to collect may wait for itself: use this function there.
+  /// @return nothing if there is no room, or this process has SenderOptions::quota: collect responses, and try again
+  /// @throws as request()
+  std::optional<Pending> try_request_async(std::span<const std::byte> bytes, const Ask &ask = {});
   /// Sends a request that wants no response. It returns when the sender has the request. Nobody reports what became of it.
   /// @throws as request()
   void post(std::span<const std::byte> bytes, const Ask &ask = {});

@@ -43,6 +43,9 @@ struct SenderOptions {
   /// How many requests of a connection may be without a response; more than `slots` is `slots`. A request of more than 255 slots
   /// counts for each 255.
   uint32_t window = 1024;
+  /// How many slots of each ring one process can have: for requests under way, and for responses that it has not collected. So a process
+  /// that does not collect leaves room for the others. 0: half of the slots, or all of them if no other process can join.
+  uint32_t quota = 0;
   /// Bytes of the largest response to a request with Ask::any_length. Those have a connection of their own. 0: there is no such
   /// connection.
   uint32_t largest_response = 0;
@@ -57,9 +60,7 @@ struct SenderOptions {
   std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
   std::chrono::milliseconds rest{200}; ///< Before the second attempt; doubles with each one.
   std::chrono::milliseconds longest_rest{3200}; ///< Up to this.
-  /// How long a response stays that nobody collects, if the ring is full.
-  std::chrono::milliseconds keep{1000};
-  Log log = {}; ///< Why a connection is lost, or cannot be made.
+  Log log = {};                                 ///< Why a connection is lost, or cannot be made.
 };
 
 /// Connections to servers, and the threads that have them. Any number of Senders can be in a process.
