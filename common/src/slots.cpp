@@ -78,12 +78,12 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
     if (!is_free(head, count)) {
       const SlotWord found = SlotWord::unpacked(control(head).word.load(std::memory_order_acquire));
       if (found.lap == lap(head) &&
-          found.state != SlotState::free) // claimed or passed, but head has not been moved
+          found.state != SlotState::free) // of this lap, but head has not been moved
         header_->head.compare_exchange_strong(head, head + checked_count(head, found));
       else if (is_newer(found.lap, head)) // passed, and given back since
         header_->head.compare_exchange_strong(head, head + 1);
       else if (header_->head.load(std::memory_order_acquire) == head && !pass(head, wanted))
-        return std::nullopt; // of the lap before, and still in use
+        return std::nullopt; // there is no room
       continue;
     }
     // What does not fit before the ring's end begins anew: the rest is nobody's, and the consumer passes over it.
@@ -109,8 +109,8 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
 // [claim]
 
 // [pass]
-// Whether a message of the lap before is in the way, and can stay there. The consumer must have taken it: what it has not taken,
-// it takes in order.
+// Whether this is a message of the lap before that can stay where it is. The consumer must have taken it: it would skip the message
+// otherwise.
 bool SlotRing::can_pass(uint64_t position, SlotWord word) const {
   const uint32_t lap_before = lap(position - shape_.slots);
   return position - shape_.slots < header_->taken.load(std::memory_order_acquire) &&
@@ -118,7 +118,7 @@ bool SlotRing::can_pass(uint64_t position, SlotWord word) const {
          (word.state == SlotState::ready || word.state == SlotState::passed);
 }
 
-// Whether there are as many free slots somewhere before the ring has been gone round once.
+// Whether so many free slots lie side by side within one lap from the head.
 bool SlotRing::has_room_behind(uint64_t head, uint32_t wanted) const {
   uint32_t free = 0;
   for (uint64_t at = head; at < head + shape_.slots;) {
@@ -298,7 +298,7 @@ SlotRun SlotRing::take(uint32_t most) {
     const uint32_t count = is_newer ? 1 : checked_count(position, word);
     if (run.count > 0 && (is_newer || !is_ready || run.count + count > most))
       break;
-    if (is_newer || word.state == SlotState::passed) { // it is in no run, and nobody's to give back
+    if (is_newer || word.state == SlotState::passed) { // skipped: its holder gives it back
       uint64_t head = position;
       header_->head.compare_exchange_strong(head, position + count);
       next_ += count;

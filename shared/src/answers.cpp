@@ -130,7 +130,7 @@ bool Answers::wait(uint64_t position, milliseconds limit, Waiting how,
   while (is_waiting(position)) {
     if (now >= deadline)
       return false;
-    // In this order. A ring after this load ends our sleep, and a ring before it has brought the answer.
+    // In this order. If the bell rings after this load, we do not sleep. If it rang before, the answer is there.
     const BellSeen bell{&bell_of(slot), bell_of(slot).load(std::memory_order_acquire)};
     if (!will_sleep(position, sleeps_on_its_own))
       return true;

@@ -105,7 +105,7 @@ bool Lane::take_group() {
   if (state_ != State::up || under_way_ == window_)
     return false;
   SlotRun run;
-  // Too long for the window: this server lets less be under way than the one before.
+  // It needs more of the window than this server allows; the connection before had a larger one.
   while (runs_of((run = next_run(std::min(options_.group, window_ - under_way_))).count) > window_)
     fail(run);
   if (run.count == 0)
@@ -139,7 +139,7 @@ Kind Lane::checked_kind(uint32_t claimed) const {
 
 // [note-sent]
 // The header is written here, from what the ring says: a worker whose message makes no sense must not be able to make the server
-// close the connection, which is the others' as well. One that goes on writing when its message is published still is.
+// close the connection, which is the others' as well. A worker that changes its message after publishing it can still do that.
 uint32_t Lane::note_sent(const SlotMessage &message, uint64_t position) {
   SlotHeader claimed{}; // by the worker
   if (message.data.size() >= sizeof claimed)

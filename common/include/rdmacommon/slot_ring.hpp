@@ -34,12 +34,12 @@ struct RingShape {
 // [shape]
 
 // [control]
-/// What a slot is. A worker makes it claimed and ready, the consumer free; abandoned is what was claimed and will
-/// not become ready any more. Passed is a message that was not given back when the ring came round to it, and which the workers
-/// left where it is.
+/// The state of a slot. A worker makes it claimed, and then ready; giving it back makes it free. Abandoned: it was claimed and will
+/// not become ready, or nobody can use it in this lap. Passed: a message that was not given back when the ring came round to it,
+/// and that the workers left where it is.
 enum class SlotState : uint32_t { free, claimed, ready, abandoned, passed };
 
-/// All that there is to know about a slot, in one word, which is changed by one instruction.
+/// State and owner of a slot, in one word, which one instruction can change.
 struct SlotWord {
   SlotState state; ///< bits 0-2
   uint32_t count;  ///< bits 3-18: slots of the message that begins here; 0 in a free slot

@@ -150,10 +150,11 @@ public:
   Pending request_async(std::span<const std::byte> bytes, const Ask &ask = {});
   /// The same if there is room for the request now. A response keeps its slots until it is collected, so a thread that waits for room
   /// while it has responses to collect may wait for itself: use this function there.
-  /// @return nothing if there is no room, or this process has SenderOptions::quota: collect responses, and try again
+  /// @return nothing if there is no room, or this process has its quota of slots (SenderOptions::quota): collect responses, and try
+  ///         again
   /// @throws as request()
   std::optional<Pending> try_request_async(std::span<const std::byte> bytes, const Ask &ask = {});
-  /// Sends a request that wants no response. It returns when the sender has the request. Nobody reports what became of it.
+  /// Sends a request that wants no response. It returns when the request is in the ring. Nobody reports what became of it.
   /// @throws as request()
   void post(std::span<const std::byte> bytes, const Ask &ask = {});
   // [ways]
