@@ -212,6 +212,17 @@ class Faults(Shared):
                 self.assertEqual(self.right(self.attached("--requests", "100", "--size", "100", "--response-size", "100")), 200)
         self.assertIsNone(self.sending.poll())
 
+    def test_worker_that_closes_its_descriptors_while_requests_are_under_way(self):
+        """Their slots are the sender's then, and nobody else gets them before the answers have come."""
+        self.serve("--workers", "4")
+        self.sender("--slots", "16")
+        before = self.attached("--requests", "100", "--seconds", "3")
+        closing = self.start(self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage", "closing-late")
+        self.assertRegex(self.finish(closing)[0], r"^the sender: it is gone .*\n$")
+        self.right(before)
+        self.right(self.attached("--requests", "100"))
+        self.assertIsNone(self.sending.poll())
+
     def test_worker_that_closes_its_descriptors(self):
         """It takes the sender for dead. The others know better."""
         self.serve("--workers", "4")  # two of them may be busy with its requests

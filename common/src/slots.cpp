@@ -35,6 +35,12 @@ long futex(std::atomic<uint32_t> &word, int operation, uint32_t value, const tim
                  0);
 }
 
+// Laps go round, so the half that lies ahead is newer.
+bool is_newer_lap(uint32_t lap, uint32_t than) {
+  const uint32_t distance = (lap - than) % SlotWord::lap_limit;
+  return distance > 0 && distance < SlotWord::lap_limit / 2;
+}
+
 } // namespace
 
 uint32_t SlotRing::longest_message() const {
@@ -70,7 +76,7 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
   const uint32_t wanted = slots_for(length);
   if (!may_have(worker, wanted))
     return std::nullopt;
-  for (;;) {
+  for (uint64_t room = 0;;) { // where there is some, if slots are in the way
     uint64_t head = header_->head.load(std::memory_order_acquire);
     const uint64_t to_end = shape_.slots - (head & (shape_.slots - 1));
     const bool fits = wanted <= to_end;
@@ -82,7 +88,7 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
         header_->head.compare_exchange_strong(head, head + checked_count(head, found));
       else if (is_newer(found.lap, head)) // passed, and given back since
         header_->head.compare_exchange_strong(head, head + 1);
-      else if (header_->head.load(std::memory_order_acquire) == head && !pass(head, wanted))
+      else if (header_->head.load(std::memory_order_acquire) == head && !pass(head, wanted, room))
         return std::nullopt; // there is no room
       continue;
     }
@@ -118,35 +124,40 @@ bool SlotRing::can_pass(uint64_t position, SlotWord word) const {
          (word.state == SlotState::ready || word.state == SlotState::passed);
 }
 
-// Whether so many free slots lie side by side within one lap from the head.
-bool SlotRing::has_room_behind(uint64_t head, uint32_t wanted) const {
+// Where so many free slots lie side by side within one lap from the head.
+std::optional<uint64_t> SlotRing::room_behind(uint64_t head, uint32_t wanted) const {
   uint32_t free = 0;
   for (uint64_t at = head; at < head + shape_.slots;) {
     if ((at & (shape_.slots - 1)) == 0)
       free = 0; // a message does not go across the ring's end
     const uint64_t word = control(at).word.load(std::memory_order_acquire);
     if (word == free_word(at)) {
-      if (++free == wanted)
-        return true;
       ++at;
+      if (++free == wanted)
+        return at - wanted;
       continue;
     }
     if (!can_pass(at, SlotWord::unpacked(word)))
-      return false;
+      return std::nullopt;
     free = 0;
     at += checked_count(at, SlotWord::unpacked(word));
   }
-  return false;
+  return std::nullopt;
 }
 
 // The slots at the head are not enough, or not free. Goes round them, if there is room behind them: a message that is held gets the
 // new lap, and stays where it is. Free slots that are too few are abandoned.
+// @param room where there is room, as far as the caller knows; until the head is there, nobody looks again
 // @return false if there is no room
-bool SlotRing::pass(uint64_t head, uint32_t wanted) {
-  if (!has_room_behind(head, wanted))
-    return header_->head.load(std::memory_order_acquire) != head;
+bool SlotRing::pass(uint64_t head, uint32_t wanted, uint64_t &room) {
+  const bool is_known = head < room;
+  if (!is_known)
+    room = room_behind(head, wanted).value_or(0);
   uint64_t seen = control(head).word.load(std::memory_order_acquire);
   SlotWord word = SlotWord::unpacked(seen);
+  if (room == 0) // unless another was quicker
+    return header_->head.load(std::memory_order_acquire) != head ||
+           (word.lap == lap(head) && word.state != SlotState::free);
   if (seen == free_word(head)) {
     uint32_t count = 1;
     while (count < wanted && ((head + count) & (shape_.slots - 1)) != 0 && is_free(head + count, 1))
@@ -207,7 +218,8 @@ SlotRing::Claim::Claim(SlotRing &ring, uint64_t position, uint32_t worker, uint3
                 .packed()),
       data_(ring.data_ + (position & (ring.shape_.slots - 1)) * ring.shape_.slot_size, length) {
   ring.control(position).length = length;
-  ring.control(position).lap = ring.lap(position);
+  std::atomic_ref(ring.control(position).lap)
+      .store(ring.lap(position), std::memory_order_relaxed); // is_of() may still look
 }
 
 SlotRing::Claim::Claim(Claim &&other) noexcept
@@ -382,13 +394,17 @@ uint32_t SlotRing::give_back(uint64_t position, uint32_t most) {
     const auto to_end = static_cast<uint32_t>(shape_.slots - (position & (shape_.slots - 1)));
     const uint32_t count = std::clamp(word.count, 1U, to_end); // a worker can have changed it
     // The lap in which they can be claimed next: the ring has gone round them until now.
-    const uint64_t is_free = SlotWord{.state = SlotState::free,
-                                      .count = 0,
-                                      .worker = 0,
-                                      .lap = (word.lap + 1) % SlotWord::lap_limit}
-                                 .packed();
-    for (uint32_t i = 1; i < count; ++i)
-      control(position + i).word.store(is_free, std::memory_order_release);
+    const uint32_t next = (word.lap + 1) % SlotWord::lap_limit;
+    const uint64_t is_free =
+        SlotWord{.state = SlotState::free, .count = 0, .worker = 0, .lap = next}.packed();
+    for (uint32_t i = 1; i < count; ++i) {
+      std::atomic<uint64_t> &word_of = control(position + i).word;
+      uint64_t old = word_of.load(std::memory_order_relaxed);
+      const SlotWord its = SlotWord::unpacked(old);
+      // If another gives this message back at the same time, the slot may be a newer message's by now.
+      if (its.state == SlotState::free && its.lap != next && !is_newer_lap(its.lap, next))
+        word_of.compare_exchange_strong(old, is_free, std::memory_order_release);
+    }
     // Release: what we have read here we have read before anybody writes here.
     if (first.compare_exchange_strong(seen, is_free, std::memory_order_acq_rel,
                                       std::memory_order_acquire)) {
@@ -423,8 +439,9 @@ void SlotRing::wake(uint32_t most) {
 // [reclaim]
 uint32_t SlotRing::reclaim(uint32_t worker) {
   uint32_t slots = 0;
+  // At the head it may have claimed, and not moved the head. The other limit is for a head that is nonsense.
   for (uint64_t position = next_;
-       position <= head();) { // it may have claimed there, and not moved the head
+       position <= head() && position - next_ < 2 * uint64_t{shape_.slots};) {
     SlotControl &its = control(position);
     uint64_t seen = its.word.load(std::memory_order_acquire);
     const SlotWord word = SlotWord::unpacked(seen);
@@ -443,8 +460,22 @@ uint32_t SlotRing::reclaim(uint32_t worker) {
     }
     position += count;
   }
+  if (shape_.quota != 0)
+    recount(worker);
   wake(INT_MAX); // it may have been woken for slots that are free, and died before it claimed them
   return slots;
+}
+
+// It may have died between a change of its slots and the count of it. Each message has a word that is not free, with its worker.
+void SlotRing::recount(uint32_t worker) {
+  const uint64_t used = std::min<uint64_t>(shape_.slots, head());
+  uint32_t slots = 0;
+  for (uint64_t slot = 0; slot < used; ++slot) {
+    const SlotWord word = SlotWord::unpacked(control(slot).word.load(std::memory_order_acquire));
+    if (word.state != SlotState::free && word.worker == worker)
+      slots += word.count;
+  }
+  held_[worker].slots.store(static_cast<int32_t>(slots), std::memory_order_relaxed);
 }
 // [reclaim]
 

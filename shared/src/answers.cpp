@@ -107,6 +107,11 @@ bool Answers::is_waiting(uint64_t position) const {
   return (now & ~sleeps_mask) == word(position, AnswerState::waiting);
 }
 
+bool Answers::is_answered(uint64_t position) const {
+  return control(position).word.load(std::memory_order_acquire) ==
+         word(position, AnswerState::answered);
+}
+
 // [wait]
 bool Answers::wait(uint64_t position, milliseconds limit, Waiting how,
                    const std::function<bool()> &is_over) {
@@ -182,7 +187,8 @@ Answers::Answer Answers::answer(uint64_t position) const {
 }
 
 void Answers::drop(const SlotRun &run) {
-  if (!change(run.position, AnswerState::waiting, AnswerState::unwanted))
+  if (!change(run.position, AnswerState::waiting, AnswerState::unwanted) &&
+      is_answered(run.position))
     ring_.give_back(run);
 }
 // [collect]

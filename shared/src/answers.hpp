@@ -81,6 +81,8 @@ public:
   bool will_sleep_on_any(uint64_t position, uint32_t number);
   std::atomic<uint32_t> &any_bell(uint32_t number) const { return bells_[number % any_bells]; }
   bool is_waiting(uint64_t position) const; // whether it has not come yet
+  // Whether it is there. Neither: the sender has given this process up, and the slots are the sender's.
+  bool is_answered(uint64_t position) const;
   struct Answer {
     Outcome outcome;
     std::span<const std::byte> bytes;

@@ -85,6 +85,8 @@ bool CallerLanes::wait(Pending &pending, milliseconds limit, const InPlace &in_p
   if (!is_ready(pending) && !wait_for(lane, pending.position_, limit, pending.how_))
     return false;
   pending.forget();
+  if (!lane.answers.is_answered(pending.position_))
+    gone(lane);
   collect(lane, slots_of(lane, pending),
           [&](const Answers::Answer &answer) { use_answer(answer, in_place); });
   return true;

@@ -115,6 +115,19 @@ struct ByHand {
               .count = 3};
 };
 
+// What a program does that becomes a daemon, with requests under way: one of them is waited for, the other is let go.
+void close_descriptors_late(Caller &caller) {
+  std::vector<Pending> held;
+  for (int i = 0; i < 2; ++i)
+    held.push_back(caller.request_async(request_that_takes(1'000'000)));
+  closefrom(STDERR_FILENO + 1);
+  try {
+    held.front().wait(std::chrono::seconds(60));
+  } catch (const Error &error) {
+    std::printf("%s\n", error.what());
+  }
+}
+
 // What a program does that becomes a daemon: the link to the sender and the doorbell are among what it closes.
 void close_descriptors(Caller &caller) {
   closefrom(STDERR_FILENO + 1);
@@ -134,7 +147,7 @@ void slot_worker(int argc, char **argv) {
   line.add("--attach", name, "the sender", 100);
   line.add("--stage", stage, "where to stay",
            {"idle", "claimed", "sent", "waiting", "answered", "collecting", "hoarding", "failing",
-            "too-long", "no-room", "giving-back", "damaging", "closing"});
+            "too-long", "no-room", "giving-back", "damaging", "closing", "closing-late"});
   line.add("--count", count, "requests that it holds", 1, 1000);
   line.add("--microseconds", microseconds, "that the server takes for each that is sent", 0,
            60'000'000);
@@ -154,6 +167,8 @@ void slot_worker(int argc, char **argv) {
   Caller caller(std::move(links));
   if (stage == "closing")
     return close_descriptors(caller);
+  if (stage == "closing-late")
+    return close_descriptors_late(caller);
   if (stage == "hoarding")
     return hoard(caller, count);
   if (stage == "collecting")

@@ -115,9 +115,9 @@ int main() {
     }
     if (run.count > 0) {
       if (++runs % 2 == 0)
-        ring.give_back(run);
-      else
         returner.leave(run, part);
+      if (runs % 2 != 0 || runs % 8 == 0) // sometimes both at the same time
+        ring.give_back(run);
       continue;
     }
     if (ring.arm()) {

@@ -113,6 +113,22 @@ TEST_F(Callers, AFailureIsTold) {
   }
 }
 
+// A process that has closed its link to the sender: nobody collects its answers, and the slots are the sender's.
+TEST_F(Callers, WhatTheSenderHasGivenUpIsNotCollected) {
+  std::optional<Pending> waits(caller.request_async(bytes_of("x"))),
+      dropped(caller.request_async(bytes_of("y")));
+  const auto taken = loop.take();
+  for (const auto &one : taken)
+    loop.answers.abandon(one.slots.position);
+  EXPECT_THROW(waits->wait(0ms), rdmacommon::Error);
+  dropped.reset();
+  for (const auto &one : taken) {
+    EXPECT_TRUE(is_held(one));
+    EXPECT_FALSE(loop.answer(one));
+    EXPECT_FALSE(is_held(one));
+  }
+}
+
 TEST_F(Callers, ARingFullOfOnesOwnResponsesSaysSo) {
   std::deque<Pending> all;
   for (uint32_t i = 0; i < loop_back_shape.slots; ++i)

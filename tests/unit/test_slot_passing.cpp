@@ -165,6 +165,19 @@ TEST_F(Passing, WhatComesBackTwiceDoesNotFreeAnothersSlots) {
   EXPECT_EQ(read(second), Texts{"second"});
 }
 
+// What a worker writes that makes no sense: the consumer must not be busy with it for hours.
+TEST_F(Passing, WordsOfALapFarAheadAreNotFollowed) {
+  for (int slot = 0; slot < 16; ++slot)
+    controls[slot].word =
+        SlotWord{
+            .state = SlotState::free, .count = 0, .worker = 0, .lap = SlotWord::lap_limit / 2 - 1}
+            .packed();
+  EXPECT_EQ(ring.take().count, 0U);
+  EXPECT_EQ(ring.head(), 0U);
+  header.head = ~uint64_t{0};
+  ring.reclaim(1);
+}
+
 // Whatever is held for however long: no message is lost or torn, and all slots come back.
 TEST_F(Passing, InAnyOrder) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
@@ -273,6 +286,21 @@ TEST_F(Quota, CountsWhatIsGivenUp) {
   EXPECT_FALSE(far.try_claim(2, 64 * 3));
   ring.take();
   EXPECT_TRUE(far.try_claim(2, 64 * 6));
+}
+
+TEST_F(Quota, CountsAnewWhenAWorkerHasDied) {
+  SharedMemory raw(memory.get(), static_cast<size_t>(lseek(memory.get(), 0, SEEK_END)));
+  auto *base = static_cast<std::byte *>(raw.data());
+  auto *held =
+      reinterpret_cast<SlotsHeld *>(base + reinterpret_cast<RingHeader *>(base)->layout.held);
+  Ring::put(far, 1, std::string(64 * 2, 'x'));
+  EXPECT_EQ(held[1].slots, 2);
+  held[1].slots = 6; // it has died after it gave slots back, and before it counted that
+  EXPECT_FALSE(far.try_claim(1, 64));
+  ring.reclaim(1);
+  EXPECT_EQ(held[1].slots, 2);
+  ring.give_back(ring.take());
+  EXPECT_EQ(held[1].slots, 0);
 }
 
 TEST_F(Quota, IsTheLongestMessage) {

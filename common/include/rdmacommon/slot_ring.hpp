@@ -279,15 +279,16 @@ private:
       held_[worker].slots.fetch_add(slots, std::memory_order_relaxed);
   }
   bool is_free(uint64_t position, uint32_t count) const;
+  // More than one lap ahead is nobody, unless a worker has written nonsense there.
   bool is_newer(uint32_t lap, uint64_t position) const {
-    const uint32_t distance = (lap - this->lap(position)) % SlotWord::lap_limit;
-    return distance > 0 && distance < SlotWord::lap_limit / 2;
+    return lap == (this->lap(position) + 1) % SlotWord::lap_limit;
   }
   bool can_pass(uint64_t position, SlotWord word) const;
-  bool has_room_behind(uint64_t head, uint32_t wanted) const;
-  bool pass(uint64_t head, uint32_t wanted);
+  std::optional<uint64_t> room_behind(uint64_t head, uint32_t wanted) const;
+  bool pass(uint64_t head, uint32_t wanted, uint64_t &room);
   bool is_of(uint64_t position, SlotWord word) const;
   uint32_t give_back(uint64_t position, uint32_t most);
+  void recount(uint32_t worker);
   uint32_t checked_count(uint64_t position, SlotWord word) const;
   void ring_if_awaited(uint64_t position);
   void wake(uint32_t most);
