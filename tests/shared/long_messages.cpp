@@ -119,7 +119,7 @@ TEST(LongMessages, WaitForTheServersWindow) {
 
 // The server says that it ends while a message is on its way: the rest of it still goes, and it is answered.
 TEST(LongMessages, AreFinishedBeforeTheEnd) {
-  Running server({}, mirrored());
+  Running server({.grace = std::chrono::hours(1)}, mirrored()); // longer than the test may take
   Connected to(SenderOptions{.servers = {server.where()}, .slots = 1 << 16, .slot_size = 512});
   const std::string request =
       long_text(length_in(0xffff, 512)); // more runs than fit into the queue
