@@ -363,6 +363,7 @@ class FaultsOfLongResponses(Shared):
     test_server_killed = Faults.test_server_killed
     test_server_drains = Faults.test_server_drains
     test_worker_killed_at_every_stage = Faults.test_worker_killed_at_every_stage
+    kill_workers = Faults.kill_workers
 
 
 # What the server says of a client that lies, by the lie.
