@@ -150,14 +150,13 @@ std::optional<uint64_t> SlotRing::room_behind(uint64_t head, uint32_t wanted) co
 // @param room where there is room, as far as the caller knows; until the head is there, nobody looks again
 // @return false if there is no room
 bool SlotRing::pass(uint64_t head, uint32_t wanted, uint64_t &room) {
-  const bool is_known = head < room;
-  if (!is_known)
-    room = room_behind(head, wanted).value_or(0);
+  const auto found = head < room ? room : room_behind(head, wanted);
   uint64_t seen = control(head).word.load(std::memory_order_acquire);
   SlotWord word = SlotWord::unpacked(seen);
-  if (room == 0) // unless another was quicker
+  if (!found) // unless another was quicker
     return header_->head.load(std::memory_order_acquire) != head ||
            (word.lap == lap(head) && word.state != SlotState::free);
+  room = *found;
   if (seen == free_word(head)) {
     uint32_t count = 1;
     while (count < wanted && ((head + count) & (shape_.slots - 1)) != 0 && is_free(head + count, 1))

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <mutex>
+#include <map>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace rdmashared {
@@ -29,6 +31,10 @@ bool is_up(CallerLane &lane) {
 
 [[noreturn]] void gone(CallerLane &lane) {
   give_up(lane, "it is gone");
+}
+
+Kind kind_of(const Ask &ask) {
+  return ask.room == Ask::any_length ? Kind::long_request : Kind::request;
 }
 
 // [collect]
@@ -164,10 +170,10 @@ uint32_t CallerLanes::checked_length(size_t bytes, const Ask &ask) const {
   const bool is_long = ask.room == Ask::any_length;
   const size_t longest = std::max(bytes, is_long ? 0 : ask.room);
   for (const CallerLane &lane : lanes_) {
+    // At least a slot, whatever another worker has written there.
+    const uint64_t in_window = std::max(lane.answers.status().longest.load(), 1U);
     const size_t most =
-        std::min<uint64_t>(lane.ring->longest_message(),
-                           uint64_t{lane.ring->shape().slot_size} *
-                               lane.answers.status().longest.load(std::memory_order_relaxed)) -
+        std::min<uint64_t>(lane.ring->longest_message(), in_window * lane.ring->shape().slot_size) -
         sizeof(rdmacommon::SlotHeader);
     if (longest > most)
       throw Error("a request",
@@ -208,14 +214,6 @@ Pending CallerLanes::hand_over(Claimed claimed, std::span<const std::byte> bytes
           ask.waiting.value_or(waiting_)};
 }
 // [hand-over]
-
-namespace {
-
-Kind kind_of(const Ask &ask) {
-  return ask.room == Ask::any_length ? Kind::long_request : Kind::request;
-}
-
-} // namespace
 
 Pending CallerLanes::request_async(std::span<const std::byte> bytes, const Ask &ask) {
   return hand_over(claim(checked_length(bytes.size(), ask), ask), bytes, kind_of(ask), ask);

@@ -2,18 +2,15 @@
 #include "lane.hpp"
 
 #include <rdmacommon/check.hpp>
-#include <rdmacommon/immediate.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <span>
+#include <exception>
 #include <utility>
 
 namespace rdmashared {
 
 using namespace rdmacommon;
-using std::chrono::milliseconds;
 
 Lane::Lane(SlotRing &ring, uint32_t server, const SenderOptions &options, const Shape &shape,
            rdma_event_channel *channel, Errands &errands, Stats &stats)

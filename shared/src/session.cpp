@@ -139,8 +139,8 @@ void Session::take_run(Run run) {
     SlotHeader wire;
     std::memcpy(&wire, work_->slot_of(work_->copies, slot).data(), sizeof wire);
     // A run of so many slots can be the first one of a longer message.
-    const bool is_whole_run = slot == run.first && run.count == SlotRing::longest_run;
-    const uint32_t most = is_whole_run ? shape_.slots - slot : end - slot;
+    const bool can_be_first_part = slot == run.first && run.count == SlotRing::longest_run;
+    const uint32_t most = can_be_first_part ? shape_.slots - slot : end - slot;
     const Message request = checked_request(wire, slot, most, shape_);
     if (request.slots > run.count) {
       coming_ = request;

@@ -53,7 +53,7 @@ void hoard(Caller &caller, uint32_t count) {
               has_quota ? "no room" : "room");
 }
 
-// What each of them is told, which is the same for all.
+// Prints the error of the requests, which is the same for all.
 void wait_for_errors(std::vector<Pending> &held) {
   std::printf("here\n");
   std::fflush(stdout);
@@ -115,7 +115,19 @@ struct ByHand {
               .count = 3};
 };
 
-// What a program does that becomes a daemon, with requests under way: one of them is waited for, the other is let go.
+// A program that becomes a daemon closes its descriptors, with them the link to the sender and the doorbell.
+void close_descriptors(Caller &caller) {
+  closefrom(STDERR_FILENO + 1);
+  for (int i = 0; i < 2; ++i)
+    try {
+      caller.request(request_that_takes(1'000'000),
+                     {.server = {}, .limit = std::chrono::seconds(60)});
+    } catch (const Error &error) {
+      std::printf("%s\n", error.what());
+    }
+}
+
+// The same with requests under way. It waits for one of them, and lets the other go.
 void close_descriptors_late(Caller &caller) {
   std::vector<Pending> held;
   for (int i = 0; i < 2; ++i)
@@ -126,18 +138,6 @@ void close_descriptors_late(Caller &caller) {
   } catch (const Error &error) {
     std::printf("%s\n", error.what());
   }
-}
-
-// What a program does that becomes a daemon: the link to the sender and the doorbell are among what it closes.
-void close_descriptors(Caller &caller) {
-  closefrom(STDERR_FILENO + 1);
-  for (int i = 0; i < 2; ++i)
-    try {
-      caller.request(request_that_takes(1'000'000),
-                     {.server = {}, .limit = std::chrono::seconds(60)});
-    } catch (const Error &error) {
-      std::printf("%s\n", error.what());
-    }
 }
 
 void slot_worker(int argc, char **argv) {

@@ -22,6 +22,7 @@ class LoopBack {
 public:
   explicit LoopBack(uint32_t slots = loop_back_shape.slots)
       : memory_(rdmacommon::SlotRing::make(shape(slots))) {
+    answers.status().longest = slots;
     answers.status().is_up = 1;
   }
 

@@ -14,6 +14,15 @@ struct Passing : Ring {
     EXPECT_GT(run.count, 0U);
     return run;
   }
+  // A message in slot 0 that is held. All other slots have been used once, and are free.
+  SlotRun held_for_a_lap() {
+    put(far, 1, "held");
+    const SlotRun held = ring.take();
+    for (int i = 0; i < 15; ++i)
+      put(far, 1, "x");
+    EXPECT_EQ(all().size(), 15U);
+    return held;
+  }
 };
 
 TEST_F(Passing, TheRingGoesOnAroundAHeldMessage) {
@@ -88,11 +97,7 @@ TEST_F(Passing, AFullRingStaysWhereItIs) {
 }
 
 TEST_F(Passing, TheConsumerThatSleepsBeforeAHeldMessageIsWoken) {
-  put(far, 1, "held");
-  const SlotRun held = ring.take();
-  for (int i = 0; i < 15; ++i)
-    put(far, 1, "x");
-  EXPECT_EQ(all().size(), 15U);
+  const SlotRun held = held_for_a_lap();
   EXPECT_TRUE(ring.arm());
   put(far, 2, "next"); // not the slot that the consumer waits for
   EXPECT_TRUE(has_rung());
@@ -104,11 +109,7 @@ TEST_F(Passing, TheConsumerThatSleepsBeforeAHeldMessageIsWoken) {
 
 // The message is passed, given back, and claimed in the next lap, before the consumer comes to where it was passed.
 TEST_F(Passing, TheConsumerComesLate) {
-  put(far, 1, "held");
-  const SlotRun held = ring.take();
-  for (int i = 0; i < 15; ++i)
-    put(far, 1, "x");
-  EXPECT_EQ(all().size(), 15U);
+  const SlotRun held = held_for_a_lap();
   EXPECT_TRUE(ring.arm());
   std::deque<SlotRing::Claim> claims;
   for (int i = 0; i < 15; ++i)
@@ -128,11 +129,7 @@ TEST_F(Passing, TheConsumerComesLate) {
 }
 
 TEST_F(Passing, AWorkerThatDiesWhileItPassesStopsNobody) {
-  put(far, 1, "held");
-  const SlotRun held = ring.take();
-  for (int i = 0; i < 15; ++i)
-    put(far, 1, "x");
-  EXPECT_EQ(all().size(), 15U);
+  const SlotRun held = held_for_a_lap();
   put(far, 2, "a");
   EXPECT_EQ(ring.head(), 18U);
   header.head = 16; // the held one has been passed, and the head has not been moved
@@ -165,7 +162,7 @@ TEST_F(Passing, WhatComesBackTwiceDoesNotFreeAnothersSlots) {
   EXPECT_EQ(read(second), Texts{"second"});
 }
 
-// What a worker writes that makes no sense: the consumer must not be busy with it for hours.
+// A worker can write nonsense. The consumer must not be busy with it for hours.
 TEST_F(Passing, WordsOfALapFarAheadAreNotFollowed) {
   for (int slot = 0; slot < 16; ++slot)
     controls[slot].word =

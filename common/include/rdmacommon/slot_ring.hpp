@@ -194,8 +194,6 @@ public:
 
   /// The position that is claimed next. For statistics: it is old when it is returned.
   uint64_t head() const { return header_->head.load(std::memory_order_acquire); }
-  /// Whether a worker waits for room, or has done so a moment ago.
-  bool is_waited_for() const { return (header_->room.load(std::memory_order_acquire) & 1) != 0; }
 
   /// Claims the slots for a message of `length` bytes; 0 takes one slot as well.
   /// @param worker who: the slots come back if that worker is given up, and count for its quota until they are given back. Threads that
