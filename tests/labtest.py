@@ -44,7 +44,8 @@ def start(*argv: str, **options) -> subprocess.Popen:
 
 
 def lab(*words: str, **options) -> subprocess.Popen:
-    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+    # Without a buffer: communicate() does not see what an earlier readline() has read into one.
+    options = {"bufsize": 0, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
                "env": ENVIRONMENT, **options}
     return subprocess.Popen([LAB, *words], **options)
 

@@ -47,6 +47,11 @@ class CommandLine(unittest.TestCase):
         self.wrong("run", "--program", "rat", "07", "--", "--size", "1", says="no program rat")
         self.wrong("run", "07", "--program", "rat", "--", "--size", "1", says="no program rat")
 
+    def test_what_goes_to_meson_keeps_its_order(self):
+        words = ["--suite", "lessons", "--num-processes=1", "test_links"]
+        with unittest.mock.patch("lab.test.main", lambda args: args.passes_on):
+            self.assertEqual(cli.run(["test", *words]), words)
+
     def test_works_from_any_folder(self):
         result = subprocess.run([ROOT / "lab", "run", "nosuch"], cwd="/", capture_output=True, text=True)
         self.assertIn("no example nosuch", result.stderr)

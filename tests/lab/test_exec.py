@@ -142,7 +142,7 @@ class Exec(unittest.TestCase):
     def test_a_slow_reader_holds_up_its_own_command_and_nobody_else(self):
         mark = f"/tmp/{uuid.uuid4()}"
         slow = start("sh", "-c", f"echo ready; head -c 20000000 /dev/zero; touch {mark}")
-        self.assertEqual(slow.stdout.read(6), b"ready\n")
+        self.assertEqual(slow.stdout.readline(), b"ready\n")
         self.assertEqual(run("seq", "300000").stdout.count(b"\n"), 300000)
         self.assertEqual(run("test", "-e", mark).returncode, 1)  # it waits, and nobody keeps 20 MB for it
         self.assertEqual(len(finish(slow).stdout), 20000000)
