@@ -53,7 +53,7 @@ def run(argv: list[str]) -> int:
     if unknown:
         if getattr(args, "passes_on", None) is None:
             raise UsageError(f"{name} does not take {unknown[0]}" + nearest(unknown[0], _options(commands[name])))
-        args.passes_on = unknown
+        args.passes_on = argv[1:]  # all in their order: a word may belong to the option before it
     return args.main(args)
 
 

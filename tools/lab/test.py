@@ -24,7 +24,7 @@ def add_parser(subparsers) -> None:
 
 
 def main(args) -> int:
-    wanted = [*args.passes_on, *args.tests]
+    wanted = args.passes_on or args.tests
     packages.ensure(*PACKAGES, *(["thorough"] if THOROUGH & set(wanted) else []))
     began = time.monotonic()
     folder = build.build()
@@ -46,8 +46,15 @@ def main(args) -> int:
     tests = [json.loads(line) for line in log.read_text().splitlines()]
     print(f"build {built - began:.0f} s, tests {time.monotonic() - built:.0f} s; the slowest:")
     for test in sorted(tests, key=lambda test: test["duration"], reverse=True)[:SHOWN]:
-        print(f"{test['duration']:7.1f} s  {test['name'].rpartition(' / ')[2]}")
-    results = [test["result"] for test in tests]
-    passed, skipped = (sum(result in names for result in results) for names in (("OK", "EXPECTEDFAIL"), ("SKIP",)))
-    print(f"{passed} passed, {len(results) - passed - skipped} failed, {skipped} skipped", flush=True)
+        print(f"{test['duration']:7.1f} s  {name_of(test)}")
+    failed = [name_of(test) for test in tests if test["result"] not in ("OK", "EXPECTEDFAIL", "SKIP")]
+    if failed:
+        print("failed:", *failed)
+    skipped = sum(test["result"] == "SKIP" for test in tests)
+    print(f"{len(tests) - len(failed) - skipped} passed, {len(failed)} failed, {skipped} skipped", flush=True)
     return status
+
+
+def name_of(test: dict) -> str:
+    """Without the suite."""
+    return test["name"].rpartition(" / ")[2]
