@@ -21,6 +21,7 @@ constexpr uint32_t busy_turns = 64;
 
 class Poller {
 public:
+  int fd() const { return epoll_.get(); } // readable if wait() has something
   // @param mark given back with each event
   void watch(int fd, epoll_data_t mark) {
     epoll_event event{.events = EPOLLIN, .data = mark};

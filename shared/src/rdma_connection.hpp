@@ -98,6 +98,7 @@ public:
     rdmacommon::check_rc(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
     return false;
   }
+  bool is_armed() const { return is_armed_; }
   void take_event() { // there is one CQ, which was armed once: so there is one event at most
     if (rdmacommon::take_event(channel_.get()) != nullptr)
       is_armed_ = false;

@@ -12,15 +12,15 @@ namespace rdmashared {
 
 namespace {
 
-std::unique_ptr<ServerLoop> make_loop(const ServerOptions &options, RequestHandler handler) {
+std::unique_ptr<ServerLoop> make_loop(const ServerOptions &options, const RequestHandler &handler) {
   const NoSignals no_signals; // for the threads that it makes
-  return std::make_unique<ServerLoop>(options, std::move(handler));
+  return std::make_unique<ServerLoop>(options, handler);
 }
 
 } // namespace
 
 Server::Server(const ServerOptions &options, RequestHandler handler)
-    : loop_(make_loop(options, std::move(handler))) {}
+    : loop_(make_loop(options, handler)) {}
 
 Server::Server(const ServerOptions &options, Handler handler)
     : Server(options, handler ? RequestHandler([its = std::move(handler)](Request &&request) {

@@ -27,11 +27,11 @@ ServerOptions with_log(ServerOptions options) {
 
 } // namespace
 
-ServerLoop::ServerLoop(const ServerOptions &options, RequestHandler handler)
-    : options_(with_log(options)), handler_(std::move(handler)),
-      budget_(std::make_shared<Budget>(options.total_memory)), pool_(options.workers) {
+ServerLoop::ServerLoop(const ServerOptions &options, const RequestHandler &handler)
+    : options_(with_log(options)), handler_(handler), pool_(options.workers),
+      budget_(std::make_shared<Budget>(options.total_memory)) {
   if (options.group == 0 || options.group > SlotRing::longest_run || options.window == 0 ||
-      options.connections == 0 || options.threads == 0 || !handler_)
+      options.connections == 0 || options.threads == 0 || !handler)
     throw Error("the server's options",
                 "a group has 1 to 255 slots; window, connections and threads are not 0; there is a "
                 "handler",
@@ -39,8 +39,10 @@ ServerLoop::ServerLoop(const ServerOptions &options, RequestHandler handler)
   for (uint32_t i = 0; i < options.threads; ++i) {
     places_.push_back(std::make_unique<Place>(Place{.number = i, .loop = {}, .sessions = 0}));
     Place &place = *places_.back();
-    place.loop = std::make_unique<SessionLoop>(
-        options_, errands_, [this, &place](bool was_dropped) { has_gone(place, was_dropped); });
+    place.loop =
+        std::make_unique<SessionLoop>(options_, pool_, errands_, [this, &place](bool was_dropped) {
+          has_gone(place, was_dropped);
+        });
   }
   CmAddress address = cm_address(options.host, options.port);
   listener_ = cm_listen(first().channel(), address, static_cast<int>(options.connections));

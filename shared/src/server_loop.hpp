@@ -27,7 +27,7 @@ namespace rdmashared {
 
 class ServerLoop {
 public:
-  ServerLoop(const ServerOptions &options, RequestHandler handler);
+  ServerLoop(const ServerOptions &options, const RequestHandler &handler);
   ServerLoop(const ServerLoop &) = delete;
   ServerLoop &operator=(const ServerLoop &) = delete;
 
@@ -74,13 +74,13 @@ private:
   void log(const std::string &line) const;
 
   const ServerOptions options_;
-  const RequestHandler handler_;
+  TimedHandler handler_;
+  Pool<Job> pool_; // goes after the places: their threads join it
   Event stop_;
   std::atomic<uint32_t> stops_{0}; // calls of stop()
   const std::shared_ptr<Budget> budget_;
   std::vector<std::unique_ptr<Place>> places_;
   rdmacommon::unique_cm_id listener_;
-  Pool<Job> pool_;
   uint32_t stops_seen_ = 0;
   uint32_t opening_ = 0;     // sessions whose memory is being made
   uint64_t connections_ = 0; // ever

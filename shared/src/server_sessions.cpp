@@ -120,7 +120,7 @@ void ServerLoop::make(Opening &opening, Share share) {
     work->state = options_.new_client(work->client);
   opening.made.emplace_back(std::move(opening.id), opening.hello, work,
                             secret(opening.place.number, places_.size()), options_.group, handler_,
-                            pool_, loop.stats());
+                            loop.stats());
 }
 
 // [begin-session]

@@ -16,26 +16,11 @@ namespace rdmashared {
 
 using namespace rdmacommon;
 
-// [job]
-void Job::operator()() {
-  // The requests of a client that has gone must not keep the pool from the others' requests.
-  if (*is_closed)
-    return;
-  try {
-    (*handler)(std::move(request)); // what it neither answers nor moves away fails with this object
-  } catch (...) {
-    if (!request.is_answered())
-      request.fail(words_of(std::current_exception()));
-  }
-}
-// [job]
-
 Session::Session(unique_cm_id id, const Hello &hello, std::shared_ptr<Work> work, uint64_t token,
-                 uint32_t group, const RequestHandler &handler, Pool<Job> &pool, Stats &stats)
-    : token_(token), group_(group), handler_(handler), pool_(pool), stats_(stats),
-      work_(std::move(work)), shape_(work_->shape),
-      requests_(size_t{shape_.slots} * shape_.slot_size), is_taken_(shape_.slots),
-      data_address_(hello.data_address), data_rkey_(hello.data_rkey),
+                 uint32_t group, TimedHandler &handler, Stats &stats)
+    : token_(token), group_(group), handler_(handler), stats_(stats), work_(std::move(work)),
+      shape_(work_->shape), requests_(size_t{shape_.slots} * shape_.slot_size),
+      is_taken_(shape_.slots), data_address_(hello.data_address), data_rkey_(hello.data_rkey),
       awaited_(shape_.largest > 0 ? 2 : 1), id_(std::move(id)),
       connection_(id_.get(), shape_.window, shape_.slots) {
   const int local = IBV_ACCESS_LOCAL_WRITE;
@@ -78,28 +63,41 @@ void Session::accept_data(unique_cm_id id) {
 // [accept]
 
 // [session-turn]
-bool Session::turn() {
+bool Session::take(std::vector<Job> &jobs) {
   if (is_closed())
     return false;
   std::array<ibv_wc, 64> done{};
   const size_t count = connection_.poll(done);
+  has_drained_ = count < done.size();
+  if (count > 0 && connection_.is_armed()) // it is told: nobody needs to hear of it any more
+    on_completion_event();
   for (const ibv_wc &wc : std::span(done).first(count)) {
     stats_.count(wc);
     check_wc(wc, "a request or a receive");
     if ((wc.opcode & IBV_WC_RECV) != 0)
-      take_run(connection_.receiver.received(wc));
+      take_run(connection_.receiver.received(wc), jobs);
     else if (connection_.is_of_data(wc))
       connection_.data->queue.completed(wc);
     else
       connection_.runs.queue.completed(wc);
   }
-  stats_.wakes += pool_.add(jobs_);
   stats_.posts += connection_.repost(); // before the answers, after which the client may send more
+  return count > 0;
+}
+
+bool Session::send() {
+  if (is_closed())
+    return false;
   take_finished();
   const bool has_sent = send_long_responses();
-  return send_answers() || has_sent || count > 0;
+  return send_answers() || has_sent;
 }
 // [session-turn]
+
+bool Session::has_nothing_else() const {
+  return has_drained_ && ready_.empty() && long_.empty() && cut_.is_empty() &&
+         !wants_to_say_closing_;
+}
 
 bool Session::arm() {
   if (is_closed())
@@ -118,7 +116,7 @@ void Session::on_completion_event() {
 }
 
 // [take-run]
-void Session::take_run(Run run) {
+void Session::take_run(Run run, std::vector<Job> &jobs) {
   // The client has announced a data connection. Without it, there is nowhere for a response to go.
   if (shape_.largest > 0 && !connection_.data)
     throw Error("a request", "the session's data connection is missing", Where::here());
@@ -131,7 +129,7 @@ void Session::take_run(Run run) {
   std::memcpy(copy.data(), work_->slot_of(requests_, run.first).data(), bytes);
   if (joined_.is_open()) {
     if (joined_.add(run))
-      accept_request(coming_);
+      accept_request(coming_, jobs);
     return;
   }
   const uint32_t end = run.first + run.count;
@@ -148,17 +146,17 @@ void Session::take_run(Run run) {
       joined_.add(run);
       return;
     }
-    accept_request(request);
+    accept_request(request, jobs);
     slot += request.slots;
   }
 }
 
-void Session::accept_request(const Message &message) {
+void Session::accept_request(const Message &message, std::vector<Job> &jobs) {
   std::fill_n(is_taken_.begin() + message.slot, message.slots, uint8_t{1});
   in_work_ += runs_of(message.slots);
   if (in_work_ > shape_.window)
     throw Error("a request", "more than the window are under way", Where::here());
-  jobs_.push_back({make_request(message), &handler_, &work_->is_closed});
+  jobs.push_back({make_request(message), &handler_, &work_->is_closed});
 }
 // [take-run]
 
@@ -176,10 +174,7 @@ Request Session::make_request(const Message &message) {
 }
 
 void Session::take_finished() {
-  {
-    const std::lock_guard lock(work_->mutex);
-    just_finished_.swap(work_->finished); // with its room
-  }
+  work_->take_finished(just_finished_);
   for (const Message &answer : just_finished_)
     (answer.kind == Kind::data ? long_ : ready_).push_back(answer);
   just_finished_.clear();

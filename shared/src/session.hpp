@@ -5,12 +5,12 @@
 // checked, and from then on only the copy is used.
 #pragma once
 
+#include "job.hpp"
 #include "long_messages.hpp"
 #include "rdma_connection.hpp"
 #include "stats.hpp"
 #include "wire.hpp"
 #include "work.hpp"
-#include "worker_pool.hpp"
 
 #include "rdmashared/server.hpp"
 
@@ -24,16 +24,6 @@
 
 namespace rdmashared {
 
-// [job]
-// A job of the pool: it calls the handler for one request.
-struct Job {
-  Request request;
-  const RequestHandler *handler;
-  const std::atomic<bool> *is_closed; // of the request's Work
-  void operator()();
-};
-// [job]
-
 class Session {
 public:
   using Clock = std::chrono::steady_clock;
@@ -41,8 +31,7 @@ public:
   // @param group most slots in a group of answers
   // @throws Error if the device has no room for such a client
   Session(rdmacommon::unique_cm_id id, const Hello &hello, std::shared_ptr<Work> work,
-          uint64_t token, uint32_t group, const RequestHandler &handler, Pool<Job> &pool,
-          Stats &stats);
+          uint64_t token, uint32_t group, TimedHandler &handler, Stats &stats);
   ~Session() { work_->is_closed = true; }
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
@@ -52,10 +41,14 @@ public:
   void established() { --awaited_; }
   bool is_established() const { return awaited_ == 0; }
 
-  // Does what there is to do. @return false if there was nothing
+  // A turn in two halves. Each returns false if there was nothing to do.
+  // @param jobs requests that have come are put behind those that are there
   // @throws Error if the client has said what it should not, or the connection is broken
-  bool turn();
-  // Call it when turn() had nothing. @return false if there is something now
+  bool take(std::vector<Job> &jobs);
+  bool send();
+  // @return false if there was more than one take() can take, or something waits to be sent
+  bool has_nothing_else() const;
+  // Call it when a turn had nothing. @return false if there is something now
   bool arm();
   void on_completion_event();
   int fd() const { return connection_.fd(); }
@@ -73,8 +66,8 @@ public:
   Clock::time_point began() const { return began_; }
 
 private:
-  void take_run(rdmacommon::Run run);
-  void accept_request(const Message &message);
+  void take_run(rdmacommon::Run run, std::vector<Job> &jobs);
+  void accept_request(const Message &message, std::vector<Job> &jobs);
   Request make_request(const Message &message);
   void take_finished();
   bool send_answers();
@@ -84,8 +77,7 @@ private:
 
   const uint64_t token_;
   const uint32_t group_;
-  const RequestHandler &handler_;
-  Pool<Job> &pool_;
+  TimedHandler &handler_;
   Stats &stats_;
   Clock::time_point began_ = Clock::now(); // to connect
   const std::shared_ptr<Work> work_;
@@ -95,7 +87,6 @@ private:
   uint32_t in_work_ = 0;            // runs
   uint64_t data_address_ = 0;
   uint32_t data_rkey_ = 0;
-  std::vector<Job> jobs_;
   std::vector<Message> long_; // responses that wait for room in the data connection's queue
   std::vector<Message> just_finished_; // empty between two turns
   std::vector<Message> ready_;         // to be sent, in no order
@@ -103,7 +94,7 @@ private:
   Joined joined_;                      // what is coming,
   Message coming_{};                   // and its header
   uint32_t awaited_ = 1;               // connections that are to be established
-  bool wants_to_say_closing_ = false;
+  bool wants_to_say_closing_ = false, has_drained_ = true;
 
   rdmacommon::unique_cm_id id_, data_id_;
   const ibv_mr *data_mr_ = nullptr;

@@ -14,17 +14,10 @@
 namespace rdmashared {
 
 using namespace rdmacommon;
-using std::chrono::milliseconds;
 
-namespace {
-
-constexpr milliseconds tick(1000);
-
-} // namespace
-
-SessionLoop::SessionLoop(const ServerOptions &options, Errands &errands,
+SessionLoop::SessionLoop(const ServerOptions &options, Pool<Job> &pool, Errands &errands,
                          std::function<void(bool)> gone)
-    : options_(options), errands_(errands), gone_(std::move(gone)) {
+    : options_(options), pool_(pool), errands_(errands), gone_(std::move(gone)) {
   // The mark of an event: a session, something in watched_, or one of these members.
   poller_.watch(channel_->fd, {.ptr = &channel_});
   poller_.watch(wake_->event.fd(), {.ptr = wake_.get()});
@@ -43,26 +36,62 @@ void SessionLoop::send(Orders::Order order) {
     orders_.send(std::move(order));
 }
 
-// [session-loop]
+// [two-threads]
 void SessionLoop::run() {
+  if (options_.workers == 0)
+    take_turns(true);
+  else {
+    const NoSignals no_signals;
+    for (const bool has_loop : {true, false})
+      threads_.emplace_back([this, has_loop] { take_turns(has_loop); });
+  }
+  over_.get_future().get();
+}
+
+void SessionLoop::take_turns(bool has_loop) {
+  try {
+    bool is_over = false;
+    while (!is_over && (has_loop || stand_in_.stand_by())) {
+      is_over = hold();
+      has_loop = false;
+    }
+    if (is_over)
+      over_.set_value();
+  } catch (...) {
+    over_.set_exception(std::current_exception());
+  }
+  stand_in_.end(); // the other thread ends, too
+}
+// [two-threads]
+
+// [session-loop]
+// @return false if the other thread has the loop now
+bool SessionLoop::hold() {
   wake_->thread = std::this_thread::get_id();
+  look_around(false); // at what has woken this thread, if it stood by
   Patience patience(options_.waiting);
   for (uint32_t turns = 0; !is_over_;) {
-    if (!patience.is_at_its_end(turn())) {
+    bool was_busy = each_session([this](Session &session) { return session.take(jobs_); });
+    if (!run_jobs())
+      return false;
+    was_busy |= each_session([](Session &session) { return session.send(); });
+    if (!patience.is_at_its_end(was_busy || !jobs_.empty())) {
       if (++turns % busy_turns == 0)
         look_around(false);
     } else if (arm())
       look_around(true);
     bury();
   }
+  return true;
 }
 
 // A client's mistake ends that client's connection, and nothing else.
-bool SessionLoop::turn() {
+// @return whether `half` was for one of them
+template <typename Half> bool SessionLoop::each_session(Half half) {
   bool was_busy = false;
   for (Session &session : sessions_)
     try {
-      was_busy |= session.turn();
+      was_busy |= half(session);
     } catch (const std::exception &error) {
       drop(session, error.what());
     }
@@ -70,8 +99,44 @@ bool SessionLoop::turn() {
 }
 // [session-loop]
 
+// [run-jobs]
+// A short handler of a request that comes alone runs here, without a wake of another thread. The pool has the others.
+// @return false if the other thread has the loop now
+bool SessionLoop::run_jobs() {
+  const bool is_alone = jobs_.size() == 1 && jobs_.front().handler->is_short() &&
+                        end_ == Clock::time_point::max() &&
+                        std::ranges::all_of(sessions_, &Session::has_nothing_else);
+  if (is_alone && stand_in_.stands_by() && pool_.join()) {
+    if (arm())
+      return run_here();
+    pool_.leave();
+    if (!std::exchange(has_looked_again_, true)) // something may have come: the next turn looks
+      return true;
+  }
+  has_looked_again_ = false;
+  stats_.wakes += pool_.add(jobs_);
+  return true;
+}
+
+// From leave() to come_back(), the loop and all its members can be the other thread's.
+bool SessionLoop::run_here() {
+  {
+    Job job = std::move(jobs_.front());
+    jobs_.clear();
+    has_looked_again_ = false;
+    stand_in_.leave();
+    job();
+  }
+  pool_.leave();
+  return stand_in_.come_back();
+}
+// [run-jobs]
+
 bool SessionLoop::arm() {
-  return std::ranges::all_of(sessions_, &Session::arm);
+  bool has_nothing = true;
+  for (Session &session : sessions_)
+    has_nothing &= session.arm();
+  return has_nothing;
 }
 
 void SessionLoop::look_around(bool may_sleep) {

@@ -6,9 +6,11 @@
 #include "orders.hpp"
 #include "poller.hpp"
 #include "session.hpp"
+#include "stand_in.hpp"
 #include "stats.hpp"
 #include "wire.hpp"
 #include "work.hpp"
+#include "worker_pool.hpp"
 
 #include "rdmashared/server.hpp"
 
@@ -17,19 +19,23 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <list>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace rdmashared {
 
 class SessionLoop {
 public:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds tick{1000}; // how often it looks at the clock
 
-  // @param options, errands outlive run()
-  // @param gone     called in this thread for each session that was adopted and is no more
-  SessionLoop(const ServerOptions &options, Errands &errands,
+  // @param options, pool, errands outlive run()
+  // @param gone called in this thread for each session that was adopted and is no more
+  SessionLoop(const ServerOptions &options, Pool<Job> &pool, Errands &errands,
               std::function<void(bool was_dropped)> gone);
   SessionLoop(const SessionLoop &) = delete;
   SessionLoop &operator=(const SessionLoop &) = delete;
@@ -39,7 +45,8 @@ public:
   // @param what is called when the descriptor is readable
   void watch(int fd, std::function<void()> what);
 
-  // In its thread. Returns after end(). @throws Error if the host has no more of what a server needs
+  // Returns after end(). If there are workers, two threads take turns, and "its thread" is the one that has the loop. The other may
+  // be in a handler, and ends before this object goes. @throws Error if the host has no more of what a server needs
   void run();
 
   // From any thread: an order is carried out in this loop's thread, at once if that is the one that calls.
@@ -65,7 +72,11 @@ public:
   void take_down(std::list<Session> &whose, std::list<Session>::iterator session);
 
 private:
-  bool turn();
+  void take_turns(bool has_loop);
+  bool hold();
+  template <typename Half> bool each_session(Half half);
+  bool run_jobs();
+  bool run_here();
   bool arm();
   void look_around(bool may_sleep);
   void look_at(void *mark);
@@ -76,6 +87,7 @@ private:
   void bury();
 
   const ServerOptions &options_;
+  Pool<Job> &pool_;
   Errands &errands_;
   const std::function<void(bool)> gone_;
   std::function<void(rdma_cm_event &)> on_request_;
@@ -85,9 +97,14 @@ private:
   const std::shared_ptr<Wake> wake_ = std::make_shared<Wake>();
   rdmacommon::unique_event_channel channel_ = rdmacommon::create_event_channel();
   Orders orders_;
+  StandIn stand_in_{poller_.fd(), tick};
   std::list<Session> sessions_;
+  std::vector<Job> jobs_;
+  bool has_looked_again_ = false; // for more jobs
   Clock::time_point next_look_ = Clock::now(), end_ = Clock::time_point::max();
   bool is_over_ = false;
+  std::promise<void> over_;           // for run()
+  std::vector<std::jthread> threads_; // go first: they wait for their end
 };
 
 } // namespace rdmashared

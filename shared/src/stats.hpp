@@ -1,4 +1,4 @@
-// The counters of the connections of one thread, which writes; any thread may read.
+// The counters of the connections of one loop. The thread that has the loop writes; any thread may read.
 #pragma once
 
 #include "rdmashared/basics.hpp"

@@ -56,14 +56,13 @@ private:
   uint64_t bytes_;
 };
 
-// Wakes the server's thread, unless it is that thread that rings.
+// Wakes the thread that has the loop, unless it is that thread that rings.
 struct Wake {
   Event event;
-  std::atomic<std::thread::id> thread; // of Server::run()
+  std::atomic<std::thread::id> thread;
 
-  void ring() const {
-    if (std::this_thread::get_id() != thread.load(std::memory_order_relaxed))
-      event.ring();
+  bool is_this_thread() const {
+    return std::this_thread::get_id() == thread.load(std::memory_order_relaxed);
   }
 };
 
@@ -85,10 +84,17 @@ struct Work {
   }
   void finish(const Message &answer) {
     const std::lock_guard lock(mutex);
-    const bool was_empty = finished.empty();
     finished.push_back(answer);
-    if (was_empty) // else the server's thread has been told, and has not looked yet
-      wake->ring();
+    if (has_rung || wake->is_this_thread()) // it has not looked yet, or it will
+      return;
+    has_rung = true;
+    wake->event.ring();
+  }
+  // @param into empty; what has been finished, in exchange for its room
+  void take_finished(std::vector<Message> &into) {
+    const std::lock_guard lock(mutex);
+    into.swap(finished);
+    has_rung = false;
   }
 
   const Shape shape;
@@ -99,8 +105,9 @@ struct Work {
   std::vector<std::byte> copies, answers, data; // by slot: of requests, and what goes out
   std::atomic<bool> is_closed = false;          // nobody takes answers any more
 
-  std::mutex mutex; // of finished
+  std::mutex mutex; // of the two below
   std::vector<Message> finished;
+  bool has_rung = false; // for them
 };
 // [work]
 

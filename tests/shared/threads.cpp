@@ -1,4 +1,5 @@
 // Several threads that have connections, on both sides.
+#include "gate.hpp"
 #include "in_one_process.hpp"
 
 #include <gtest/gtest.h>
@@ -72,31 +73,6 @@ TEST(Threads, OfTheServerServeOneConnectionEach) {
     EXPECT_EQ(seen.size(), count);
   }
 }
-
-// Threads wait at it.
-class Gate {
-public:
-  void wait() const { is_open_.wait(); }
-  void open() {
-    if (!std::exchange(was_opened_, true))
-      opens_.set_value();
-  }
-
-private:
-  std::promise<void> opens_;
-  std::shared_future<void> is_open_{opens_.get_future()};
-  bool was_opened_ = false;
-};
-
-// A test that fails must end, too.
-struct OpenAtTheEnd {
-  explicit OpenAtTheEnd(Gate &its) : gate(its) {}
-  ~OpenAtTheEnd() { gate.open(); }
-  OpenAtTheEnd(const OpenAtTheEnd &) = delete;
-  OpenAtTheEnd &operator=(const OpenAtTheEnd &) = delete;
-
-  Gate &gate;
-};
 
 TEST(Threads, OfTheServerDoNotWaitForEachOther) {
   Gate gate;

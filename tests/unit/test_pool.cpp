@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <future>
@@ -49,6 +50,39 @@ TEST(Pool, DropsWhatIsQueuedWhenItGoes) {
   gate.set_value();
   ending.join();
   EXPECT_FALSE(has_run);
+}
+
+// A thread that joins has one of the places, so no job runs meanwhile. It runs afterwards.
+TEST(Pool, HasNoMorePlacesThanThreads) {
+  FunctionPool pool(1);
+  ASSERT_TRUE(pool.join());
+  EXPECT_FALSE(pool.join());
+  std::atomic<bool> has_joined = true, was_alone = false;
+  std::promise<void> ran;
+  Jobs jobs{[&] {
+    was_alone = !has_joined;
+    ran.set_value();
+  }};
+  EXPECT_EQ(pool.add(jobs), 0);
+  has_joined = false;
+  pool.leave();
+  ran.get_future().wait();
+  EXPECT_TRUE(was_alone);
+}
+
+TEST(Pool, IsNotJoinedBeforeAJobThatWaits) {
+  FunctionPool pool(1);
+  std::promise<void> begun, gate, ran;
+  Jobs jobs{[&] {
+              begun.set_value();
+              gate.get_future().wait();
+              EXPECT_FALSE(pool.join());
+            },
+            [&] { ran.set_value(); }};
+  pool.add(jobs);
+  begun.get_future().wait();
+  gate.set_value();
+  ran.get_future().wait();
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // which need the address space

@@ -4,7 +4,7 @@
 
 #include <memory>
 #include <thread>
-#include <utility>
+#include <vector>
 
 namespace rdmashared {
 namespace {
@@ -32,7 +32,18 @@ TEST_F(WorkOfASession, WakesTheServersThreadOnce) {
   EXPECT_TRUE(wake->event.take_back());
   std::thread([&] { work->finish(answer); }).join(); // it has been told, and has not looked
   EXPECT_FALSE(wake->event.take_back());
-  EXPECT_EQ(std::exchange(work->finished, {}).size(), 2);
+  std::vector<Message> finished;
+  work->take_finished(finished);
+  EXPECT_EQ(finished.size(), 2);
+  std::thread([&] { work->finish(answer); }).join();
+  EXPECT_TRUE(wake->event.take_back());
+}
+
+// It may be in a handler, and then the other thread with the loop must hear of the second answer.
+TEST_F(WorkOfASession, AnAnswerOfTheThreadItselfKeepsNoOtherFromWakingIt) {
+  const auto work = make();
+  wake->thread = std::this_thread::get_id();
+  work->finish(answer);
   std::thread([&] { work->finish(answer); }).join();
   EXPECT_TRUE(wake->event.take_back());
 }

@@ -107,8 +107,10 @@ struct ServerOptions {
   /// Threads that have the connections, at least 1: the one that calls run(), and others, which run() starts and ends. A new client
   /// goes to the thread that has the fewest. Several help if one is always busy, and there are CPUs for them.
   uint32_t threads = 1;
-  /// Threads of the pool. 0: the handler runs in the thread that has the connection, for requests that take no time; so with
-  /// several `threads`, as many call it at once.
+  /// Most handlers at a time, and threads of the pool that runs them. A handler that has been short of late also runs in the thread
+  /// that has the connection. If it is not short this time, another thread takes that thread's connections; an answer that it gives
+  /// before it returns can then be a second late. 0: no pool: all handlers run in the threads that have the connections, so as many
+  /// at a time as there are `threads`, and one that takes long holds up that thread's clients.
   uint32_t workers = 1;
   Waiting waiting = Waiting::events;              ///< How each of `threads` waits.
   std::chrono::milliseconds connect_within{5000}; ///< How long a client may take to connect.
@@ -133,8 +135,9 @@ public:
 
   uint16_t port() const; ///< The one it listens on.
 
-  /// Serves in this thread, and in ServerOptions::threads - 1 others, until stop(), or until ServerOptions::clients have come and
-  /// gone. Call it once.
+  /// Serves until stop(), or until ServerOptions::clients have come and gone. Handlers may still run then: the destructor waits for
+  /// them. Without workers this thread and ServerOptions::threads - 1 others have the connections; with workers each of `threads` is
+  /// two, which take turns, and this thread waits. Call it once.
   /// @throws Error if the host has no more of what a server needs, such as file descriptors
   void run();
 
