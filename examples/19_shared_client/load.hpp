@@ -35,7 +35,7 @@ struct Score {
   void add(const Score &more);
 };
 
-// Runs it to its end, in as many threads as it wants. @throws Error if a response is wrong, or cannot be had
+// Runs it to its end, in as many threads as it wants. @throws Error if a response is wrong, or does not come
 // @param seed another for each process
 Score run_load(rdmashared::Caller &caller, const Load &load, uint32_t seed);
 

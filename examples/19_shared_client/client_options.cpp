@@ -1,0 +1,107 @@
+#include "client_options.hpp"
+
+#include "console.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+
+#include <charconv>
+#include <sstream>
+#include <system_error>
+#include <vector>
+
+namespace shared_client {
+
+using namespace rdmacommon;
+using namespace rdmashared;
+
+namespace {
+
+// "ADDRESS:PORT,ADDRESS:PORT"
+std::vector<ServerAddress> servers_in(const std::string &list, uint16_t port) {
+  std::vector<ServerAddress> servers;
+  std::istringstream in(list);
+  for (std::string one; std::getline(in, one, ',');) {
+    const size_t colon = one.find(':');
+    servers.push_back({.host = one.substr(0, colon), .port = port});
+    if (colon == std::string::npos)
+      continue;
+    const char *end = one.data() + one.size();
+    const auto [rest, error] = std::from_chars(one.data() + colon + 1, end, servers.back().port);
+    if (error != std::errc() || rest != end)
+      throw Error("--also", "'" + one + "' is not ADDRESS:PORT", Where::here());
+  }
+  return servers;
+}
+
+} // namespace
+
+ClientOptions client_options(int argc, char **argv) {
+  CommandLine line{"Many workers ask servers by connections that they share."};
+  CmOptions where{line, "the server"};
+  ClientOptions wanted;
+  SenderOptions &sender = wanted.sender;
+  Load &load = wanted.load;
+  std::string also, sender_waits = "events", waiting = "events", responses = "both";
+  std::chrono::seconds connect_within{5};
+  uint32_t group_id = 0;
+  line.add("--connect-within", connect_within, "how long an attempt to connect may take");
+  line.add("--also", also, "further servers: ADDRESS[:PORT],ADDRESS[:PORT]");
+  line.add("--to", load.server, "all requests to this server: 0 is --host [-1: they take turns]",
+           -1, 13);
+  line.add("--connections", sender.connections, "to each server [1]", 1, 14);
+  line.add("--slots", sender.slots, "of each connection, a power of two [1024]", 1, 1 << 24);
+  line.add("--slot-size", sender.slot_size, "bytes, a multiple of 64 [256]", 64, 1 << 20);
+  line.add("--window", sender.window, "requests without an answer [1024, at most --slots]", 1,
+           1 << 16);
+  line.add("--quota", sender.quota, "slots of one process; 0: half of all [0]", 0, 1 << 24);
+  line.add("--group", sender.group, "most slots in a group; 1: each message by itself [255]", 1,
+           255);
+  line.add("--responses", responses,
+           "where they go: slots, connection (one of their own), or first the one and then the "
+           "other: both [both]",
+           {"slots", "connection", "both"});
+  line.add("--largest", wanted.largest,
+           "bytes of a response, if they have a connection of their own [65536]", 64, 1 << 26);
+  line.add("--sender-threads", sender.threads, "threads that have the connections [1]", 1, 14);
+  line.add("--sender-waits", sender_waits, "how the sender waits: poll, events or spin [events]",
+           waiting_names);
+  line.add("--waiting", waiting, "how the workers wait [events]", waiting_names);
+  line.add("--processes", wanted.processes, "workers; 0: threads of this process [4]", 0, 1000);
+  line.add("--threads", load.threads, "of each worker [2]", 1, 1024);
+  line.add("--requests", load.requests, "of each thread [200]", 1, 100'000'000);
+  line.add("--seconds", load.seconds, "for so long instead; 0: --requests [0]", 0, 36'000);
+  line.add("--in-flight", load.in_flight, "requests of a thread that wait for a response [1]", 1,
+           4096);
+  line.add("--size", load.size, "bytes of a request [32]", 0, 1 << 26);
+  line.add("--response-size", load.response_size, "bytes of a response [32]", 0, 1 << 26);
+  line.add("--mixed", load.is_mixed, "random sizes up to these, and all kinds of requests");
+  line.add("--patient", load.is_patient, "goes on after a request that has failed");
+  line.add("--microseconds", load.microseconds, "that the server takes for each request [0]", 0,
+           60'000'000);
+  line.add("--name", sender.name, "under which other processes may attach", 100);
+  line.add("--group-id", group_id, "whose members may attach as well; 0: nobody but this user [0]");
+  line.add("--serve", wanted.is_to_serve, "no workers of its own: until SIGTERM");
+  line.add("--attach", wanted.attach, "be a worker of the client with this name", 100);
+  line.add("--latency", load.is_timed, "prints how long requests take");
+  line.add("--report", wanted.report, "prints the rate each so many seconds; 0: never [0]", 0,
+           3600);
+  line.add("--stats", wanted.print_stats, "prints at the end what the sender has done");
+  line.parse(argc, argv);
+  load.limit = wanted.timeout = where.timeout;
+  wanted.waiting = waiting_of(waiting);
+  wanted.in_slots = responses != "connection";
+  wanted.by_connection = responses == "connection" || (responses == "both" && !wanted.is_to_serve);
+  if (wanted.is_to_serve)
+    wanted.processes = 0;
+  sender.log = log_line;
+  sender.connect_within = connect_within;
+  sender.waiting = waiting_of(sender_waits);
+  sender.servers = servers_in(also, where.cm_port);
+  sender.servers.insert(sender.servers.begin(), {.host = where.host, .port = where.cm_port});
+  if (group_id > 0)
+    sender.members = group_id;
+  return wanted;
+}
+
+} // namespace shared_client
