@@ -2,6 +2,7 @@
 
 #include "ring_peers.hpp"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -49,16 +50,13 @@ RingHost::RingHost(const RingShape &shape, uint32_t rings, uint32_t most_workers
     if (i % doorbells == 0)
       own_.push_back(rings_.back().get());
   }
-  watch(doorbell(), the_doorbell, true);
-  watch(timer_.get(), the_timer, true);
+  watch(doorbell(), the_doorbell);
+  watch(timer_.get(), the_timer);
 }
 
-void RingHost::watch(int fd, uint64_t what, bool also_input) {
-  epoll_event event{.events = EPOLLRDHUP, .data = {.u64 = what}}; // EPOLLHUP comes unasked
-  if (also_input)
-    event.events |= EPOLLIN;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) < 0)
-    check_errno(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
+void RingHost::watch(int fd, uint64_t what) {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = what}}; // a link that is closed is readable
+  check_errno(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
 }
 
 void RingHost::unwatch(int fd) {
@@ -73,7 +71,7 @@ void RingHost::invite(Link link) {
     latest_ = latest_ % most_ + 1;
   while (guests_.contains(latest_));
   const uint64_t tag = ++tags_ * guest_tags + latest_;
-  watch(link.fd(), tag, true);
+  watch(link.fd(), tag);
   guests_[latest_] = {.link = std::move(link), .tag = tag, .process = File()};
   silent_[latest_] = steady_clock::now() + hello_limit_;
   set_timer();
@@ -86,7 +84,7 @@ void RingHost::listen(const std::string &name, std::optional<gid_t> group) {
   check_errno(bind(socket.get(), reinterpret_cast<sockaddr *>(&address), length), "bind");
   check_errno(::listen(socket.get(), 128), "listen");
   unwatch(listener_.get()); // of an earlier call
-  watch(socket.get(), the_listener, true);
+  watch(socket.get(), the_listener);
   listener_ = std::move(socket);
   group_ = group;
 }
@@ -121,7 +119,7 @@ void RingHost::pause_listening(std::optional<Time> until) {
 
 void RingHost::resume_listening() {
   if (is_paused_)
-    watch(listener_.get(), the_listener, true);
+    watch(listener_.get(), the_listener);
   is_paused_ = false;
   paused_until_.reset();
 }
@@ -163,9 +161,8 @@ void RingHost::welcome(uint32_t number) {
     std::vector<File> files;
     if (guest.link.hear(milliseconds(0), files, 1) != ring_hello)
       fail("a process that wants to join", "it speaks another version");
-    watch(files[0].get(), guest.tag, true);
+    watch(files[0].get(), guest.tag);
     guest.process = std::move(files[0]);
-    watch(guest.link.fd(), guest.tag, false);
     std::vector<int> gifts;
     for (const auto &files_of : {&doorbells_, &memories_})
       for (const File &file : *files_of)
@@ -184,8 +181,21 @@ void RingHost::welcome(uint32_t number) {
 // [welcome]
 
 // [farewell]
-// Its process has ended, or has closed the link after it unmapped the rings. The kernel takes a process's memory away
-// before it closes its files, so either way nobody writes in its name any more.
+// Its process has ended, or has said goodbye after it unmapped the rings: either way nobody writes in its name any more. A link
+// that is closed without that word proves nothing. A program that becomes a daemon closes all its descriptors, and keeps its memory.
+bool RingHost::has_left(const Guest &guest) {
+  pollfd process{.fd = guest.process.get(), .events = POLLIN, .revents = 0};
+  if (poll(&process, 1, 0) > 0)
+    return true;
+  try {
+    if (guest.link.hear(milliseconds(0)) == ring_goodbye)
+      return true;
+  } catch (const Error &) { // it is closed
+  }
+  unwatch(guest.link.fd());
+  return false;
+}
+
 void RingHost::farewell(uint32_t number) {
   for (SlotRing *ring : own_)
     reclaimed_ += ring->reclaim(number);
@@ -216,7 +226,7 @@ void RingHost::handle(uint64_t what) {
     return; // its other descriptor came first
   if (guest->second.process.get() < 0)
     welcome(guest->first);
-  else
+  else if (has_left(guest->second))
     farewell(guest->first);
 }
 

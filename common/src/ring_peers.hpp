@@ -15,6 +15,8 @@ namespace rdmacommon {
 // Said by the guest, and by the host, which goes on with the guest's number, and then with the numbers of rings and doorbells.
 inline constexpr std::string_view ring_hello = "slot ring 1", ring_answer = "slot ring 1 worker ",
                                   ring_count = " rings ", doorbell_count = " doorbells ";
+// Said by a guest that has unmapped the rings.
+inline constexpr std::string_view ring_goodbye = "slot ring 1 goodbye";
 
 // A name that is in no file system: it is there as long as the socket is.
 // @throws Error if it is empty or too long

@@ -85,13 +85,24 @@ Link connect_to_ring(const std::string &name, std::optional<uid_t> owner, millis
   return Link(std::move(socket));
 }
 
+// [goodbye]
+RingWorker::Membership::~Membership() {
+  try {
+    if (getpid() == process)
+      link.tell(ring_goodbye);
+  } catch (const Error &) { // the host has gone, or the link was closed
+  }
+}
+// [goodbye]
+
 // [join]
-RingWorker::RingWorker(Link link, milliseconds limit) : link_(std::move(link)) {
+RingWorker::RingWorker(Link link, milliseconds limit)
+    : host_{.link = std::move(link), .process = getpid()} {
   const File myself(check_errno(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)),
                                 "pidfd_open")); // glibc 2.36 has a function
-  link_.tell(ring_hello, std::array{myself.get()});
+  host_.link.tell(ring_hello, std::array{myself.get()});
   std::vector<File> files; // the doorbells, and each ring's memory
-  const std::string said = link_.hear(limit, files);
+  const std::string said = host_.link.hear(limit, files);
   std::string_view text = said;
   uint32_t rings = 0, doorbells = 0;
   if (!take_number(text, ring_answer, number_) || !take_number(text, ring_count, rings) ||

@@ -1,5 +1,5 @@
 /// @file
-/// Who takes part in a SlotRing: the process that owns it lets others join, and notices when one of them has gone.
+/// The processes of a SlotRing: the one that owns it lets others join, and notices when one of them has gone.
 ///
 /// Written out in lesson 17_slot_ring.
 #pragma once
@@ -100,7 +100,7 @@ private:
     uint64_t tag = 0; // what epoll says of it; never that of another, as the number may be
     File process;     // a pidfd, once it has joined
   };
-  void watch(int fd, uint64_t what, bool also_input);
+  void watch(int fd, uint64_t what);
   void unwatch(int fd);
   bool handle_events(std::chrono::milliseconds limit);
   void handle(uint64_t what);
@@ -110,6 +110,7 @@ private:
   void set_timer();
   void handle_timer();
   void welcome(uint32_t number);
+  bool has_left(const Guest &guest);
   void farewell(uint32_t number);
   void forget(uint32_t number);
 
@@ -137,7 +138,7 @@ private:
 Link connect_to_ring(const std::string &name, std::optional<uid_t> owner = {},
                      std::chrono::milliseconds limit = std::chrono::seconds(5));
 
-/// A process's part in a host's rings; for all its threads.
+/// A process's part in a host's rings; for all its threads. When it goes, or the process ends, the host takes its slots back.
 class RingWorker {
 public:
   /// Joins. In a child, by the link to its parent, which must be invited.
@@ -150,14 +151,21 @@ public:
   uint32_t rings() const { return static_cast<uint32_t>(rings_.size()); } ///< How many there are.
   uint32_t number() const { return number_; } ///< Of this worker, from 1.
   /// Whether the host is gone. A system call.
-  bool is_alone() const { return link_.has_spoken(); }
+  bool is_alone() const { return host_.link.has_spoken(); }
 
   /// SlotRing::claim() for this worker; the host's death ends it.
   /// @param index of the ring
   SlotRing::Claim claim(uint32_t length, std::chrono::milliseconds limit, uint32_t index = 0);
 
 private:
-  Link link_; // closed last: to the host that means that nobody writes any more
+  // It says goodbye when it goes: last, when nothing is mapped any more.
+  struct Membership {
+    Link link;
+    const pid_t process; // not a child of it
+    ~Membership();
+  };
+
+  const Membership host_;
   std::vector<File> doorbells_;
   std::vector<std::unique_ptr<SlotRing>> rings_;
   uint32_t number_ = 0;
