@@ -5,8 +5,8 @@ def draw() -> str:
     p = Picture(560, "The processes of client and server",
                 "On the client's host, two worker processes and the threads of the sender's own process call a Caller each. They share "
                 "one segment with the sender: the ring with the requests, the answers, the bells that callers sleep on. The sender's "
-                "thread owns one lane for each connection. On the server's host, one thread owns a session for each connection, with a "
-                "mirror of the requests and a copy of it, and a pool of threads runs the handlers.")
+                "thread owns one lane for each connection. On the server's host, one loop owns a session for each connection, with a "
+                "mirror of the requests and a copy of it. Short handlers run in the loop's thread, the others in a pool of threads.")
     p.text(10, 20, "client's host", style="bold", role="client")
     p.text(790, 20, "server's host", style="bold", role="server", anchor="end")
     for x, title, what in ((10, "a worker", "and its threads"), (148, "another one", "and its threads"), (286, "the sender's", "own threads")):
@@ -38,7 +38,7 @@ def draw() -> str:
     p.text(592, 196, "requests", style="small", anchor="end")
     p.arrow(700, 180, 700, 202, "server")
     p.text(692, 196, "answers", style="small", anchor="end")
-    p.box(486, 204, 304, 344, "server", "server: one thread, epoll")
+    p.box(486, 204, 304, 344, "server", "server: one loop, epoll")
     p.box(500, 238, 276, 96, "plain", "session of another client", ("with a protection domain of its own",))
     p.text(510, 318, "a run is copied, checked, then used", style="small faint")
     p.box(500, 344, 276, 188, "plain", "session", ("mirror of the requests, and a copy", "answers, response data"))

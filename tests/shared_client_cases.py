@@ -213,7 +213,7 @@ class Faults(Shared):
         self.assertIsNone(self.sending.poll())
 
     def test_worker_that_closes_its_descriptors_while_requests_are_under_way(self):
-        """Their slots are the sender's then, and nobody else gets them before the answers have come."""
+        """It has its slots until it ends, and nobody else gets them before the answers have come."""
         self.serve("--workers", "4")
         self.sender("--slots", "16")
         before = self.attached("--requests", "100", "--seconds", "3")

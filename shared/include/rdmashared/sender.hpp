@@ -35,8 +35,8 @@ struct SenderOptions {
   /// At least one. They share the load, unless Ask::server names one.
   std::vector<ServerAddress> servers;
   uint32_t connections = 1; ///< To each server. 14 in total at most.
-  /// Of each connection's ring: a power of two, at most 2^24. A request and a response can have the length of the ring, less 16 bytes,
-  /// but at most 65,535 slots, and 255 slots for each request of the window.
+  /// Of each connection's ring: a power of two, at most 2^24. A request and a response can have the length of the process's quota, less
+  /// 16 bytes, but at most 65,535 slots, and 255 times the window.
   uint32_t slots = 1024;
   /// In bytes: a multiple of 64, at most 1 MiB. All slots together have 2 GiB at most.
   uint32_t slot_size = 256;

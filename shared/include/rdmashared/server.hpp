@@ -104,8 +104,8 @@ struct ServerOptions {
   uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections.
   /// Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
   uint32_t group = 255;
-  /// Threads that have the connections, at least 1: the one that calls run(), and others, which run() starts and ends. A new client
-  /// goes to the thread that has the fewest. Several help if one is always busy, and there are CPUs for them.
+  /// Threads that have the connections, at least 1; with workers, pairs of threads that take turns. A new client goes to the one that
+  /// has the fewest. Several help if one is always busy, and there are CPUs for them.
   uint32_t threads = 1;
   /// Most handlers at a time, and threads of the pool that runs them. A handler that has been short of late also runs in the thread
   /// that has the connection. If it is not short this time, another thread takes that thread's connections; an answer that it gives
