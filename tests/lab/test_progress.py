@@ -118,6 +118,7 @@ class Progress(unittest.TestCase):
         self.file.parent.mkdir()
         self.file.write_bytes(b"run 02_send_recv\n\xff\xfe\0 rubbish\nrun 99_no_such\nbroken\n\nrun 03_send_var")
         self.assertIn("02_send_recv         yes", self.lab()[0])
+        self.assertNotIn((), progress.read())
         progress.note("run", "03_send_variants")  # not behind the half line
         out, err = self.lab()
         self.assertIn("03_send_variants     yes", out)

@@ -62,7 +62,7 @@ def note(*words: str) -> None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-        try:  # behind a line that was not finished, on a line of its own
+        try:  # behind a line that was not finished, on a line of its own; if another process is just finishing it, a line stays empty
             os.write(handle, (b"\n" if old and not old.endswith(b"\n") else b"") + line + b"\n")
         finally:
             os.close(handle)
@@ -86,7 +86,7 @@ def read() -> "set[tuple[str, ...]]":
         text = _read(path) if path else b""
     except OSError:
         text = b""
-    return {tuple(line.split()) for line in text.decode(errors="replace").splitlines()}
+    return {tuple(line.split()) for line in text.decode(errors="replace").splitlines() if line}
 
 
 class State:
