@@ -100,6 +100,18 @@ class Shared(unittest.TestCase):
 
 
 class Modes(Shared):
+    def test_figures(self):
+        self.serve()
+        out, _ = self.finish(self.client("--latency", "--report", "1", "--seconds", "3"))
+        percentiles = [float(number) for number in re.search(r"^latency: median (\S+) us, 90 % (\S+) us, 99 % (\S+) us, most (\S+) us$",
+                                                             out, re.MULTILINE).groups()]
+        self.assertEqual(percentiles, sorted(percentiles))
+        self.assertGreater(percentiles[0], 0)
+        rates = [int(number) for number in re.findall(r"^(\d+) requests/s$", out, re.MULTILINE)]
+        self.assertGreater(sum(rates), 0, out)
+        # A second is at least a second: no more than all can have been reported.
+        self.assertLessEqual(sum(rates), int(RESPONSES.search(out)[1]), out)
+
     def test_every_mode(self):
         mixed = ["--mixed", "--in-flight", "8", "--requests", "100"]
         self.serve("--workers", "2")
@@ -287,7 +299,7 @@ class Faults(Shared):
         self.sender()
         for stage, words in (
             ("too-long", "it or its response has 1048576 bytes, and 131056 fit"),
-            ("no-room", "the server could not answer it: the response has 5000 bytes, and there is room for 240"),
+            ("no-room", "the server could not answer it: Ask::room is too small: 5000 bytes, room for 240"),
             ("failing", "the server could not answer it: the service: it was asked to fail"),
         ):
             with self.subTest(stage):

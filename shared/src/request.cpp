@@ -56,11 +56,10 @@ bool Request::is_long() const {
 // [reply]
 void Request::reply(size_t length) {
   const size_t most = room().size();
-  if (length > most)
-    return fail(
-        "the response has " + std::to_string(length) + " bytes, and there is room for " +
-        std::to_string(most) +
-        (is_long() ? ": SenderOptions::largest_response makes more" : ": Ask::room makes more"));
+  if (length > most) // what helps comes first: a slot of 64 bytes has room for 48 of this
+    return fail((is_long() ? "SenderOptions::largest_response" : "Ask::room") +
+                std::string(" is too small: ") + std::to_string(length) + " bytes, room for " +
+                std::to_string(most));
   answer(static_cast<uint16_t>(is_long() ? Kind::data : Kind::response), length);
 }
 

@@ -52,9 +52,10 @@ public:
     for (;;) {
       stands_by_.store(true, std::memory_order_release);
       epoll_event event{};
-      if (epoll_wait(epoll_.get(), &event, 1, longest_) < 0 && errno != EINTR)
+      const int count = epoll_wait(epoll_.get(), &event, 1, longest_);
+      if (count < 0 && errno != EINTR)
         rdmacommon::throw_errno(errno, "epoll_wait");
-      if (event.data.fd == over_.fd())
+      if (count > 0 && event.data.fd == over_.fd())
         return false;
       // Before it takes the loop: the other thread may stand by at once.
       stands_by_.store(false, std::memory_order_relaxed);

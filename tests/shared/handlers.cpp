@@ -60,8 +60,7 @@ TEST(Requests, WithResponsesOfTheirOwnConnection) {
   EXPECT_EQ(response_of(pending[3]), std::string(5000, 'd'));
   requests[2].reply(bytes(std::string(5001, 'c')));
   EXPECT_EQ(failure_of([&] { response_of(pending[2]); }).server_said(),
-            "the response has 5001 bytes, and there is room for 5000: "
-            "SenderOptions::largest_response makes more");
+            "SenderOptions::largest_response is too small: 5001 bytes, room for 5000");
   std::ranges::fill(requests[1].room().first(3000), std::byte{'b'});
   requests[1].reply(3000);
   EXPECT_EQ(response_of(pending[1]), std::string(3000, 'b'));
@@ -78,13 +77,13 @@ TEST(Requests, RoomIsWhatWasAskedFor) {
   EXPECT_EQ(first.room().size(), 48); // a slot without its header
   first.reply(bytes(std::string(49, 'x')));
   EXPECT_EQ(failure_of([&] { response_of(short_one); }).server_said(),
-            "the response has 49 bytes, and there is room for"); // as far as it fits
+            "Ask::room is too small: 49 bytes, room for 48");
   Pending long_one = connected.caller.request_async(bytes("?"), patient(200));
   Request second = kept.pop();
   EXPECT_EQ(second.room().size(), 4 * 64 - 16);
   second.reply(bytes(std::string(241, 'x')));
   EXPECT_EQ(failure_of([&] { response_of(long_one); }).server_said(),
-            "the response has 241 bytes, and there is room for 240: Ask::room makes more");
+            "Ask::room is too small: 241 bytes, room for 240");
   Pending whole = connected.caller.request_async(bytes("?"), patient(200));
   kept.pop().reply(bytes(std::string(240, 'x')));
   EXPECT_EQ(response_of(whole), std::string(240, 'x'));
@@ -138,7 +137,7 @@ TEST(Requests, OfAHandlerOfBytes) {
   EXPECT_EQ(ask(connected.caller, "word"), "word");
   EXPECT_EQ(failure_of([&] { ask(connected.caller, ""); }).server_said(), "nothing to do");
   EXPECT_EQ(failure_of([&] { ask(connected.caller, "wrong"); }).server_said(),
-            "the response has 1000 bytes, and there is room for 112: Ask::room makes more");
+            "Ask::room is too small: 1000 bytes, room for 112");
 }
 
 TEST(Requests, ThatAreDroppedFail) {

@@ -67,7 +67,7 @@ TEST(LongMessages, OnlyTheResponseIsLong) {
   EXPECT_TRUE(ask(to.caller, "3", patient(length_in(1000))) == long_text(3));
   const std::string said = text(
       bytes(failure_of([&] { ask(to.caller, "20000", patient(length_in(300))); }).server_said()));
-  EXPECT_NE(said.find("Ask::room makes more"), said.npos) << said;
+  EXPECT_NE(said.find("Ask::room is too small"), said.npos) << said;
 }
 
 TEST(LongMessages, OfMoreRunsThanASendQueueHas) {

@@ -1,8 +1,6 @@
 // Two servers and two senders in one process, and processes that join.
 #include "in_one_process.hpp"
 
-#include <rdmashared/messages.hpp>
-
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>
@@ -11,7 +9,6 @@
 #include <cstdio>
 #include <memory>
 #include <set>
-#include <stdexcept>
 
 namespace in_one_process {
 namespace {
@@ -195,61 +192,6 @@ TEST(Several, TheLogGetsLines) {
   of_server.with("a client could not be accepted: come again");
   of_server.with("closing: 1 clients may finish");
   of_sender.with("the connection to " + address + ": ");
-}
-
-struct Sum {
-  int64_t value;
-};
-struct Add {
-  static constexpr uint32_t type = 1;
-  int64_t a, b;
-};
-struct Halve {
-  static constexpr uint32_t type = 2;
-  int64_t number;
-};
-struct Unknown {
-  static constexpr uint32_t type = 77;
-};
-struct Large {
-  std::array<char, 600> text;
-};
-struct Fill {
-  static constexpr uint32_t type = 3;
-  char with;
-};
-
-TEST(Several, TypedMessages) {
-  Dispatcher dispatcher;
-  dispatcher.on<Add>([](const Add &add) { return Sum{add.a + add.b}; })
-      .on<Halve>([](const Halve &halve) {
-        if (halve.number % 2 != 0)
-          throw std::runtime_error("it is odd");
-        return Sum{halve.number / 2};
-      })
-      .on<Fill>([](const Fill &fill) {
-        Large large{};
-        large.text.fill(fill.with);
-        return large;
-      });
-  Running server({}, dispatcher);
-  Connected connected(server);
-  Caller &caller = connected.caller;
-  EXPECT_EQ(rdmashared::ask<Sum>(caller, Add{.a = -2, .b = 5}, patient()).value, 3);
-  EXPECT_EQ(rdmashared::ask<Sum>(caller, Halve{.number = 84}, patient()).value, 42);
-  EXPECT_EQ(rdmashared::ask<Large>(caller, Fill{.with = 'x'}, patient()).text.back(), 'x');
-  EXPECT_EQ(failure_of([&] {
-              rdmashared::ask<Sum>(caller, Halve{.number = 1}, patient());
-            }).server_said(),
-            "it is odd");
-  const auto unknown = failure_of([&] { rdmashared::ask<Sum>(caller, Unknown{}, patient()); });
-  EXPECT_EQ(unknown.server_said().find("a message: no handler for type 77"), 0)
-      << unknown.server_said();
-  const auto another = failure_of([&] { ask(caller, std::string("\0\0\0\1short", 9)); });
-  EXPECT_EQ(another.server_said().find("a message: it has 5 bytes in place of 16"), 0)
-      << another.server_said();
-  const auto wrong = error_of([&] { rdmashared::ask<Large>(caller, Add{}, patient()); });
-  EXPECT_NE(wrong.find("it has 8 bytes in place of 600"), wrong.npos) << wrong;
 }
 
 } // namespace

@@ -32,25 +32,8 @@ struct Fail {
 static_assert(Typed<Swap> && Typed<Fail> && Plain<Pair>);
 static_assert(!Typed<Pair> && !Plain<std::string> && !Plain<const char *>);
 
-std::string error_of(const Dispatcher &dispatcher, std::span<const std::byte> request) {
-  std::array<std::byte, 64> response{};
-  try {
-    dispatcher(request, response);
-  } catch (const std::exception &error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 bool begins_with(const std::string &text, std::string_view words) {
   return text.starts_with(words);
-}
-
-Dispatcher two_handlers() {
-  Dispatcher dispatcher;
-  dispatcher.on<Swap>([](const Swap &swap) { return Pair{swap.second, swap.first}; });
-  dispatcher.on<Fail>([](const Fail &) -> Pair { throw std::runtime_error("no"); });
-  return dispatcher;
 }
 
 TEST(FromBytes, TakesAllBytesAndNoOthers) {
@@ -78,42 +61,6 @@ TEST(ToRequest, BeginsWithTheTypeInNetworkByteOrder) {
   for (int i = 0; i < 4; ++i)
     EXPECT_EQ(static_cast<int>(bytes[i]), i + 1);
   EXPECT_EQ(from_bytes<Swap>(std::span(bytes).subspan(4)).second, 6);
-}
-
-TEST(Dispatcher, GivesARequestToTheHandlerOfItsType) {
-  const Dispatcher dispatcher = two_handlers();
-  std::array<std::byte, 64> response{};
-  const size_t length = dispatcher(to_request(Swap{.first = 5, .second = 6}), response);
-  const auto pair = from_bytes<Pair>(std::span(response).first(length));
-  EXPECT_EQ(pair.first, 6);
-  EXPECT_EQ(pair.second, 5);
-  EXPECT_EQ(error_of(dispatcher, to_request(Fail{})), "no");
-}
-
-TEST(Dispatcher, RefusesWhatNoHandlerUnderstands) {
-  const Dispatcher dispatcher = two_handlers();
-  auto bytes = to_request(Swap{});
-  EXPECT_PRED2(begins_with, error_of(dispatcher, {}), "a message: it is too short for a type");
-  EXPECT_PRED2(begins_with, error_of(dispatcher, std::span(bytes).first(3)),
-               "a message: it is too short for a type");
-  EXPECT_PRED2(begins_with, error_of(dispatcher, std::span(bytes).first(4)),
-               "a message: it has 0 bytes in place of 8");
-  EXPECT_PRED2(begins_with, error_of(dispatcher, std::span(bytes).first(11)),
-               "a message: it has 7 bytes in place of 8");
-  bytes[3] = std::byte{5};
-  EXPECT_PRED2(begins_with, error_of(dispatcher, bytes),
-               "a message: no handler for type " + std::to_string(0x01020305));
-  EXPECT_PRED2(begins_with, error_of(Dispatcher(), to_request(Fail{})),
-               "a message: no handler for type 2");
-}
-
-// And says how long it would be: the server makes a failure of that.
-TEST(Dispatcher, WritesNoFurtherThanThereIsRoom) {
-  const Dispatcher dispatcher = two_handlers();
-  std::array<std::byte, 8> response;
-  response.fill(std::byte{0xee});
-  EXPECT_EQ(dispatcher(to_request(Swap{.first = 5, .second = 6}), std::span(response).first(3)), 8);
-  EXPECT_EQ(std::ranges::count(response, std::byte{0xee}), 5);
 }
 
 // The other side answers with the request's bytes.

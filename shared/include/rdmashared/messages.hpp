@@ -17,6 +17,7 @@
 #pragma once
 
 #include "rdmashared/caller.hpp"
+#include "rdmashared/server.hpp"
 
 #include <rdmacommon/check.hpp>
 
@@ -68,53 +69,62 @@ std::array<std::byte, sizeof(uint32_t) + sizeof(Struct)> to_request(const Struct
 /// Sends a typed request and waits for its response.
 /// @param how as for Caller::request(); the room is the Response's at least
 /// @throws as Caller::request(); Error if the response is not a Response
-template <Plain Response, Typed Request>
-Response ask(Caller &caller, const Request &request, Ask how = {}) {
+template <Plain Response, Typed Message>
+Response ask(Caller &caller, const Message &message, Ask how = {}) {
   how.room = std::max(how.room, sizeof(Response));
   Response response{};
   caller.request(
-      to_request(request),
+      to_request(message),
       [&](std::span<const std::byte> bytes) { response = from_bytes<Response>(bytes); }, how);
   return response;
 }
 
-/// A Handler that looks at a request's type. Add all handlers before you give it to a Server.
+/// Answers a request with a struct; ask() at the other side knows its type.
+template <Plain Response> void reply(Request &request, const Response &response) {
+  request.reply(std::as_bytes(std::span(&response, 1)));
+}
+
+/// A RequestHandler that looks at a request's type. Add all handlers before you give it to a Server.
 class Dispatcher {
 public:
   /// Adds the handler of one type.
-  /// @param handler called by several threads at once with a `const Request &`; returns a Plain struct. An exception that it
-  ///                throws becomes a failure
-  template <Typed Request, typename Function> Dispatcher &on(Function handler) {
-    using Response = std::invoke_result_t<Function, const Request &>;
-    static_assert(Plain<Response>, "the response must be a struct that can travel as its bytes");
-    handlers_[Request::type] = [handler = std::move(handler)](std::span<const std::byte> request,
-                                                              std::span<std::byte> response) {
-      const Response made = handler(from_bytes<Request>(request));
-      std::memcpy(response.data(), &made, std::min(sizeof made, response.size()));
-      return sizeof made;
+  /// @param handler called by several threads at once. It has one of three forms:
+  ///                - `Response(const Message &)`
+  ///                - `Response(const Message &, const Request &)`: it knows the client
+  ///                - `void(const Message &, Request &&)`: it answers by reply(), later if it moves the request away
+  ///
+  ///                A Response is a Plain struct. An exception becomes a failure
+  template <Typed Message, typename Function> Dispatcher &on(Function handler) {
+    handlers_[Message::type] = [handler = std::move(handler)](Request &&request) {
+      const auto message = from_bytes<Message>(request.bytes().subspan(sizeof Message::type));
+      if constexpr (std::is_invocable_v<Function, const Message &>)
+        reply(request, handler(message));
+      else if constexpr (std::is_void_v<std::invoke_result_t<Function, const Message &, Request>>)
+        handler(message, std::move(request));
+      else
+        reply(request, handler(message, std::as_const(request)));
     };
     return *this;
   }
 
-  /// Calls the handler of the request's type, as a Handler.
+  /// Calls the handler of the request's type.
   /// @throws rdmacommon::Error if there is none, or the request has another length than its type
-  size_t operator()(std::span<const std::byte> request, std::span<std::byte> response) const {
+  void operator()(Request &&request) const {
+    const std::span<const std::byte> bytes = request.bytes();
     uint32_t type = 0;
-    if (request.size() < sizeof type)
+    if (bytes.size() < sizeof type)
       throw rdmacommon::Error("a message", "it is too short for a type", rdmacommon::Where::here());
-    for (const std::byte byte : request.first(sizeof type))
+    for (const std::byte byte : bytes.first(sizeof type))
       type = type << 8 | static_cast<uint32_t>(byte);
     const auto handler = handlers_.find(type);
     if (handler == handlers_.end())
       throw rdmacommon::Error("a message", "no handler for type " + std::to_string(type),
                               rdmacommon::Where::here());
-    return handler->second(request.subspan(sizeof type), response);
+    handler->second(std::move(request));
   }
 
 private:
-  std::map<uint32_t,
-           std::function<size_t(std::span<const std::byte> request, std::span<std::byte> response)>>
-      handlers_;
+  std::map<uint32_t, RequestHandler> handlers_;
 };
 
 } // namespace rdmashared
