@@ -1,6 +1,7 @@
 """The generated blocks of the lessons are what their sources say; and the tool notices each way to be wrong."""
 import contextlib
 import io
+import re
 import unittest
 from types import SimpleNamespace
 
@@ -17,6 +18,12 @@ class Sync(unittest.TestCase):
         with contextlib.redirect_stdout(output):
             status = sync.main(SimpleNamespace(check=True))
         self.assertEqual(status, 0, "run ./lab sync:\n" + output.getvalue())
+
+    def test_the_version_of_lesson_19s_protocol(self):
+        """The tables of its messages are written by hand."""
+        version = re.search(r"protocol_version = (\d+);", (ROOT / "shared/src/wire.hpp").read_text())[1]
+        rows = re.findall(r"^\| 4 \| 2 \| version \| (\d+) \|$", (ROOT / "lessons/19_shared_client.md").read_text(), re.MULTILINE)
+        self.assertEqual(rows, [version, version])
 
     def test_renewing_twice_changes_nothing(self):
         for path in sync.files():
