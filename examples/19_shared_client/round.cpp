@@ -22,7 +22,7 @@ using namespace rdmashared;
 
 namespace {
 
-// Before it says that it is up: whoever reads that may send one at once.
+// Call it before the line that says "up": a script that reads this line may send a signal at once.
 sigset_t block_signals() {
   sigset_t set;
   sigemptyset(&set);

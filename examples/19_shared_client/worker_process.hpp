@@ -17,8 +17,7 @@
 
 namespace shared_client {
 
-// It hears from its parent that there is a sender, and that the connections are up, and tells what came of its requests. --seconds
-// can make that late. If the parent ends, so does the child.
+// How long a worker waits for its parent: rounds before its own can take as long as --seconds. If the parent ends, so does the child.
 constexpr std::chrono::hours patience(24);
 
 // [worker-process]

@@ -69,7 +69,7 @@ bool Session::take(std::vector<Job> &jobs) {
   std::array<ibv_wc, 64> done{};
   const size_t count = connection_.poll(done);
   has_drained_ = count < done.size();
-  if (count > 0 && connection_.is_armed()) // it is told: nobody needs to hear of it any more
+  if (count > 0 && connection_.is_armed()) // the event is of what has just been polled
     on_completion_event();
   for (const ibv_wc &wc : std::span(done).first(count)) {
     stats_.count(wc);

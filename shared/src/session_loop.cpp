@@ -86,7 +86,7 @@ bool SessionLoop::hold() {
 }
 
 // A client's mistake ends that client's connection, and nothing else.
-// @return whether `half` was for one of them
+// @return whether `half` has found something to do
 template <typename Half> bool SessionLoop::each_session(Half half) {
   bool was_busy = false;
   for (Session &session : sessions_)

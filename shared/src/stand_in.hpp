@@ -30,12 +30,12 @@ public:
   // The thread that has the loop:
 
   bool stands_by() const { return stands_by_.load(std::memory_order_acquire); }
-  // It leaves the loop, for a while. Before: stands_by().
+  // Leaves the loop while a handler runs. Call it only if stands_by().
   void leave() {
     is_left_.store(true, std::memory_order_release);
     watch(EPOLL_CTL_MOD, loop_, EPOLLIN | EPOLLONESHOT);
   }
-  // @return false if the other thread has the loop now. Then this one stands by
+  // @return false if the other thread has the loop now. Call stand_by() then
   bool come_back() {
     const bool has_it = take();
     if (has_it)

@@ -13,7 +13,7 @@
 namespace in_one_process {
 namespace {
 
-// What a test waits for when it is up to the machine how soon a handler counts as short.
+// The machine decides how soon a handler counts as short. A test waits for that, but not forever.
 class Deadline {
 public:
   bool is_over() const { return std::chrono::steady_clock::now() >= when_; }
