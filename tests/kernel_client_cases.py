@@ -95,7 +95,8 @@ class Midway(KernelClient):
             with self.subTest(line):
                 outcome = self.run_against(self.server, "--unload-at", line, ENDLESS)
                 self.assertEqual(outcome.status.get("client"), 0, outcome.text())
-                self.assertEqual(outcome.of("client")[-1], "ended before the end: rxe0 or the module goes", outcome.text())
+                # Not always last: an event handler may run at the same time.
+                self.assertIn("ended before the end: rxe0 or the module goes", outcome.of("client"), outcome.text())
 
     def test_unloaded_when_it_has_ended(self):
         for line in ("took the registration back", "DISCONNECTED", "done"):
@@ -109,7 +110,8 @@ class Midway(KernelClient):
                 outcome = self.run_against(self.server, ENDLESS, at=line, then=["rdma", "link", "delete", "rxe0"])
                 self.guest("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "lab0")
                 self.assertEqual(outcome.status["client"], 0, outcome.text())
-                self.assertEqual(outcome.of("client")[-1], "ended before the end: rxe0 or the module goes", outcome.text())
+                # Not always last: an event handler may run at the same time.
+                self.assertIn("ended before the end: rxe0 or the module goes", outcome.of("client"), outcome.text())
 
     def test_server_killed(self):
         for line in ("ROUTE_RESOLVED", "READ"):

@@ -25,9 +25,11 @@ class Trace(unittest.TestCase):
                     with self.subTest(file.stem):
                         kept = recording.Recording.load(file)
                         program = examples.program(lesson, name) if name in breaks else name or lesson.program
-                        _, now = trace.of_example(lesson.kind, program, kept.arguments)
-                        found = kept.differences(now, A.device)
-                        self.assertEqual(found, [], "\n".join(found))
+                        # A busy machine may change the order of what two programs do at the same time.
+                        tries = 5
+                        while found := kept.differences(trace.of_example(lesson.kind, program, kept.arguments)[1], A.device):
+                            tries -= 1
+                            self.assertGreater(tries, 0, "\n".join(found))
 
     def test_numbers_are_those_that_the_program_printed(self):
         outcome, recorded = trace.of_example("pair", "send_recv")
