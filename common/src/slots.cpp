@@ -74,8 +74,16 @@ bool SlotRing::is_free(uint64_t position, uint32_t count) const {
 // [claim]
 std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t length) {
   const uint32_t wanted = slots_for(length);
-  if (!may_have(worker, wanted))
+  if (!reserve(worker, wanted))
     return std::nullopt;
+  std::optional<Claim> claim = claim_reserved(worker, length, wanted);
+  if (!claim)
+    release(worker, wanted);
+  return claim;
+}
+
+std::optional<SlotRing::Claim> SlotRing::claim_reserved(uint32_t worker, uint32_t length,
+                                                        uint32_t wanted) {
   for (uint64_t room = 0;;) { // where there is some, if slots are in the way
     uint64_t head = header_->head.load(std::memory_order_acquire);
     const uint64_t to_end = shape_.slots - (head & (shape_.slots - 1));
@@ -105,10 +113,8 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
     const uint64_t position = head;
     // Whoever finds the slot claimed may do this for us. So may the consumer, if we die here.
     header_->head.compare_exchange_strong(head, head + count);
-    if (fits) {
-      count_held(worker, static_cast<int32_t>(count));
+    if (fits)
       return Claim(*this, position, worker, count, length);
-    }
     ring_if_awaited(position);
   }
 }
@@ -192,7 +198,7 @@ SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds l
     if (left.count() <= 0 || is_alone) {
       wake(1); // what woke us may have been meant for somebody who has use for it
       fail("the ring", is_alone ? "nobody takes from it any more"
-                       : may_have(worker, slots_for(length))
+                       : is_in_quota(int64_t{held(worker)} + slots_for(length))
                            ? "it stays full"
                            : "this worker has its quota of slots, and gives none back");
     }
@@ -407,7 +413,7 @@ uint32_t SlotRing::give_back(uint64_t position, uint32_t most) {
     // Release: what we have read here we have read before anybody writes here.
     if (first.compare_exchange_strong(seen, is_free, std::memory_order_acq_rel,
                                       std::memory_order_acquire)) {
-      count_held(word.worker, -static_cast<int32_t>(word.count));
+      release(word.worker, word.count);
       return std::min(count, most);
     }
   } // it has been passed meanwhile, so it becomes free for another lap

@@ -1,10 +1,12 @@
 // Messages that keep their slots for long: the ring goes round them.
 #include "ring_fixture.hpp"
 
+#include <atomic>
 #include <deque>
 #include <list>
 #include <map>
 #include <random>
+#include <thread>
 
 namespace {
 
@@ -269,6 +271,25 @@ TEST_F(Quota, AWorkerThatHoardsLeavesRoomForTheOthers) {
   ring.give_back(hoard);
   EXPECT_FALSE(far.try_claim(1, 64 * 5));
   EXPECT_TRUE(far.try_claim(1, 64 * 4));
+}
+
+TEST_F(Quota, HoldsForThreadsThatClaimAtTheSameTime) {
+  std::atomic<int> held = 0, most = 0, ended = 0;
+  const auto claim_often = [&] {
+    for (int claims = 0; claims < 300'000;)
+      if (auto claim = far.try_claim(1, 64 * 4)) {
+        ++claims;
+        const int now = held += 4;
+        for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);)
+          ;
+        held -= 4;
+      }
+    ++ended;
+  };
+  std::jthread one(claim_often), other(claim_often);
+  while (ended < 2)
+    ring.take(); // frees what was given up
+  EXPECT_EQ(most, 4);
 }
 
 TEST_F(Quota, CountsWhatIsGivenUp) {

@@ -196,8 +196,7 @@ public:
   uint64_t head() const { return header_->head.load(std::memory_order_acquire); }
 
   /// Claims the slots for a message of `length` bytes; 0 takes one slot as well.
-  /// @param worker who: the slots come back if that worker is given up, and count for its quota until they are given back. Threads that
-  ///               claim at the same time can exceed the quota by what all of them but one claim
+  /// @param worker who: the slots come back if that worker is given up, and count for its quota until they are given back
   /// @return none if there is no room now, or if the worker has its quota
   /// @throws Error if the message is too long, or the ring is damaged
   std::optional<Claim> try_claim(uint32_t worker, uint32_t length);
@@ -268,13 +267,24 @@ private:
     void operator()(Noted *notes) const;
   };
   uint32_t slots_for(uint32_t length) const;
-  bool may_have(uint32_t worker, uint32_t slots) const {
-    return shape_.quota == 0 ||
-           int64_t{held_[worker].slots.load(std::memory_order_relaxed)} + slots <= shape_.quota;
+  std::optional<Claim> claim_reserved(uint32_t worker, uint32_t length, uint32_t wanted);
+  int32_t held(uint32_t worker) const {
+    return held_[worker].slots.load(std::memory_order_relaxed);
   }
-  void count_held(uint32_t worker, int32_t slots) {
+  bool is_in_quota(int64_t slots) const { return shape_.quota == 0 || slots <= shape_.quota; }
+  // Counts slots for the worker's quota before they are claimed: so threads that claim at the same time do not exceed it.
+  bool reserve(uint32_t worker, uint32_t slots) {
+    if (shape_.quota == 0)
+      return true;
+    for (int32_t now = held(worker); is_in_quota(int64_t{now} + slots);)
+      if (held_[worker].slots.compare_exchange_weak(now, now + static_cast<int32_t>(slots),
+                                                    std::memory_order_relaxed))
+        return true;
+    return false;
+  }
+  void release(uint32_t worker, uint32_t slots) {
     if (shape_.quota != 0)
-      held_[worker].slots.fetch_add(slots, std::memory_order_relaxed);
+      held_[worker].slots.fetch_sub(static_cast<int32_t>(slots), std::memory_order_relaxed);
   }
   bool is_free(uint64_t position, uint32_t count) const;
   // More than one lap ahead is nobody, unless a worker has written nonsense there.
