@@ -88,8 +88,9 @@ Caller Caller::join(const std::string &name, Waiting waiting) {
   return Caller(std::move(links), waiting);
 }
 
-std::optional<size_t> Caller::wait_any(std::span<const Pending> requests, milliseconds limit) {
-  return lanes_->wait_any(requests, limit);
+std::optional<size_t> Caller::wait_any(std::span<const Pending> requests, milliseconds limit,
+                                       std::optional<Waiting> waiting) {
+  return lanes_->wait_any(requests, limit, waiting);
 }
 
 void Caller::request_then(std::span<const std::byte> bytes, Then then, const Ask &ask) {

@@ -1,5 +1,6 @@
 // How a caller sleeps for many responses, and how an event loop hears of them.
 #include "caller_lanes.hpp"
+#include "waiting.hpp"
 
 #include <sched.h>
 
@@ -43,28 +44,33 @@ std::vector<bool> CallerLanes::orphans() const {
 }
 
 // [wait-any]
-std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, milliseconds limit) {
+std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, milliseconds limit,
+                                            std::optional<Waiting> waiting) {
   auto now = steady_clock::now();
   const auto deadline = now + limit;
+  Patience patience(waiting.value_or(waiting_));
   for (auto next_look = now + look_around;; now = steady_clock::now()) {
-    const std::vector<BellSeen> before = bells(); // before the words say that we sleep
+    const bool will_sleep = patience.is_at_its_end(false);
+    const auto before = will_sleep ? bells() : std::vector<BellSeen>(); // before the words say so
     bool has_any = false;
     for (size_t i = 0; i < requests.size(); ++i) {
       const Pending &one = requests[i];
       if (one.lanes_ == nullptr) // collected
         continue;
       has_any = true;
-      if (!lanes_[one.lane_].answers.will_sleep_on_any(one.position_, bell_))
+      Answers &answers = lanes_[one.lane_].answers;
+      if (!answers.is_waiting(one.position_) ||
+          (will_sleep && !answers.will_sleep_on_any(one.position_, bell_)))
         return i;
     }
     if (!has_any)
       throw Error("the responses", "all have been collected", Where::here());
     if (now >= deadline)
       return std::nullopt;
-    if (waiting_ == Waiting::poll)
-      sched_yield();
-    else
+    if (will_sleep)
       sleep_on(before, every_bit, std::min(deadline, now + look_around));
+    else
+      sched_yield();
     if (now < next_look)
       continue;
     next_look = now + look_around;

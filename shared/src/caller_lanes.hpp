@@ -43,8 +43,11 @@ struct CallerLane {
 class CallerLanes {
 public:
   CallerLanes(std::vector<rdmacommon::Link> links, Waiting waiting);
-  // In the sender's process.
   CallerLanes(std::vector<CallerLane> lanes, Waiting waiting);
+  // In the sender's process.
+  static Caller caller(std::vector<CallerLane> lanes, Waiting waiting) {
+    return Caller(std::make_unique<CallerLanes>(std::move(lanes), waiting));
+  }
   ~CallerLanes();
 
   Pending request_async(std::span<const std::byte> bytes, const Ask &ask);
@@ -60,8 +63,8 @@ public:
   void drop(const Pending &pending);
 
   // For event loops: caller_events.cpp.
-  std::optional<size_t> wait_any(std::span<const Pending> requests,
-                                 std::chrono::milliseconds limit);
+  std::optional<size_t> wait_any(std::span<const Pending> requests, std::chrono::milliseconds limit,
+                                 std::optional<Waiting> waiting);
   void request_then(std::span<const std::byte> bytes, Then then, const Ask &ask);
   int fd();
   size_t run_ready();

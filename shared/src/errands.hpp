@@ -2,13 +2,12 @@
 // names are looked up. Threads of a pool do it. The thread that asked does what follows, when an event says so.
 #pragma once
 
-#include "events.hpp"
+#include "orders.hpp"
 #include "worker_pool.hpp"
 
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -25,48 +24,31 @@ public:
   // @param then in take_back(), with what `work` has thrown, or null
   void send(std::function<void()> work, Then then) {
     std::vector<Errand> one;
-    one.push_back({this, std::move(work), std::move(then), nullptr});
+    one.push_back({&done_, std::move(work), std::move(then)});
     pool_.add(one);
   }
 
-  int fd() const { return event_.fd(); } // readable if take_back() has something to do
-  void take_back() {
-    event_.take_back();
-    std::vector<Errand> done;
-    {
-      const std::lock_guard lock(mutex_);
-      done.swap(done_);
-    }
-    for (Errand &errand : done)
-      errand.then(errand.failure);
-  }
+  int fd() const { return done_.fd(); } // readable if take_back() has something to do
+  void take_back() { done_.carry_out(); }
 
 private:
   struct Errand { // the pool's job
-    Errands *whose = nullptr;
+    Orders *done;
     std::function<void()> work;
     Then then;
-    std::exception_ptr failure;
     void operator()() {
+      std::exception_ptr failure;
       try {
         work();
       } catch (...) {
         failure = std::current_exception();
       }
-      whose->bring_back(std::move(*this));
+      // What the errand owns goes in the other thread, too.
+      done->send([errand = std::move(*this), failure] { errand.then(failure); });
     }
   };
-  void bring_back(Errand errand) {
-    {
-      const std::lock_guard lock(mutex_);
-      done_.push_back(std::move(errand));
-    }
-    event_.ring();
-  }
 
-  Event event_;
-  std::mutex mutex_;
-  std::vector<Errand> done_;
+  Orders done_;
   Pool<Errand>
       pool_; // goes first: it waits for the errand that is being done, and drops the others
 };

@@ -29,7 +29,7 @@ std::string Sender::why() const {
 }
 
 Caller Sender::caller(Waiting waiting) {
-  return Caller(loop_->caller(waiting));
+  return loop_->caller(waiting);
 }
 
 Counts Sender::counts() const {

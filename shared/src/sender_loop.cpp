@@ -104,14 +104,14 @@ void SenderLoop::wait_until_up(milliseconds limit) {
               Where::here());
 }
 
-std::unique_ptr<CallerLanes> SenderLoop::caller(Waiting waiting) {
+Caller SenderLoop::caller(Waiting waiting) {
   std::vector<CallerLane> lanes;
   for (uint32_t i = 0; i < host_.rings(); ++i)
     lanes.push_back({.ring = &host_.ring(i),
                      .answers = Answers(host_.ring(i)),
                      .worker = SlotRing::own_worker,
                      .is_over = [this] { return !is_running(); }});
-  return std::make_unique<CallerLanes>(std::move(lanes), waiting);
+  return CallerLanes::caller(std::move(lanes), waiting);
 }
 
 Counts SenderLoop::counts() const {

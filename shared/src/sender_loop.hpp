@@ -30,7 +30,7 @@ public:
   uint32_t connections() const { return host_.rings(); }
   void wait_until_up(std::chrono::milliseconds limit);
   bool is_running() const { return state_.is_running(); }
-  std::unique_ptr<CallerLanes> caller(Waiting waiting);
+  Caller caller(Waiting waiting);
   Counts counts() const;
   std::string why() const { return state_.why(); }
 

@@ -29,7 +29,7 @@ public:
   Caller caller(Waiting waiting = Waiting::events) {
     std::vector<CallerLane> lanes;
     lanes.push_back({.ring = &ring, .answers = Answers(ring), .worker = 1, .is_over = {}});
-    return Caller(std::make_unique<CallerLanes>(std::move(lanes), waiting));
+    return CallerLanes::caller(std::move(lanes), waiting);
   }
 
   struct Taken {

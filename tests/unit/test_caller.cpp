@@ -195,7 +195,7 @@ TEST_F(Callers, OfTwoSendersTheOneThatHasDiedIsLeft) {
                    }});
   lanes.push_back(
       {.ring = &other.ring, .answers = Answers(other.ring), .worker = 1, .is_over = {}});
-  Caller both(std::make_unique<CallerLanes>(std::move(lanes), Waiting::events));
+  Caller both = CallerLanes::caller(std::move(lanes), Waiting::events);
   Pending first = both.request_async({});
   EXPECT_EQ(loop.take().size(), 1U);
   EXPECT_THROW(first.wait(10s), rdmacommon::Error); // nobody answers

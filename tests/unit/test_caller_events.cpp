@@ -67,6 +67,16 @@ TEST_F(Events, ASleeperForAnyIsWoken) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 50s);
 }
 
+TEST_F(Events, HowToWaitForAnyIsChosenByTheCall) {
+  std::vector<Pending> all;
+  all.push_back(caller.request_async({}));
+  const auto taken = loop.take();
+  EXPECT_EQ(caller.wait_any(all, 20ms, Waiting::poll), std::nullopt);
+  EXPECT_FALSE(says_asleep_on_any(taken[0]));
+  EXPECT_EQ(caller.wait_any(all, 20ms, Waiting::spin), std::nullopt);
+  EXPECT_TRUE(says_asleep_on_any(taken[0]));
+}
+
 TEST_F(Events, OfSeveralLanesAnyIsTold) {
   LoopBack other;
   other.answers.status().server = 1;
@@ -74,7 +84,7 @@ TEST_F(Events, OfSeveralLanesAnyIsTold) {
   for (LoopBack *one : {&loop, &other})
     lanes.push_back(
         {.ring = &one->ring, .answers = Answers(one->ring), .worker = 1, .is_over = {}});
-  Caller both(std::make_unique<CallerLanes>(std::move(lanes), Waiting::events));
+  Caller both = CallerLanes::caller(std::move(lanes), Waiting::events);
   std::vector<Pending> all;
   all.push_back(both.request_async({})); // one server after the other
   all.push_back(both.request_async({}));
@@ -140,7 +150,7 @@ TEST(DeadSender, CallbacksAreToldSo) {
   lanes.push_back({.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = [&] {
                      return is_over.load();
                    }});
-  Caller caller(std::make_unique<CallerLanes>(std::move(lanes), Waiting::events));
+  Caller caller = CallerLanes::caller(std::move(lanes), Waiting::events);
   const int fd = caller.fd();
   caller.run_ready();
   bool has_failed = false;
@@ -166,7 +176,7 @@ TEST(DeadSender, OfAnotherRequestDisturbsNobody) {
                    }});
   lanes.push_back(
       {.ring = &alive.ring, .answers = Answers(alive.ring), .worker = 1, .is_over = {}});
-  Caller caller(std::make_unique<CallerLanes>(std::move(lanes), Waiting::events));
+  Caller caller = CallerLanes::caller(std::move(lanes), Waiting::events);
   std::vector<Pending> lost, waiting;
   lost.push_back(caller.request_async({}, {.server = 0}));
   waiting.push_back(caller.request_async({}, {.server = 1}));

@@ -134,7 +134,6 @@ public:
   /// @param links rdmacommon::connect_to_ring(), or a child's link that the sender's process gave to its Sender
   /// @throws Error if a sender does not answer
   explicit Caller(std::vector<rdmacommon::Link> links, Waiting waiting = Waiting::events);
-  explicit Caller(std::unique_ptr<CallerLanes> lanes); ///< For Sender::caller().
   Caller(Caller &&) noexcept; ///< The Pendings of the other one are this one's.
   ~Caller();                  ///< All its Pendings must be gone.
 
@@ -160,10 +159,12 @@ public:
   // [ways]
 
   /// Waits until one of several requests of this Caller is ready, as is_ready() says.
+  /// @param limit   how long; 0 looks once
+  /// @param waiting how; by default as the Caller does, whatever the requests' Ask::waiting
   /// @return its index, or nothing if `limit` has passed
   /// @throws Error if all of them have been collected, or the sender of one has died
-  std::optional<size_t> wait_any(std::span<const Pending> requests,
-                                 std::chrono::milliseconds limit);
+  std::optional<size_t> wait_any(std::span<const Pending> requests, std::chrono::milliseconds limit,
+                                 std::optional<Waiting> waiting = {});
 
   // [then]
   /// Sends a request, for an event loop. run_ready() calls `then` when the response is there, or the request has failed.
@@ -181,6 +182,9 @@ public:
   uint32_t largest_response() const;
 
 private:
+  friend class CallerLanes;
+  explicit Caller(std::unique_ptr<CallerLanes> lanes);
+
   std::unique_ptr<CallerLanes> lanes_;
 };
 
