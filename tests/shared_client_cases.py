@@ -157,6 +157,14 @@ class Modes(Shared):
         self.assertEqual(self.run_client("--processes", "0", "--threads", "500", "--requests", "100", "--connections", "5",
                                          "--slots", "512", "--slot-size", "64"), 50_000)
 
+    def test_through_shared_memory_alone(self):
+        """The program that it is compared with. Each response is checked there, and each process sleeps and is woken."""
+        for processes, in_flight in ((1, 1), (40, 1), (40, 8)):
+            with self.subTest(processes=processes, in_flight=in_flight):
+                out, _ = self.finish(self.start(self.client_place, "examples/memory_requests", "--processes", str(processes),
+                                                "--in-flight", str(in_flight), "--requests", "200"))
+                self.assertRegex(out, rf"^{processes} processes, {in_flight} in flight: a request every [\d.]+ us, CPU [\d.]+ us each\n$")
+
 
 class Faults(Shared):
     def test_server_killed(self):

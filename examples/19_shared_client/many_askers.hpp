@@ -1,5 +1,5 @@
 // Processes that ask at the same time, each by what it has set up itself: what the shared client is compared with. For
-// own_connections.cpp and tcp_requests.cpp.
+// own_connections.cpp, tcp_requests.cpp and memory_requests.cpp.
 #pragma once
 
 #include "service.hpp"
@@ -31,14 +31,15 @@ struct Askers {
 
 // Runs `ask` in each of the processes, all at the same time, and prints how often a request is done, which is not how long one
 // takes: while one waits, others are done.
-// @param ask sets up what it needs, calls `ready`, which waits for the others, and asks
-inline void run_askers(const Askers &askers,
-                       const std::function<void(const std::function<void()> &ready)> &ask) {
+// @param ask in process 0, 1 and so on: sets up what it needs, calls `ready`, which waits for the others, and asks
+inline void
+run_askers(const Askers &askers,
+           const std::function<void(uint32_t process, const std::function<void()> &ready)> &ask) {
   using std::chrono::minutes;
   std::vector<std::unique_ptr<rdmacommon::Child>> children;
   for (uint32_t i = 0; i < askers.processes; ++i)
-    children.push_back(std::make_unique<rdmacommon::Child>([&](const rdmacommon::Link &parent) {
-      ask([&] {
+    children.push_back(std::make_unique<rdmacommon::Child>([&, i](const rdmacommon::Link &parent) {
+      ask(i, [&] {
         parent.tell("ready");
         parent.hear(minutes(2)); // until all are
       });

@@ -140,7 +140,7 @@ void own_connections(int argc, char **argv) {
   Askers askers;
   askers.add_to(line);
   line.parse(argc, argv);
-  run_askers(askers, [&](const std::function<void()> &ready) {
+  run_askers(askers, [&](uint32_t, const std::function<void()> &ready) {
     Asker asker(options, askers);
     ready();
     asker.ask_all();

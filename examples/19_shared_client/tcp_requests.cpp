@@ -241,7 +241,7 @@ void tcp_requests(int argc, char **argv) {
   line.parse(argc, argv);
   if (host.empty())
     return TcpServer(port).serve(connections, wait);
-  run_askers(askers, [&](const std::function<void()> &ready) {
+  run_askers(askers, [&](uint32_t, const std::function<void()> &ready) {
     Socket server = connect_to(host, port);
     server.set_limit(timeout);
     ready();

@@ -1,0 +1,202 @@
+// What the shared client is compared with, with nothing of RDMA: processes put requests into shared memory, a process in the
+// middle passes them on to one that serves them, and passes the responses back. All that is left is copying, sleeping and waking: it is
+// the floor for everything that has these three parts.
+//
+// Lesson:  lessons/20_measure.md
+// By hand: memory_requests     four processes, the one in the middle, and the server
+
+#include "many_askers.hpp"
+
+#include "bells.hpp" // of the shared client: what wakes many at once
+
+#include <rdmacommon/check.hpp>
+
+#include <array>
+#include <atomic>
+#include <optional>
+#include <string>
+
+using namespace rdmacommon;
+using namespace rdmashared;
+using namespace shared_client;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t longest = 64; // bytes of a request or a response
+constexpr uint32_t most_places = 1 << 16;
+constexpr uint32_t bells = 32;           // each of 32 processes
+constexpr std::chrono::minutes limit(1); // for anything to come
+
+// [memory]
+enum class State : uint32_t { asked, asked_and_asleep, answered };
+
+// Of a request, and then of its response.
+struct alignas(64) Place {
+  std::atomic<State> state;
+  std::array<std::byte, longest> bytes;
+};
+
+// Numbers of places, for one process that takes them.
+class Queue {
+public:
+  void put(uint32_t place) {
+    entries_[tail_.fetch_add(1) % most_places].store(place + 1); // 0: nothing
+  }
+  std::optional<uint32_t> take() {
+    const uint32_t entry = entries_[head_ % most_places].exchange(0);
+    head_ += entry != 0;
+    return entry == 0 ? std::nullopt : std::optional(entry - 1);
+  }
+  bool is_empty() const { return entries_[head_ % most_places].load() == 0; }
+
+private:
+  alignas(64) std::atomic<uint32_t> tail_;
+  alignas(64) uint32_t head_;
+  std::array<std::atomic<uint32_t>, most_places> entries_;
+};
+
+// Where one process sleeps.
+class Bed {
+public:
+  // Call it after what the sleeper waits for is there.
+  void wake() {
+    if (is_asleep_.load() != 0 && is_asleep_.exchange(0) != 0)
+      ring(bell_, every_bit);
+  }
+  void sleep_unless(const auto &has_work) {
+    const BellSeen bell{&bell_, bell_.load()};
+    is_asleep_ = 1;
+    const auto until = Clock::now() + limit;
+    if (!has_work())
+      sleep_on({&bell, 1}, every_bit, until);
+    is_asleep_ = 0;
+    if (Clock::now() >= until)
+      throw Error("the other processes", "nothing comes from them", Where::here());
+  }
+
+private:
+  alignas(64) std::atomic<uint32_t> bell_;
+  std::atomic<uint32_t> is_asleep_;
+};
+
+struct Memory { // zeros in the beginning
+  Queue asked, sent, answered;
+  Bed middle, server;
+  std::array<std::atomic<uint32_t>, ::bells> bells;
+  std::array<Place, most_places> places;
+};
+// [memory]
+
+// [middle]
+// Until so many requests have been answered.
+void pass_on(Memory &memory, uint64_t requests, uint32_t in_flight) {
+  while (requests > 0) {
+    bool has_sent = false;
+    while (const auto place = memory.asked.take()) {
+      memory.sent.put(*place);
+      has_sent = true;
+    }
+    if (has_sent)
+      memory.server.wake();
+    std::array<uint32_t, bells> to_wake{}; // by bell
+    bool has_answered = false;
+    while (const auto place = memory.answered.take()) {
+      const uint32_t process = *place / in_flight;
+      if (memory.places[*place].state.exchange(State::answered) == State::asked_and_asleep)
+        to_wake.at(process / 32) |= 1U << process % 32;
+      has_answered = true;
+      --requests;
+    }
+    for (uint32_t i = 0; i < bells; ++i)
+      if (to_wake.at(i) != 0)
+        ring(memory.bells.at(i), to_wake.at(i));
+    if (!has_sent && !has_answered)
+      memory.middle.sleep_unless(
+          [&] { return !memory.asked.is_empty() || !memory.answered.is_empty(); });
+  }
+}
+// [middle]
+
+void serve_all(Memory &memory, uint64_t requests, uint32_t size) {
+  while (requests > 0) {
+    bool has_served = false;
+    while (const auto place = memory.sent.take()) {
+      auto &bytes = memory.places[*place].bytes;
+      const auto request = bytes; // a copy: the response takes its place
+      serve(std::span(request).first(size), bytes);
+      memory.answered.put(*place);
+      has_served = true;
+      --requests;
+    }
+    if (has_served)
+      memory.middle.wake();
+    else
+      memory.server.sleep_unless([&] { return !memory.sent.is_empty(); });
+  }
+}
+
+// [ask-all]
+void ask_all(Memory &memory, const Askers &askers, uint32_t process) {
+  std::atomic<uint32_t> &bell = memory.bells.at(process / 32);
+  std::array<std::byte, longest> request{};
+  const std::span asks = std::span(request).first(askers.size);
+  const auto place_of = [&](uint32_t number) {
+    return process * askers.in_flight + number % askers.in_flight;
+  };
+  for (uint32_t asked = 0, answered = 0; answered < askers.requests;) {
+    for (; asked < askers.requests && asked - answered < askers.in_flight; ++asked) {
+      Place &place = memory.places[place_of(asked)];
+      make_request(std::span(place.bytes).first(askers.size), askers.size, 0, asked);
+      place.state = State::asked;
+      memory.asked.put(place_of(asked));
+    }
+    memory.middle.wake();
+    const auto until = Clock::now() + limit;
+    for (std::atomic<State> &state = memory.places[place_of(answered)].state;
+         state != State::answered;) {
+      const BellSeen seen{&bell, bell.load()};
+      State is = State::asked;
+      if (state.compare_exchange_strong(is, State::asked_and_asleep) ||
+          is == State::asked_and_asleep)
+        sleep_on({&seen, 1}, 1U << process % 32, until);
+      if (Clock::now() >= until)
+        throw Error("a response", "it does not come", Where::here());
+    }
+    // All that has come, so that the next ones go together.
+    for (; answered < asked; ++answered) {
+      const Place &place = memory.places[place_of(answered)];
+      if (place.state != State::answered)
+        break;
+      make_request(asks, askers.size, 0, answered);
+      if (!is_response(std::span(place.bytes).first(askers.size), asks))
+        throw Error("a response", "it is not to this request", Where::here());
+    }
+  }
+}
+// [ask-all]
+
+void memory_requests(int argc, char **argv) {
+  CommandLine line{
+      "Processes that ask a server through shared memory, and one process in between."};
+  Askers askers;
+  askers.add_to(line);
+  line.parse(argc, argv);
+  const SharedMemory shared(make_shared_memory("memory_requests", sizeof(Memory)).get(),
+                            sizeof(Memory));
+  Memory &memory = *static_cast<Memory *>(shared.data());
+  const uint64_t requests = uint64_t{askers.processes} * askers.requests;
+  const Child server([&](const Link &) { serve_all(memory, requests, askers.size); });
+  const Child middle([&](const Link &) { pass_on(memory, requests, askers.in_flight); });
+  run_askers(askers, [&](uint32_t process, const std::function<void()> &ready) {
+    ready();
+    ask_all(memory, askers, process);
+  });
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, memory_requests);
+}
