@@ -1,4 +1,5 @@
 #include "rdmacommon/processes.hpp"
+#include "rdmacommon/stopwatch.hpp"
 
 #include "wait_for.hpp"
 
@@ -25,7 +26,7 @@ namespace {
 using std::chrono::milliseconds;
 
 bool is_readable(int fd, milliseconds limit) {
-  return wait_for(fd, POLLIN, Clock::now() + limit);
+  return wait_for(fd, POLLIN, deadline_in(limit));
 }
 
 [[noreturn]] void fail(const char *what, const char *why) {

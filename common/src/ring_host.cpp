@@ -1,4 +1,5 @@
 #include "rdmacommon/ring_host.hpp"
+#include "rdmacommon/stopwatch.hpp"
 
 #include "ring_peers.hpp"
 
@@ -261,7 +262,7 @@ bool RingHost::handle_events(milliseconds limit) {
 }
 
 bool RingHost::wait(milliseconds limit) {
-  const auto deadline = steady_clock::now() + limit;
+  const auto deadline = deadline_in(limit);
   for (;;) {
     const bool is_ready = !arm();
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());

@@ -1,4 +1,5 @@
 #include "rdmacommon/slot_ring.hpp"
+#include "rdmacommon/stopwatch.hpp"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -74,16 +75,8 @@ bool SlotRing::is_free(uint64_t position, uint32_t count) const {
 // [claim]
 std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t length) {
   const uint32_t wanted = slots_for(length);
-  if (!reserve(worker, wanted))
+  if (!is_in_quota(int64_t{held(worker)} + wanted))
     return std::nullopt;
-  std::optional<Claim> claim = claim_reserved(worker, length, wanted);
-  if (!claim)
-    release(worker, wanted);
-  return claim;
-}
-
-std::optional<SlotRing::Claim> SlotRing::claim_reserved(uint32_t worker, uint32_t length,
-                                                        uint32_t wanted) {
   for (uint64_t room = 0;;) { // where there is some, if slots are in the way
     uint64_t head = header_->head.load(std::memory_order_acquire);
     const uint64_t to_end = shape_.slots - (head & (shape_.slots - 1));
@@ -108,8 +101,13 @@ std::optional<SlotRing::Claim> SlotRing::claim_reserved(uint32_t worker, uint32_
     // This is the claim. Slot and owner change together, so there is no moment in which a slot is taken and nobody
     // knows by whom. It fails if another was quicker, in this lap or in a later one.
     uint64_t expected = free_word(head);
-    if (!control(head).word.compare_exchange_strong(expected, claimed.packed()))
+    if (fits && !reserve(worker, count))
+      return std::nullopt;
+    if (!control(head).word.compare_exchange_strong(expected, claimed.packed())) {
+      if (fits)
+        release(worker, count);
       continue;
+    }
     const uint64_t position = head;
     // Whoever finds the slot claimed may do this for us. So may the consumer, if we die here.
     header_->head.compare_exchange_strong(head, head + count);
@@ -185,7 +183,7 @@ bool SlotRing::pass(uint64_t head, uint32_t wanted, uint64_t &room) {
 // [wait-for-room]
 SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds limit,
                                 const std::function<bool()> &is_over) {
-  const auto deadline = steady_clock::now() + limit;
+  const auto deadline = deadline_in(limit);
   for (bool is_alone = false;;) {
     if (std::optional<Claim> claim = try_claim(worker, length))
       return std::move(*claim);
@@ -473,7 +471,8 @@ uint32_t SlotRing::reclaim(uint32_t worker) {
 
 // It may have died between a change of its slots and the count of it. Each message has a word that is not free, with its worker.
 void SlotRing::recount(uint32_t worker) {
-  const uint64_t used = std::min<uint64_t>(shape_.slots, head());
+  const uint64_t at = head(); // there, too, it may have claimed, and not moved the head
+  const uint64_t used = at < shape_.slots ? at + 1 : shape_.slots;
   uint32_t slots = 0;
   for (uint64_t slot = 0; slot < used; ++slot) {
     const SlotWord word = SlotWord::unpacked(control(slot).word.load(std::memory_order_acquire));

@@ -3,6 +3,7 @@
 #include "waiting.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/stopwatch.hpp>
 
 #include <sched.h>
 
@@ -118,7 +119,7 @@ bool Answers::wait(uint64_t position, milliseconds limit, Waiting how,
   if (!is_waiting(position))
     return true;
   auto now = steady_clock::now(); // no oftener than needed: it can be a system call
-  const auto deadline = now + limit;
+  const auto deadline = rdmacommon::deadline_in(limit);
   const auto spin_end = how == Waiting::poll   ? deadline
                         : how == Waiting::spin ? std::min(now + spin_time, deadline)
                                                : now;

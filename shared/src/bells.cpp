@@ -17,7 +17,6 @@ namespace {
 
 using std::chrono::milliseconds, std::chrono::steady_clock;
 
-constexpr size_t most_bells = 128;   // of one futex_waitv(2)
 constexpr milliseconds short_nap(1); // where the kernel has no such call (before Linux 5.16)
 
 // steady_clock is CLOCK_MONOTONIC.

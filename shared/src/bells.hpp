@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace rdmashared {
 
 constexpr uint32_t every_bit = ~uint32_t{0};
+constexpr size_t most_bells = 128; // of one sleep: futex_waitv(2)
 
 // [bell]
 // Read the bell, then tell the sender that you sleep, then sleep: a ring in between ends the sleep at once.

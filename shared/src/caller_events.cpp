@@ -2,6 +2,8 @@
 #include "caller_lanes.hpp"
 #include "waiting.hpp"
 
+#include <rdmacommon/stopwatch.hpp>
+
 #include <sched.h>
 
 #include <algorithm>
@@ -47,7 +49,7 @@ std::vector<bool> CallerLanes::orphans() const {
 std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, milliseconds limit,
                                             std::optional<Waiting> waiting) {
   auto now = steady_clock::now();
-  const auto deadline = now + limit;
+  const auto deadline = rdmacommon::deadline_in(limit);
   Patience patience(waiting.value_or(waiting_));
   for (auto next_look = now + look_around;; now = steady_clock::now()) {
     const bool will_sleep = patience.is_at_its_end(false);
@@ -65,19 +67,19 @@ std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, m
     }
     if (!has_any)
       throw Error("the responses", "all have been collected", Where::here());
+    if (now >= std::min(deadline, next_look)) {
+      next_look = now + look_around;
+      const std::vector<bool> is_orphan = orphans();
+      for (const Pending &one : requests)
+        if (one.lanes_ != nullptr && is_orphan[one.lane_])
+          throw Error("the sender", "it is gone", Where::here());
+    }
     if (now >= deadline)
       return std::nullopt;
     if (will_sleep)
       sleep_on(before, every_bit, std::min(deadline, now + look_around));
     else
       sched_yield();
-    if (now < next_look)
-      continue;
-    next_look = now + look_around;
-    const std::vector<bool> is_orphan = orphans();
-    for (const Pending &one : requests)
-      if (one.lanes_ != nullptr && is_orphan[one.lane_])
-        throw Error("the sender", "it is gone", Where::here());
   }
 }
 // [wait-any]
@@ -87,10 +89,9 @@ void CallerLanes::request_then(std::span<const std::byte> bytes, Then then, cons
   Pending pending = request_async(bytes, ask);
   CallerLane &lane = lanes_[pending.lane_];
   const uint64_t position = pending.position_;
-  {
-    const std::lock_guard lock(callbacks_mutex_);
-    callbacks_.push_back({std::move(pending), std::move(then)});
-  }
+  // With the lock: run_ready() could give the slots back, and then another request could have them.
+  const std::lock_guard lock(callbacks_mutex_);
+  callbacks_.push_back({std::move(pending), std::move(then)});
   if (!lane.answers.will_sleep_on_any(position, bell_))
     event_.ring(); // it has come already
 }
@@ -98,6 +99,9 @@ void CallerLanes::request_then(std::span<const std::byte> bytes, Then then, cons
 size_t CallerLanes::run_ready() {
   event_.take_back();
   const std::vector<bool> is_orphan = orphans();
+  for (size_t i = 0; i < lanes_.size(); ++i)
+    if (is_orphan[i])
+      lanes_[i].give_up(); // so that no callback waits for it
   std::list<Callback> ready;
   {
     const std::lock_guard lock(callbacks_mutex_);

@@ -19,13 +19,12 @@ using std::chrono::steady_clock;
 namespace {
 
 bool is_up(CallerLane &lane) {
-  return lane.answers.status().is_up.load(std::memory_order_acquire) != 0 &&
-         std::atomic_ref(lane.is_given_up).load(std::memory_order_relaxed) == 0;
+  return lane.answers.status().is_up.load(std::memory_order_acquire) != 0 && lane.has_sender();
 }
 
 // For this process the lane leads nowhere from here on. A sender that has died cannot say so.
 [[noreturn]] void give_up(CallerLane &lane, const char *why) {
-  std::atomic_ref(lane.is_given_up).store(1, std::memory_order_relaxed);
+  lane.give_up();
   throw Error("the sender", why, Where::here());
 }
 
@@ -88,6 +87,8 @@ void CallerLanes::drop(const Pending &pending) {
 // [pending-wait]
 bool CallerLanes::wait(Pending &pending, milliseconds limit, const InPlace &in_place) {
   CallerLane &lane = lanes_[pending.lane_];
+  if (!is_ready(pending) && !lane.has_sender())
+    gone(lane);
   if (!is_ready(pending) && !wait_for(lane, pending.position_, limit, pending.how_))
     return false;
   pending.forget();
@@ -101,6 +102,7 @@ bool CallerLanes::wait(Pending &pending, milliseconds limit, const InPlace &in_p
 
 CallerLanes::CallerLanes(std::vector<CallerLane> lanes, Waiting waiting)
     : waiting_(waiting), lanes_(std::move(lanes)) {
+  check_count();
   sort_by_server(0);
 }
 
@@ -115,6 +117,12 @@ CallerLanes::CallerLanes(std::vector<Link> links, Waiting waiting) : waiting_(wa
                         .is_over = [worker] { return worker->is_alone(); }});
     sort_by_server(lanes_.size() - worker->rings());
   }
+  check_count();
+}
+
+void CallerLanes::check_count() const {
+  if (lanes_.size() > most_bells)
+    throw Error("the caller", "its senders have more than 128 connections together", Where::here());
 }
 
 // @param first of the lanes of one sender

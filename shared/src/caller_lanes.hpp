@@ -38,6 +38,9 @@ struct CallerLane {
   // This process has found that the sender has gone. By std::atomic_ref, and not in the segment: a process that has closed its
   // own end of the link finds the same, and must not decide for the others.
   uint32_t is_given_up = 0;
+
+  void give_up() { std::atomic_ref(is_given_up).store(1, std::memory_order_relaxed); }
+  bool has_sender() { return std::atomic_ref(is_given_up).load(std::memory_order_relaxed) == 0; }
 };
 
 class CallerLanes {
@@ -71,6 +74,7 @@ public:
 
 private:
   void sort_by_server(size_t first);
+  void check_count() const;
   struct Claimed {
     CallerLane &lane;
     rdmacommon::SlotRing::Claim claim;

@@ -93,12 +93,14 @@ Refusal ServerLoop::open(unique_cm_id &id, const Hello &hello) {
   const auto opening = std::make_shared<Opening>(Opening{std::move(id), hello, place, {}});
   errands_.send(
       [this, opening, share, since = Clock::now()] {
+        if (stops_ > 0)
+          throw Error("the server", words_for(Refusal::closing), Where::here());
         if (Clock::now() - since > options_.connect_within) // the client has given up
           throw Error("a client", "its request has waited too long", Where::here());
         make(*opening, std::move(*share));
       },
       [this, opening](const std::exception_ptr &failure) {
-        opening->place.loop->send([this, opening, failure, is_closing = stops_seen_ > 0] {
+        opening->place.loop->send([this, opening, failure, is_closing = stops_ > 0] {
           begin(*opening, failure, is_closing);
         });
       });
@@ -118,7 +120,7 @@ void ServerLoop::make(Opening &opening, Share share) {
   const auto work = std::make_shared<Work>(shape, std::move(client), std::move(share), loop.wake());
   if (options_.new_client)
     work->state = options_.new_client(work->client);
-  opening.made.emplace_back(std::move(opening.id), opening.hello, work,
+  opening.made.emplace_back(opening.id, opening.hello, work,
                             secret(opening.place.number, places_.size()), options_.group, handler_,
                             loop.stats());
 }
@@ -126,7 +128,7 @@ void ServerLoop::make(Opening &opening, Share share) {
 // [begin-session]
 // By the thread that is to serve it.
 void ServerLoop::begin(Opening &opening, const std::exception_ptr &failure, bool is_closing) {
-  const Refusal why = is_closing && !failure ? Refusal::closing : Refusal::unable;
+  const Refusal why = is_closing ? Refusal::closing : Refusal::unable;
   SessionLoop &loop = *opening.place.loop;
   bool has_failed = false;
   try {

@@ -16,13 +16,12 @@ namespace rdmashared {
 
 using namespace rdmacommon;
 
-Session::Session(unique_cm_id id, const Hello &hello, std::shared_ptr<Work> work, uint64_t token,
+Session::Session(unique_cm_id &id, const Hello &hello, std::shared_ptr<Work> work, uint64_t token,
                  uint32_t group, TimedHandler &handler, Stats &stats)
     : token_(token), group_(group), handler_(handler), stats_(stats), work_(std::move(work)),
       shape_(work_->shape), requests_(size_t{shape_.slots} * shape_.slot_size),
       is_taken_(shape_.slots), data_address_(hello.data_address), data_rkey_(hello.data_rkey),
-      awaited_(shape_.largest > 0 ? 2 : 1), id_(std::move(id)),
-      connection_(id_.get(), shape_.window, shape_.slots) {
+      awaited_(shape_.largest > 0 ? 2 : 1), connection_(id.get(), shape_.window, shape_.slots) {
   const int local = IBV_ACCESS_LOCAL_WRITE;
   requests_rkey_ = connection_.reg(requests_, local | IBV_ACCESS_REMOTE_WRITE)->rkey;
   if (!work_->data.empty())
@@ -32,6 +31,7 @@ Session::Session(unique_cm_id id, const Hello &hello, std::shared_ptr<Work> work
              .address = hello.answers_address,
              .rkey = hello.answers_rkey,
              .most_inline = inline_bytes};
+  id_ = std::move(id); // the caller keeps it if anything has failed, and tells the client
 }
 
 // [accept]
@@ -49,16 +49,21 @@ void Session::accept() {
   check_errno(rdma_accept(id_.get(), &parameters), "rdma_accept"); // the receives are posted
 }
 
-void Session::accept_data(unique_cm_id id) {
+void Session::accept_data(unique_cm_id &id) {
   if (shape_.largest == 0 || data_id_)
     throw Error("a data connection", "there is none to come", Where::here());
   connection_.add_data_connection(id.get(), 0, shape_.slots);
+  try {
+    id->context = this;
+    const WelcomeBytes bytes = to_bytes(Welcome{});
+    set_ack_timeout(id.get());
+    rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
+    check_errno(rdma_accept(id.get(), &parameters), "rdma_accept");
+  } catch (...) { // the caller keeps the id, and tells the client
+    connection_.data.reset();
+    throw;
+  }
   data_id_ = std::move(id);
-  data_id_->context = this;
-  const WelcomeBytes bytes = to_bytes(Welcome{});
-  set_ack_timeout(data_id_.get());
-  rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
-  check_errno(rdma_accept(data_id_.get(), &parameters), "rdma_accept");
 }
 // [accept]
 
@@ -75,7 +80,7 @@ bool Session::take(std::vector<Job> &jobs) {
     stats_.count(wc);
     check_wc(wc, "a request or a receive");
     if ((wc.opcode & IBV_WC_RECV) != 0)
-      take_run(connection_.receiver.received(wc), jobs);
+      take_run(connection_.receiver.received(wc), wc.byte_len, jobs);
     else if (connection_.is_of_data(wc))
       connection_.data->queue.completed(wc);
     else
@@ -116,7 +121,7 @@ void Session::on_completion_event() {
 }
 
 // [take-run]
-void Session::take_run(Run run, std::vector<Job> &jobs) {
+void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
   // The client has announced a data connection. Without it, there is nowhere for a response to go.
   if (shape_.largest > 0 && !connection_.data)
     throw Error("a request", "the session's data connection is missing", Where::here());
@@ -124,7 +129,8 @@ void Session::take_run(Run run, std::vector<Job> &jobs) {
   const auto marks = is_taken_.begin() + run.first;
   if (std::find(marks, marks + run.count, 1) != marks + run.count)
     throw Error("a request", "its slot has one that has no answer yet", Where::here());
-  const size_t bytes = size_t{run.count} * shape_.slot_size;
+  // No more than has come: what a client sends without bytes costs no copy of all its slots.
+  const size_t bytes = std::min<size_t>(size_t{run.count} * shape_.slot_size, length);
   const auto copy = work_->slot_of(work_->copies, run.first);
   std::memcpy(copy.data(), work_->slot_of(requests_, run.first).data(), bytes);
   if (joined_.is_open()) {

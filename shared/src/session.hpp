@@ -28,16 +28,19 @@ class Session {
 public:
   using Clock = std::chrono::steady_clock;
 
+  // @param id    taken, unless this throws
   // @param group most slots in a group of answers
   // @throws Error if the device has no room for such a client
-  Session(rdmacommon::unique_cm_id id, const Hello &hello, std::shared_ptr<Work> work,
+  Session(rdmacommon::unique_cm_id &id, const Hello &hello, std::shared_ptr<Work> work,
           uint64_t token, uint32_t group, TimedHandler &handler, Stats &stats);
   ~Session() { work_->is_closed = true; }
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
 
   void accept();
-  void accept_data(rdmacommon::unique_cm_id id); // @throws Error if it has one, or should have none
+  // @param id taken, unless this throws
+  // @throws Error if it has one, or should have none
+  void accept_data(rdmacommon::unique_cm_id &id);
   void established() { --awaited_; }
   bool is_established() const { return awaited_ == 0; }
 
@@ -66,7 +69,7 @@ public:
   Clock::time_point began() const { return began_; }
 
 private:
-  void take_run(rdmacommon::Run run, std::vector<Job> &jobs);
+  void take_run(rdmacommon::Run run, uint32_t length, std::vector<Job> &jobs);
   void accept_request(const Message &message, std::vector<Job> &jobs);
   Request make_request(const Message &message);
   void take_finished();

@@ -205,7 +205,7 @@ Refusal SessionLoop::accept_data(uint64_t token, unique_cm_id &id) {
   if (whose == sessions_.end() || whose->is_closed())
     return Refusal::stranger;
   move_here(id.get());
-  whose->accept_data(std::move(id));
+  whose->accept_data(id);
   return Refusal::none;
 }
 // [adopt]

@@ -67,6 +67,32 @@ TEST_F(Events, ASleeperForAnyIsWoken) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 50s);
 }
 
+TEST_F(Events, ALimitCanBeAsLongAsThereIs) {
+  std::vector<Pending> all;
+  for (int i = 0; i < 2; ++i)
+    all.push_back(caller.request_async({}));
+  const auto taken = loop.take();
+  std::thread any([&] { EXPECT_EQ(caller.wait_any(all, std::chrono::milliseconds::max()), 0U); });
+  while (!says_asleep_on_any(taken[0]))
+    std::this_thread::yield();
+  loop.answer(taken[0]);
+  loop.answers.wake();
+  any.join();
+  std::thread one([&] { EXPECT_TRUE(all[1].wait(std::chrono::milliseconds::max())); });
+  while (!loop.says_asleep(taken[1]))
+    std::this_thread::yield();
+  loop.answer(taken[1]);
+  loop.answers.wake();
+  one.join();
+}
+
+TEST_F(Events, MoreLanesThanOneSleepIsForAreRefused) {
+  std::vector<CallerLane> lanes(
+      most_bells + 1,
+      CallerLane{.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = {}});
+  EXPECT_THROW(CallerLanes::caller(std::move(lanes), Waiting::events), rdmacommon::Error);
+}
+
 TEST_F(Events, HowToWaitForAnyIsChosenByTheCall) {
   std::vector<Pending> all;
   all.push_back(caller.request_async({}));
@@ -154,16 +180,20 @@ TEST(DeadSender, CallbacksAreToldSo) {
   const int fd = caller.fd();
   caller.run_ready();
   bool has_failed = false;
-  caller.request_then({}, [&](Pending &response) {
-    try {
-      response.wait(0ms);
-    } catch (const rdmacommon::Error &) {
-      has_failed = true;
-    }
-  });
+  for (int i = 0; i < 10; ++i)
+    caller.request_then({}, [&](Pending &response) {
+      try {
+        response.wait(1s); // does not wait
+      } catch (const rdmacommon::Error &) {
+        has_failed = true;
+      }
+    });
   is_over = true;
   ASSERT_TRUE(is_readable(fd, 60s));
-  EXPECT_EQ(caller.run_ready(), 1U);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(caller.run_ready(), 10U);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin,
+            800ms); // a look around each would be a second
   EXPECT_TRUE(has_failed);
 }
 
@@ -181,7 +211,8 @@ TEST(DeadSender, OfAnotherRequestDisturbsNobody) {
   lost.push_back(caller.request_async({}, {.server = 0}));
   waiting.push_back(caller.request_async({}, {.server = 1}));
   EXPECT_THROW(caller.wait_any(lost, 60s), rdmacommon::Error);
-  EXPECT_EQ(caller.wait_any(waiting, 300ms), std::nullopt); // longer than it looks around
+  EXPECT_THROW(caller.wait_any(lost, 0ms), rdmacommon::Error); // however short the limit is
+  EXPECT_EQ(caller.wait_any(waiting, 300ms), std::nullopt);    // longer than it looks around
 }
 
 // A group of answers rings one bell: all that sleep for one of them are woken by one call.

@@ -292,6 +292,33 @@ TEST_F(Quota, HoldsForThreadsThatClaimAtTheSameTime) {
   EXPECT_EQ(most, 4);
 }
 
+// It looks for room while it holds none of the quota: the other thread of its process has all of it.
+TEST(QuotaOfAThread, IsNotLessWhileAnotherLooksForRoom) {
+  const File memory = SlotRing::make({.slots = 1024, .slot_size = 64, .quota = 512});
+  const File doorbell{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  SlotRing ring(memory.get(), doorbell.get()), far(memory.get(), doorbell.get());
+  std::vector<SlotRun> kept; // of another worker: so there are never 400 free slots in a row
+  for (int i = 0; i < 4; ++i) {
+    Ring::put(far, 2, "kept");
+    kept.push_back(ring.take());
+    for (int j = 0; j < 249; ++j)
+      far.try_claim(2, 1).reset();
+    ring.take();
+  }
+  std::atomic<bool> is_over = false;
+  std::jthread other([&] {
+    while (!is_over)
+      EXPECT_FALSE(far.try_claim(1, 64 * 400));
+  });
+  bool has_room = true;
+  for (int i = 0; i < 100'000 && has_room; ++i) {
+    has_room = far.try_claim(1, 64 * 200).has_value();
+    ring.take();
+  }
+  is_over = true;
+  EXPECT_TRUE(has_room);
+}
+
 TEST_F(Quota, CountsWhatIsGivenUp) {
   for (int i = 0; i < 20; ++i)
     far.try_claim(1, 64 * 2).reset();
@@ -318,6 +345,19 @@ TEST_F(Quota, CountsAnewWhenAWorkerHasDied) {
   ring.reclaim(1);
   EXPECT_EQ(held[1].slots, 2);
   ring.give_back(ring.take());
+  EXPECT_EQ(held[1].slots, 0);
+}
+
+TEST_F(Quota, CountsWhatADeadWorkerHasClaimedAtTheHead) {
+  SharedMemory raw(memory.get(), static_cast<size_t>(lseek(memory.get(), 0, SEEK_END)));
+  auto *base = static_cast<std::byte *>(raw.data());
+  auto *header = reinterpret_cast<RingHeader *>(base);
+  auto *held = reinterpret_cast<SlotsHeld *>(base + header->layout.held);
+  const auto claim = far.try_claim(1, 64 * 2);
+  header->head = 0; // it has died before it moved the head
+  EXPECT_EQ(ring.reclaim(1), 2U);
+  EXPECT_EQ(held[1].slots, 2);
+  ring.take(); // passes over it
   EXPECT_EQ(held[1].slots, 0);
 }
 

@@ -267,12 +267,11 @@ private:
     void operator()(Noted *notes) const;
   };
   uint32_t slots_for(uint32_t length) const;
-  std::optional<Claim> claim_reserved(uint32_t worker, uint32_t length, uint32_t wanted);
   int32_t held(uint32_t worker) const {
     return held_[worker].slots.load(std::memory_order_relaxed);
   }
   bool is_in_quota(int64_t slots) const { return shape_.quota == 0 || slots <= shape_.quota; }
-  // Counts slots for the worker's quota before they are claimed: so threads that claim at the same time do not exceed it.
+  // Counts slots for the worker's quota just before they are claimed: so threads that claim at the same time do not exceed it.
   bool reserve(uint32_t worker, uint32_t slots) {
     if (shape_.quota == 0)
       return true;

@@ -4,6 +4,7 @@
 /// Written out in lesson 04_read_write; see also clock_gettime(2).
 #pragma once
 
+#include <chrono>
 #include <ctime>
 
 namespace rdmacommon {
@@ -24,6 +25,16 @@ private:
   }
   double began_ = now_ms(CLOCK_MONOTONIC), cpu_began_ = now_ms(CLOCK_PROCESS_CPUTIME_ID);
 };
+
+/// When a time limit that begins now has passed.
+/// @param limit any number: beyond the clock's range, in 292 years, there is no limit
+inline std::chrono::steady_clock::time_point deadline_in(std::chrono::milliseconds limit) {
+  using std::chrono::steady_clock;
+  const auto now = steady_clock::now();
+  const auto most =
+      std::chrono::floor<std::chrono::milliseconds>(steady_clock::time_point::max() - now);
+  return limit < most ? now + limit : steady_clock::time_point::max();
+}
 
 /// For how many milliseconds the CPUs of this machine have worked since it was booted: all processes, and what the kernel
 /// does in nobody's name, as SoftRoCE does when packets come. Two CPUs count double. A difference of two readings says what

@@ -132,7 +132,7 @@ public:
 
   /// Joins a sender, or several senders that share the load.
   /// @param links rdmacommon::connect_to_ring(), or a child's link that the sender's process gave to its Sender
-  /// @throws Error if a sender does not answer
+  /// @throws Error if a sender does not answer, or if they have more than 128 connections together
   explicit Caller(std::vector<rdmacommon::Link> links, Waiting waiting = Waiting::events);
   Caller(Caller &&) noexcept; ///< The Pendings of the other one are this one's.
   ~Caller();                  ///< All its Pendings must be gone.
