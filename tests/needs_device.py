@@ -10,7 +10,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from lab import kbuild, place
+from lab import kbuild, machine, place
 from lab.paths import ROOT
 
 os.environ.setdefault("LAB_PROGRESS", "off")  # what the tests run is not the reader's progress
@@ -32,6 +32,9 @@ def find() -> place.Place:
 
 
 PLACE = find()
+# Until this process ends. The machine ends when its only command is interrupted, also between two commands of another test, and what is
+# in its /tmp is gone then.
+IN_USE = machine.connect() if PLACE.kind == "machine" else None
 
 
 def why_not(lesson) -> str:

@@ -7,7 +7,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from lab import build, place
+from lab import build, machine, place
 from lab.paths import ROOT
 
 LAB = str(ROOT / "lab")
@@ -47,3 +47,4 @@ def main() -> None:
 
 
 A, B = find()
+IN_USE = machine.connect("a")  # as in needs_device.py
