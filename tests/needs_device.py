@@ -32,8 +32,8 @@ def find() -> place.Place:
 
 
 PLACE = find()
-# Until this process ends. The machine ends when its only command is interrupted, also between two commands of another test, and what is
-# in its /tmp is gone then.
+# Keeps the machine running until this process ends. Without a connection, another test that interrupts a command can end the machine
+# between two commands of this test. The files in the machine's /tmp would be lost.
 IN_USE = machine.connect() if PLACE.kind == "machine" else None
 
 

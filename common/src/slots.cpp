@@ -75,7 +75,7 @@ bool SlotRing::is_free(uint64_t position, uint32_t count) const {
 // [claim]
 std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t length) {
   const uint32_t wanted = slots_for(length);
-  if (!is_in_quota(int64_t{held(worker)} + wanted))
+  if (!may_have(worker, wanted))
     return std::nullopt;
   for (uint64_t room = 0;;) { // where there is some, if slots are in the way
     uint64_t head = header_->head.load(std::memory_order_acquire);
@@ -98,11 +98,11 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
                            .count = count,
                            .worker = fits ? worker : 0,
                            .lap = lap(head)};
+    if (fits && !reserve(worker, count))
+      return std::nullopt;
     // This is the claim. Slot and owner change together, so there is no moment in which a slot is taken and nobody
     // knows by whom. It fails if another was quicker, in this lap or in a later one.
     uint64_t expected = free_word(head);
-    if (fits && !reserve(worker, count))
-      return std::nullopt;
     if (!control(head).word.compare_exchange_strong(expected, claimed.packed())) {
       if (fits)
         release(worker, count);
@@ -196,7 +196,7 @@ SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds l
     if (left.count() <= 0 || is_alone) {
       wake(1); // what woke us may have been meant for somebody who has use for it
       fail("the ring", is_alone ? "nobody takes from it any more"
-                       : is_in_quota(int64_t{held(worker)} + slots_for(length))
+                       : may_have(worker, slots_for(length))
                            ? "it stays full"
                            : "this worker has its quota of slots, and gives none back");
     }
@@ -471,7 +471,7 @@ uint32_t SlotRing::reclaim(uint32_t worker) {
 
 // It may have died between a change of its slots and the count of it. Each message has a word that is not free, with its worker.
 void SlotRing::recount(uint32_t worker) {
-  const uint64_t at = head(); // there, too, it may have claimed, and not moved the head
+  const uint64_t at = head(); // the worker may have claimed here, and not moved the head
   const uint64_t used = at < shape_.slots ? at + 1 : shape_.slots;
   uint32_t slots = 0;
   for (uint64_t slot = 0; slot < used; ++slot) {

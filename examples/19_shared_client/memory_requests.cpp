@@ -1,6 +1,6 @@
-// What the shared client is compared with, with nothing of RDMA: processes put requests into shared memory, a process in the
-// middle passes them on to one that serves them, and passes the responses back. All that is left is copying, sleeping and waking: it is
-// the floor for everything that has these three parts.
+// An opponent of the shared client that uses no RDMA. Processes put requests into shared memory. A process in the middle passes
+// them on to a server process, and passes the responses back. What is left is copying, sleeping and waking. No program with these
+// three parts can be faster.
 //
 // Lesson:  lessons/20_measure.md
 // By hand: memory_requests     four processes, the one in the middle, and the server
@@ -14,7 +14,6 @@
 #include <array>
 #include <atomic>
 #include <optional>
-#include <string>
 
 using namespace rdmacommon;
 using namespace rdmashared;
@@ -26,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t longest = 64; // bytes of a request or a response
 constexpr uint32_t most_places = 1 << 16;
-constexpr uint32_t bells = 32;           // each of 32 processes
+constexpr uint32_t bell_count = 32;      // a bell for 32 processes
 constexpr std::chrono::minutes limit(1); // for anything to come
 
 // [memory]
@@ -57,10 +56,10 @@ private:
   std::array<std::atomic<uint32_t>, most_places> entries_;
 };
 
-// Where one process sleeps.
-class Bed {
+// One process that sleeps, and others that wake it.
+class Sleeper {
 public:
-  // Call it after what the sleeper waits for is there.
+  // Call it when the work for the sleeper is in the queue.
   void wake() {
     if (is_asleep_.load() != 0 && is_asleep_.exchange(0) != 0)
       ring(bell_, every_bit);
@@ -83,59 +82,11 @@ private:
 
 struct Memory { // zeros in the beginning
   Queue asked, sent, answered;
-  Bed middle, server;
-  std::array<std::atomic<uint32_t>, ::bells> bells;
+  Sleeper middle, server;
+  std::array<std::atomic<uint32_t>, bell_count> bells;
   std::array<Place, most_places> places;
 };
 // [memory]
-
-// [middle]
-// Until so many requests have been answered.
-void pass_on(Memory &memory, uint64_t requests, uint32_t in_flight) {
-  while (requests > 0) {
-    bool has_sent = false;
-    while (const auto place = memory.asked.take()) {
-      memory.sent.put(*place);
-      has_sent = true;
-    }
-    if (has_sent)
-      memory.server.wake();
-    std::array<uint32_t, bells> to_wake{}; // by bell
-    bool has_answered = false;
-    while (const auto place = memory.answered.take()) {
-      const uint32_t process = *place / in_flight;
-      if (memory.places[*place].state.exchange(State::answered) == State::asked_and_asleep)
-        to_wake.at(process / 32) |= 1U << process % 32;
-      has_answered = true;
-      --requests;
-    }
-    for (uint32_t i = 0; i < bells; ++i)
-      if (to_wake.at(i) != 0)
-        ring(memory.bells.at(i), to_wake.at(i));
-    if (!has_sent && !has_answered)
-      memory.middle.sleep_unless(
-          [&] { return !memory.asked.is_empty() || !memory.answered.is_empty(); });
-  }
-}
-// [middle]
-
-void serve_all(Memory &memory, uint64_t requests, uint32_t size) {
-  while (requests > 0) {
-    bool has_served = false;
-    while (const auto place = memory.sent.take()) {
-      auto &bytes = memory.places[*place].bytes;
-      const auto request = bytes; // a copy: the response takes its place
-      serve(std::span(request).first(size), bytes);
-      memory.answered.put(*place);
-      has_served = true;
-      --requests;
-    }
-    if (has_served)
-      memory.middle.wake();
-    else
-      memory.server.sleep_unless([&] { return !memory.sent.is_empty(); });
-  }
-}
 
 // [ask-all]
 void ask_all(Memory &memory, const Askers &askers, uint32_t process) {
@@ -176,6 +127,54 @@ void ask_all(Memory &memory, const Askers &askers, uint32_t process) {
   }
 }
 // [ask-all]
+
+// [middle]
+// Until so many requests have been answered.
+void pass_on(Memory &memory, uint64_t requests, uint32_t in_flight) {
+  while (requests > 0) {
+    bool has_sent = false;
+    while (const auto place = memory.asked.take()) {
+      memory.sent.put(*place);
+      has_sent = true;
+    }
+    if (has_sent)
+      memory.server.wake();
+    std::array<uint32_t, bell_count> to_wake{}; // by bell
+    bool has_answered = false;
+    while (const auto place = memory.answered.take()) {
+      const uint32_t process = *place / in_flight;
+      if (memory.places[*place].state.exchange(State::answered) == State::asked_and_asleep)
+        to_wake.at(process / 32) |= 1U << process % 32;
+      has_answered = true;
+      --requests;
+    }
+    for (uint32_t i = 0; i < bell_count; ++i)
+      if (to_wake.at(i) != 0)
+        ring(memory.bells.at(i), to_wake.at(i));
+    if (!has_sent && !has_answered)
+      memory.middle.sleep_unless(
+          [&] { return !memory.asked.is_empty() || !memory.answered.is_empty(); });
+  }
+}
+// [middle]
+
+void serve_all(Memory &memory, uint64_t requests, uint32_t size) {
+  while (requests > 0) {
+    bool has_served = false;
+    while (const auto place = memory.sent.take()) {
+      auto &bytes = memory.places[*place].bytes;
+      const auto request = bytes; // a copy: the response takes its place
+      serve(std::span(request).first(size), bytes);
+      memory.answered.put(*place);
+      has_served = true;
+      --requests;
+    }
+    if (has_served)
+      memory.middle.wake();
+    else
+      memory.server.sleep_unless([&] { return !memory.sent.is_empty(); });
+  }
+}
 
 void memory_requests(int argc, char **argv) {
   CommandLine line{

@@ -43,7 +43,7 @@ private:
       } catch (...) {
         failure = std::current_exception();
       }
-      // What the errand owns goes in the other thread, too.
+      // The other thread destroys what the errand owns.
       done->send([errand = std::move(*this), failure] { errand.then(failure); });
     }
   };

@@ -129,7 +129,7 @@ void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
   const auto marks = is_taken_.begin() + run.first;
   if (std::find(marks, marks + run.count, 1) != marks + run.count)
     throw Error("a request", "its slot has one that has no answer yet", Where::here());
-  // No more than has come: what a client sends without bytes costs no copy of all its slots.
+  // Copy only what has come. Otherwise a run without bytes would cost a copy of all its slots.
   const size_t bytes = std::min<size_t>(size_t{run.count} * shape_.slot_size, length);
   const auto copy = work_->slot_of(work_->copies, run.first);
   std::memcpy(copy.data(), work_->slot_of(requests_, run.first).data(), bytes);

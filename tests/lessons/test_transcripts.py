@@ -31,7 +31,7 @@ class Transcripts(unittest.TestCase):
             with self.subTest(path.name):
                 # On a busy machine an acknowledgement may come late, and change places with the next packet. Or a packet may
                 # come after what follows it over TCP.
-                tries = 20 if "capture" in command else 3
+                tries = 20 if "capture" in command else 1
                 while found := self.differences(command.removeprefix("$ "), expected):
                     tries -= 1
                     self.assertGreater(tries, 0, "\n".join(found))

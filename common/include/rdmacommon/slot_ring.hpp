@@ -267,15 +267,16 @@ private:
     void operator()(Noted *notes) const;
   };
   uint32_t slots_for(uint32_t length) const;
-  int32_t held(uint32_t worker) const {
-    return held_[worker].slots.load(std::memory_order_relaxed);
-  }
   bool is_in_quota(int64_t slots) const { return shape_.quota == 0 || slots <= shape_.quota; }
-  // Counts slots for the worker's quota just before they are claimed: so threads that claim at the same time do not exceed it.
+  bool may_have(uint32_t worker, uint32_t slots) const {
+    return is_in_quota(int64_t{held_[worker].slots.load(std::memory_order_relaxed)} + slots);
+  }
+  // Counts slots for the worker's quota just before they are claimed. So threads that claim at the same time do not exceed it.
   bool reserve(uint32_t worker, uint32_t slots) {
     if (shape_.quota == 0)
       return true;
-    for (int32_t now = held(worker); is_in_quota(int64_t{now} + slots);)
+    for (int32_t now = held_[worker].slots.load(std::memory_order_relaxed);
+         is_in_quota(int64_t{now} + slots);)
       if (held_[worker].slots.compare_exchange_weak(now, now + static_cast<int32_t>(slots),
                                                     std::memory_order_relaxed))
         return true;

@@ -44,8 +44,8 @@ struct SenderOptions {
   /// counts for each 255.
   uint32_t window = 1024;
   /// How many slots of each ring one process can have: for requests under way, and for responses that it has not collected. So a process
-  /// that does not collect leaves room for the others. Two that do not collect can have twice that: with many processes that nobody
-  /// knows, choose less. 0: half of the slots, or all of them if no other process can join.
+  /// that does not collect leaves room for the others. Two such processes can have twice that: choose less if you do not
+  /// know all processes that join. 0: half of the slots, or all of them if no other process can join.
   uint32_t quota = 0;
   /// Bytes of the largest response to a request with Ask::any_length. Those have a connection of their own. 0: there is no such
   /// connection.
