@@ -158,6 +158,8 @@ void measure_program(int argc, char **argv) {
            1'000'000);
   line.add("--stall", wanted.stall_ms,
            "for so many milliseconds the server stops, half-way, once [0]", 0, 4000);
+  line.add("--inline", wanted.shape.most_inline,
+           "bytes of the largest message that goes inline; 0: none [128]", 0, 128);
   line.add("--pin", wanted.is_pinned, "each side stays on one CPU");
   line.parse(argc, argv);
   wanted.shape.operation = operation_of(operation);

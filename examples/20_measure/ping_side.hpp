@@ -27,6 +27,7 @@ struct Shape {
   Operation operation = Operation::write;
   uint32_t size = 64;
   bool is_polling = true;
+  uint32_t most_inline = 128; // bytes of the largest message that goes inline
 };
 
 // [side]
@@ -46,7 +47,7 @@ public:
                                       .max_recv_wr = depth,
                                       .max_send_sge = 1,
                                       .max_recv_sge = 1,
-                                      .max_inline_data = most_inline})),
+                                      .max_inline_data = shape.most_inline})),
         queue_(qp_.get(), depth) {
     rdmacommon::to_init(qp_.get(), port, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
     for (uint32_t i = 0; i < depth; ++i)
@@ -75,7 +76,7 @@ public:
     out().back() = std::byte(round);
     ibv_sge piece = rdmacommon::piece(mr_.get(), out().data(), shape_.size);
     ibv_send_wr request{.sg_list = &piece, .num_sge = 1};
-    if (shape_.size <= most_inline)
+    if (shape_.size <= shape_.most_inline)
       request.send_flags = IBV_SEND_INLINE;
     if (shape_.operation == Operation::send)
       request.opcode = IBV_WR_SEND;
@@ -109,7 +110,7 @@ public:
   // [in-order]
 
 private:
-  static constexpr uint32_t depth = 64, most_inline = 128;
+  static constexpr uint32_t depth = 64;
   static constexpr int memory_access =
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 

@@ -1,11 +1,12 @@
-// How many messages a second: the client sends without a pause, as many as its send queue holds, and the server's program
-// sleeps.
+// How many messages a second: the client sends without a pause, as many as its send queue holds. The server's program
+// sleeps; but what it has to be told of, WRITE_WITH_IMM, it takes, and it gives credits.
 //
 // Lesson:  lessons/20_measure.md
 // Run:     ./lab run 20_measure --program rate
 // By hand: rate                 the server, whose memory it is
 //          rate --host ADDRESS  the client, which measures; both need the same options
 
+#include "credits.hpp"
 #include "operations.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -21,12 +22,25 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 using namespace rdmacommon;
 
 namespace {
+
+ibv_wr_opcode opcode_of(Operation operation) {
+  switch (operation) {
+  case Operation::read:
+    return IBV_WR_RDMA_READ;
+  case Operation::write_imm:
+    return IBV_WR_RDMA_WRITE_WITH_IMM;
+  default:
+    return IBV_WR_RDMA_WRITE;
+  }
+}
 
 struct Wanted {
   Operation operation = Operation::write;
@@ -36,20 +50,16 @@ struct Wanted {
 // [flood]
 class Flood {
 public:
-  Flood(ibv_qp *qp, ibv_cq *cq, ibv_mr *mine, const RemoteMemory &theirs, const Wanted &wanted)
-      : cq_(cq), queue_(qp, depth), piece_(rdmacommon::piece(mine, mine->addr, wanted.size)),
-        request_{.sg_list = &piece_,
-                 .num_sge = 1,
-                 .opcode =
-                     wanted.operation == Operation::read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-                 .wr = {.rdma = {.remote_addr = theirs.address, .rkey = theirs.rkey}}} {}
+  // @param credits of a server that is told of each message; null if it is told of none
+  Flood(ibv_qp *qp, ibv_cq *cq, Credits *credits, const ibv_send_wr &request)
+      : cq_(cq), queue_(qp, depth), credits_(credits), request_(request) {}
   static constexpr uint32_t depth = 128;
 
   // @return how many were sent: full chains only
   uint64_t run(uint32_t messages, uint32_t chain) {
     const uint64_t before = queue_.added();
     for (uint64_t sent = 0; sent < messages; sent += chain) {
-      while (queue_.room() < chain)
+      while (queue_.room() < chain || (credits_ && credits_->left() < chain))
         take();
       for (uint32_t i = 0; i < chain; ++i) {
         const bool is_last = sent + i + 1 >= messages && i + 1 == chain;
@@ -57,8 +67,11 @@ public:
         queue_.add(request_);
       }
       queue_.post();
+      if (credits_)
+        credits_->use(chain);
     }
-    while (queue_.done() < queue_.added()) // what is under way has not been delivered
+    // What is under way has not been delivered, and what has no credit has not been taken.
+    while (queue_.done() < queue_.added() || (credits_ && credits_->left() < depth))
       take();
     return queue_.added() - before;
   }
@@ -66,13 +79,16 @@ public:
 private:
   void take() {
     const size_t count = poll_batch(cq_, done_);
-    for (size_t i = 0; i < count; ++i)
-      queue_.completed(done_.at(i)); // throws if it failed; a peer that is gone makes it fail
+    for (const ibv_wc &wc : std::span(done_).first(count))
+      if (credits_ && is_receive(wc))
+        credits_->take(wc);
+      else
+        queue_.completed(wc); // throws if it failed; a peer that is gone makes it fail
   }
 
   ibv_cq *cq_;
   SendQueue queue_;
-  ibv_sge piece_;
+  Credits *credits_;
   ibv_send_wr request_;
   std::array<ibv_wc, 16> done_{};
 };
@@ -94,7 +110,8 @@ void rate(int argc, char **argv) {
   PairOptions options{line};
   Wanted wanted;
   std::string operation = "write";
-  line.add("--operation", operation, "what each message is [write]", {"write", "read"});
+  line.add("--operation", operation, "what each message is [write]",
+           {"write", "write-imm", "read"});
   line.add("--size", wanted.size, "bytes of a message [64]", 1, 1 << 20);
   line.add("--chain", wanted.chain, "requests in one call of ibv_post_send [1]", 1, 64);
   line.add("--messages", wanted.messages, "that are measured [20000]", 1, 100'000'000);
@@ -107,24 +124,34 @@ void rate(int argc, char **argv) {
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   const unique_mr mr(
       check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), access), "ibv_reg_mr"));
-  const unique_cq cq(check_ptr(ibv_create_cq(port.context.get(), Flood::depth, nullptr, nullptr, 0),
-                               "ibv_create_cq"));
+  const unique_cq cq(check_ptr(
+      ibv_create_cq(port.context.get(), 2 * Flood::depth, nullptr, nullptr, 0), "ibv_create_cq"));
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(),
                                     {.max_send_wr = Flood::depth,
-                                     .max_recv_wr = 1,
+                                     .max_recv_wr = Flood::depth,
                                      .max_send_sge = 1,
                                      .max_recv_sge = 1,
                                      .max_inline_data = 0});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  std::optional<Credits> credits; // before the peer can send
+  if (wanted.operation == Operation::write_imm)
+    credits.emplace(qp.get(), Flood::depth);
   const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
   if (theirs.length != memory.size())
     throw Error("the peer's memory", "it has another --size", Where::here());
-  if (options.is_server())
-    exchange.receive_done(std::chrono::hours(1));
-  else {
-    Flood flood(qp.get(), cq.get(), mr.get(), theirs, wanted);
+  if (!options.is_server()) {
+    ibv_sge whole = piece(mr.get(), mr->addr, wanted.size);
+    Flood flood(qp.get(), cq.get(), credits ? &*credits : nullptr,
+                {.sg_list = &whole,
+                 .num_sge = 1,
+                 .opcode = opcode_of(wanted.operation),
+                 .wr = {.rdma = {.remote_addr = theirs.address, .rkey = theirs.rkey}}});
     measure(flood, wanted);
     exchange.send_done();
+  } else {
+    if (credits)
+      give_credits(cq.get(), qp.get(), *credits, Flood::depth, exchange.fd());
+    exchange.receive_done(std::chrono::hours(1));
   }
   exchange.finish();
 }

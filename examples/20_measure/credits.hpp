@@ -1,0 +1,87 @@
+// What a server does that is told of each message: it takes the completion of a receive, posts another receive, and says that
+// the client may send one more.
+#pragma once
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/completions.hpp>
+#include <rdmacommon/slot_runs.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <arpa/inet.h>
+#include <poll.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+// @throws Error if it failed: then it does not say what it is
+inline bool is_receive(const ibv_wc &wc) {
+  rdmacommon::check_wc(wc, "a request or a receive");
+  return (wc.opcode & IBV_WC_RECV) != 0;
+}
+
+// [credits]
+// Receives for immediate data, on either side; and how many messages may still be sent.
+class Credits {
+public:
+  // Posts `depth` receives: as many messages may be under way.
+  Credits(ibv_qp *qp, uint32_t depth) : qp_(qp), left_(depth) {
+    for (uint32_t i = 0; i < depth; ++i)
+      post_receive();
+  }
+
+  uint32_t left() const { return left_; }
+  void use(uint32_t messages) { left_ -= messages; }
+
+  // Of a receive. @return how many messages its immediate is a credit for
+  uint32_t take(const ibv_wc &wc) {
+    post_receive(); // before the peer can send another
+    const uint32_t messages = ntohl(wc.imm_data);
+    left_ += messages;
+    return messages;
+  }
+
+private:
+  void post_receive() {
+    ibv_recv_wr nothing{},
+        *refused = nullptr; // WRITE_WITH_IMM takes a receive, and none of its memory
+    rdmacommon::check_rc(ibv_post_recv(qp_, &nothing, &refused), "ibv_post_recv");
+  }
+
+  ibv_qp *qp_;
+  uint32_t left_;
+};
+
+// The server's loop: until the other side speaks on `fd`. A credit goes for a quarter of the receives, or for what there is if nothing
+// more has come: so credits cost little, and the client never waits for one that could have been sent.
+inline void give_credits(ibv_cq *cq, ibv_qp *qp, Credits &credits, uint32_t depth, int fd) {
+  constexpr uint32_t looks = 1000; // before it asks whether the peer has spoken
+  rdmacommon::SendQueue queue(qp, depth);
+  ibv_send_wr credit{.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}; // of no bytes
+  std::array<ibv_wc, 64> done;
+  uint32_t owed = 0, idle = 0;
+  for (pollfd peer{.fd = fd, .events = POLLIN, .revents = 0};;) {
+    const size_t count = rdmacommon::poll_batch(cq, done);
+    for (const ibv_wc &wc : std::span(done).first(count))
+      if (is_receive(wc)) {
+        credits.take(wc);
+        ++owed;
+      } else
+        queue.completed(wc);
+    if ((owed >= depth / 4 || (count == 0 && owed > 0)) && queue.room() > 0) {
+      credit.imm_data = htonl(owed);
+      queue.add(credit);
+      queue.post();
+      owed = 0;
+    }
+    idle = count == 0 ? idle + 1 : 0;
+    if (idle >= looks) {
+      idle = 0;
+      if (rdmacommon::check_errno(poll(&peer, 1, 0), "poll") > 0)
+        return;
+    }
+  }
+}
+// [credits]
