@@ -1,10 +1,12 @@
 #include "client_options.hpp"
 
 #include "console.hpp"
+#include "timetable.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 #include <system_error>
@@ -73,6 +75,10 @@ ClientOptions client_options(int argc, char **argv) {
   line.add("--seconds", load.seconds, "for so long instead; 0: --requests [0]", 0, 36'000);
   line.add("--in-flight", load.in_flight, "requests of a thread that wait for a response [1]", 1,
            4096);
+  line.add("--every", load.every_us,
+           "microseconds between two requests of a thread, by a timetable; 0: as soon as there is "
+           "room [0]",
+           0, 1'000'000);
   line.add("--size", load.size, "bytes of a request [32]", 0, 1 << 26);
   line.add("--response-size", load.response_size, "bytes of a response [32]", 0, 1 << 26);
   line.add("--mixed", load.is_mixed, "random sizes up to these, and all kinds of requests");
@@ -88,6 +94,8 @@ ClientOptions client_options(int argc, char **argv) {
            3600);
   line.add("--stats", wanted.print_stats, "prints at the end what the sender has done");
   line.parse(argc, argv);
+  check_timetable(load.every_us, load.in_flight);
+  load.processes = std::max(wanted.processes, 1U);
   load.limit = wanted.timeout = where.timeout;
   wanted.waiting = waiting_of(waiting);
   wanted.in_slots = responses != "connection";

@@ -1,5 +1,7 @@
 #include "load.hpp"
 
+#include "timetable.hpp"
+
 #include <algorithm>
 #include <exception>
 #include <optional>
@@ -42,8 +44,12 @@ void check(std::span<const std::byte> response, const Bytes &request) {
 // [worker]
 class Worker {
 public:
-  Worker(Caller &caller, const Load &load, uint32_t seed)
-      : caller_(caller), load_(load), random_(seed), number_(uint64_t{seed} << 32),
+  // @param process, thread which of all processes it is, and which of this one's threads
+  Worker(Caller &caller, const Load &load, uint32_t process, uint32_t thread)
+      : caller_(caller), load_(load), seed_(process * 4096 + thread + 1), random_(seed_),
+        number_(uint64_t{seed_} << 32),
+        timetable_(load.every_us, uint64_t{process % load.processes} * load.threads + thread,
+                   uint64_t{load.processes} * load.threads),
         places_(load.in_flight) {}
 
   using Clock = std::chrono::steady_clock;
@@ -52,7 +58,7 @@ public:
   Score run() {
     const auto end = Clock::now() + std::chrono::seconds(load_.seconds);
     for (uint32_t i = 0; load_.seconds > 0 ? is_before(end, i) : i < load_.requests; ++i)
-      guarded([&] { ask(); });
+      guarded([&] { ask(i); });
     for (size_t i = 0; i < places_.size(); ++i)
       guarded([&] { collect(next_place()); });
     return score_;
@@ -75,7 +81,7 @@ private:
 
   // Once for all that are in flight: the clock can be a system call.
   bool is_before(Time end, uint32_t i) const {
-    return i % load_.in_flight != 0 || Clock::now() < end;
+    return i % load_.in_flight != 0 || std::max(Clock::now(), timetable_.due(i)) < end;
   }
 
   template <typename Step> void guarded(Step step) {
@@ -98,7 +104,7 @@ private:
     }
   }
 
-  void ask() {
+  void ask(uint32_t i) {
     const uint32_t way = load_.is_mixed        ? static_cast<uint32_t>(random_()) % 8
                          : load_.in_flight > 1 ? 0
                                                : 1;
@@ -117,7 +123,7 @@ private:
     }
     collect_all();
     const Ask how = make_request(request_, load_, random_, ++number_);
-    const Time began = now();
+    const Time began = timetable_.is_used() ? timetable_.wait(i) : now();
     if (way == 7)
       caller_.post(request_, how);
     else if (way == 6)
@@ -155,8 +161,10 @@ private:
 
   Caller &caller_;
   const Load &load_;
+  uint32_t seed_; // each thread has another one
   Random random_;
   uint64_t number_;
+  Timetable timetable_;
   Score score_;
   Bytes request_; // of one that is not kept
   std::vector<Place> places_;
@@ -174,14 +182,16 @@ void Score::add(const Score &more) {
   latencies.add(more.latencies);
 }
 
-Score run_load(Caller &caller, const Load &load, uint32_t seed) {
+Score run_load(Caller &caller, const Load &load, uint32_t process) {
+  if (load.threads == 1) // a thread of its own would be measured as well
+    return Worker(caller, load, process, 0).run();
   std::vector<Score> scores(load.threads);
   std::vector<std::exception_ptr> errors(load.threads);
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < load.threads; ++i)
     threads.emplace_back([&, i] {
       try {
-        scores[i] = Worker(caller, load, seed * 4096 + i + 1).run();
+        scores[i] = Worker(caller, load, process, i).run();
       } catch (...) {
         errors[i] = std::current_exception();
       }

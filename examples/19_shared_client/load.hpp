@@ -21,6 +21,8 @@ struct Load {
   bool is_mixed = false;     // random lengths, all ways of asking, and some requests dropped
   uint32_t microseconds = 0; // that the service takes for each
   uint32_t seconds = 0;      // 0: `requests`; else as many as there is time for
+  uint32_t every_us = 0;     // between two requests of a thread; 0: as soon as there is room
+  uint32_t processes = 1;    // with such a timetable: their threads take turns
   bool is_timed = false;     // how long each request takes
   bool is_patient = false;   // goes on after a request that failed
   std::chrono::milliseconds limit{5000};
@@ -36,7 +38,7 @@ struct Score {
 };
 
 // Runs it to its end, in as many threads as it wants. @throws Error if a response is wrong, or does not come
-// @param seed another for each process
-Score run_load(rdmashared::Caller &caller, const Load &load, uint32_t seed);
+// @param process another number for each: its requests, and its place in the timetable
+Score run_load(rdmashared::Caller &caller, const Load &load, uint32_t process);
 
 } // namespace shared_client

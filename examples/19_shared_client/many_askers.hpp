@@ -2,17 +2,24 @@
 // own_connections.cpp, tcp_requests.cpp and memory_requests.cpp.
 #pragma once
 
+#include "latencies.hpp"
 #include "service.hpp"
+#include "timetable.hpp"
 
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/processes.hpp>
 #include <rdmacommon/stopwatch.hpp>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace shared_client {
@@ -21,29 +28,72 @@ struct Askers {
   uint32_t processes = 4, requests = 200,
            in_flight = 1; // requests and in_flight are each process's
   uint32_t size = 32;     // bytes of a request, and of its response
+  uint32_t every_us = 0;  // between two requests of a process; 0: as soon as there is room
+  bool is_timed = false;  // how long each request takes
 
   void add_to(rdmacommon::CommandLine &line) {
     line.add("--processes", processes, "that ask [4]", 1, 1000);
     line.add("--requests", requests, "of each process [200]", 1, 100'000'000);
     line.add("--in-flight", in_flight, "requests of a process that wait for a response [1]", 1, 64);
+    line.add("--every", every_us,
+             "microseconds between two requests of a process, by a timetable; 0: as soon as there "
+             "is room [0]",
+             0, 1'000'000);
+    line.add("--latency", is_timed, "prints how long requests take");
   }
+};
+
+// What one of the processes says of its work. Requests have numbers, 0, 1 and so on; no more than 64 are under way.
+class Asking {
+public:
+  Asking(const rdmacommon::Link &parent, const Askers &askers, uint32_t process)
+      : parent_(parent), askers_(askers), process_(process) {}
+
+  // When it has set up what it needs. Waits for the others.
+  void is_ready() {
+    parent_.tell("ready");
+    parent_.hear(std::chrono::minutes(2));
+    timetable_ = Timetable(askers_.every_us, process_, askers_.processes);
+  }
+  // Before a request is made. With a timetable, waits until it is due.
+  void asks(uint32_t number) {
+    if (timetable_.is_used())
+      began_.at(number % began_.size()) = timetable_.wait(number);
+    else if (askers_.is_timed)
+      began_.at(number % began_.size()) = Clock::now();
+  }
+  void is_answered(uint32_t number) {
+    if (askers_.is_timed)
+      latencies_.add(Clock::now() - began_.at(number % began_.size()));
+  }
+  // When it has its last response. Waits for the others, too: taking down what was set up is not measured.
+  void is_done() const {
+    parent_.tell({reinterpret_cast<const char *>(&latencies_), sizeof latencies_});
+    parent_.hear(std::chrono::minutes(60));
+  }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  const rdmacommon::Link &parent_;
+  const Askers &askers_; // if not timed: no look at the clock, which can be a system call
+  const uint32_t process_;
+  Timetable timetable_{0};
+  std::array<Clock::time_point, 64> began_{}; // or were due
+  Latencies latencies_;
 };
 
 // Runs `ask` in each of the processes, all at the same time, and prints how often a request is done, which is not how long one
 // takes: while one waits, others are done.
-// @param ask in process 0, 1 and so on: sets up what it needs, calls `ready`, which waits for the others, and asks
-inline void
-run_askers(const Askers &askers,
-           const std::function<void(uint32_t process, const std::function<void()> &ready)> &ask) {
+// @param ask in process 0, 1 and so on; calls all functions of its Asking
+inline void run_askers(const Askers &askers,
+                       const std::function<void(uint32_t process, Asking &asking)> &ask) {
   using std::chrono::minutes;
+  check_timetable(askers.every_us, askers.in_flight);
   std::vector<std::unique_ptr<rdmacommon::Child>> children;
   for (uint32_t i = 0; i < askers.processes; ++i)
     children.push_back(std::make_unique<rdmacommon::Child>([&, i](const rdmacommon::Link &parent) {
-      ask(i, [&] {
-        parent.tell("ready");
-        parent.hear(minutes(2)); // until all are
-      });
-      parent.tell("done");
+      Asking asking(parent, askers, i);
+      ask(i, asking);
     }));
   for (const auto &child : children)
     child->link().hear(minutes(2));
@@ -51,12 +101,24 @@ run_askers(const Askers &askers,
   const double cpu_before = rdmacommon::machine_cpu_ms();
   for (const auto &child : children)
     child->link().tell("go");
+  std::vector<std::string> said;
   for (const auto &child : children)
-    child->link().hear(minutes(60));
+    said.push_back(child->link().hear(minutes(60)));
   const double each = 1000.0 / askers.processes / askers.requests;
   const double took_ms = watch.elapsed_ms(), cpu_ms = rdmacommon::machine_cpu_ms() - cpu_before;
   std::printf("%u processes, %u in flight: a request every %.3f us, CPU %.3f us each\n",
               askers.processes, askers.in_flight, took_ms * each, cpu_ms * each);
+  if (askers.is_timed) {
+    Latencies all;
+    for (const std::string &text : said) {
+      Latencies one;
+      std::memcpy(&one, text.data(), std::min(text.size(), sizeof one));
+      all.add(one);
+    }
+    all.print();
+  }
+  for (const auto &child : children)
+    child->link().tell("end");
   for (const auto &child : children)
     if (child->wait(minutes(1)) != 0)
       throw rdmacommon::Error("a process", "it has failed", rdmacommon::Where::here());

@@ -89,7 +89,7 @@ struct Memory { // zeros in the beginning
 // [memory]
 
 // [ask-all]
-void ask_all(Memory &memory, const Askers &askers, uint32_t process) {
+void ask_all(Memory &memory, const Askers &askers, uint32_t process, Asking &asking) {
   std::atomic<uint32_t> &bell = memory.bells.at(process / 32);
   std::array<std::byte, longest> request{};
   const std::span asks = std::span(request).first(askers.size);
@@ -99,6 +99,7 @@ void ask_all(Memory &memory, const Askers &askers, uint32_t process) {
   for (uint32_t asked = 0, answered = 0; answered < askers.requests;) {
     for (; asked < askers.requests && asked - answered < askers.in_flight; ++asked) {
       Place &place = memory.places[place_of(asked)];
+      asking.asks(asked);
       make_request(std::span(place.bytes).first(askers.size), askers.size, 0, asked);
       place.state = State::asked;
       memory.asked.put(place_of(asked));
@@ -120,6 +121,7 @@ void ask_all(Memory &memory, const Askers &askers, uint32_t process) {
       const Place &place = memory.places[place_of(answered)];
       if (place.state != State::answered)
         break;
+      asking.is_answered(answered);
       make_request(asks, askers.size, 0, answered);
       if (!is_response(std::span(place.bytes).first(askers.size), asks))
         throw Error("a response", "it is not to this request", Where::here());
@@ -188,9 +190,10 @@ void memory_requests(int argc, char **argv) {
   const uint64_t requests = uint64_t{askers.processes} * askers.requests;
   const Child server([&](const Link &) { serve_all(memory, requests, askers.size); });
   const Child middle([&](const Link &) { pass_on(memory, requests, askers.in_flight); });
-  run_askers(askers, [&](uint32_t process, const std::function<void()> &ready) {
-    ready();
-    ask_all(memory, askers, process);
+  run_askers(askers, [&](uint32_t process, Asking &asking) {
+    asking.is_ready();
+    ask_all(memory, askers, process, asking);
+    asking.is_done();
   });
 }
 

@@ -1,149 +1,236 @@
-// What the shared client is compared with: processes that each have a connection of their own to the same server, in the same
-// protocol, with slots that are shared with nobody.
+// What the shared client is compared with: processes that each have a connection of their own, and a server with one
+// completion queue for all of them, as in lesson 13. It takes what has come, and answers each client by one post.
 //
 // Lesson:  lessons/20_measure.md
-// By hand: slot_server --group 1 --clients 4      the server, which answers each request by itself
-//          own_connections --host ADDRESS         four processes, one connection each
+// By hand: own_connections --connections 4      the server, for as many
+//          own_connections --host ADDRESS       four processes, one connection each
 
 #include "many_askers.hpp"
-#include "rdma_connection.hpp"
-#include "wire.hpp"
+#include "own_connection.hpp"
 
-#include <rdmacommon/immediate.hpp>
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/cm.hpp>
+#include <rdmacommon/completions.hpp>
 
-#include <poll.h>
-
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
+#include <unordered_map>
+#include <utility>
 
 using namespace rdmacommon;
-using namespace rdmashared;
 using namespace shared_client;
 
 namespace {
 
-constexpr uint32_t slots = 64, slot_size = 64;
+// [own-server]
+class Server {
+public:
+  Server(const CmOptions &options, uint32_t connections)
+      : options_(options), connections_(connections), events_(create_event_channel()),
+        listener_(cm_listen(events_.get(), options, static_cast<int>(connections))) {}
+
+  // Until all of them have come, and gone.
+  void serve_all() {
+    std::array<ibv_wc, 64> done;
+    while (gone_ < connections_) {
+      size_t count = 0;
+      if (cq_ && (count = poll_batch(cq_.get(), done)) == 0) {
+        check_rc(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
+        count = poll_batch(cq_.get(), done); // what came before that is not told
+      }
+      for (const ibv_wc &wc : std::span(done).first(count))
+        take(wc);
+      for (Client *client : std::exchange(to_post_, {})) {
+        client->end.receiver.repost(); // before it learns that it may send more
+        client->end.queue.post();
+        client->is_to_post = false;
+      }
+      if (count == 0)
+        wait();
+    }
+  }
+
+private:
+  struct Client {
+    Client(unique_cm_id its, ibv_cq *cq) : id(std::move(its)), end(id.get(), cq) {}
+    unique_cm_id id;
+    End end;
+    bool is_to_post = false, is_closing = false;
+    uint32_t flushed = 0; // receives
+  };
+
+  void take(const ibv_wc &wc) {
+    const auto found = clients_.find(wc.qp_num);
+    if (found == clients_.end())
+      return;
+    Client &client = *found->second;
+    if (client
+            .is_closing) { // no completion of its may be left for another queue pair with its number
+      if (++client.flushed == slots) {
+        clients_.erase(found);
+        ++gone_;
+      }
+      return;
+    }
+    check_wc(wc, "a request or a receive");
+    if ((wc.opcode & IBV_WC_RECV) == 0)
+      return client.end.queue.completed(wc);
+    const uint32_t slot = client.end.receiver.received(wc).first;
+    const std::span request = client.end.in(slot).first(std::min(wc.byte_len, slot_size));
+    std::array<std::byte, slot_size> copy; // it may change while it is used
+    std::ranges::copy(request, copy.begin());
+    const size_t length =
+        serve(std::span(copy).first(request.size()), client.end.out(slot).first(slot_size));
+    client.end.add(slot, std::min<size_t>(length, slot_size));
+    if (!std::exchange(client.is_to_post, true))
+      to_post_.push_back(&client);
+  }
+
+  void wait() {
+    if (!cq_) { // nobody has come yet
+      accept(*wait_for_cm_event(events_.get(), RDMA_CM_EVENT_CONNECT_REQUEST, options_.wait));
+      return;
+    }
+    if (!sleep(channel_.get(), events_->fd, options_.wait))
+      throw Error("the clients", "they say nothing any more", Where::here());
+    while (const unique_cm_event event = take_cm_event(events_.get()))
+      if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+        accept(*event);
+      else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
+        close(event->id);
+  }
+
+  void accept(const rdma_cm_event &request) {
+    unique_cm_id id(request.id);
+    if (!cq_) {
+      channel_ = create_comp_channel(id->verbs);
+      cq_.reset(new_cq(id->verbs, channel_.get(), connections_));
+    }
+    auto client = std::make_unique<Client>(std::move(id), cq_.get());
+    client->end.set_peer(request.param.conn);
+    const Description mine = client->end.description();
+    rdma_conn_param answer = parameters(mine);
+    check_errno(rdma_accept(client->id.get(), &answer), "rdma_accept");
+    clients_.emplace(client->id->qp->qp_num, std::move(client));
+  }
+
+  void close(rdma_cm_id *id) {
+    clients_.at(id->qp->qp_num)->is_closing = true;
+    check_errno(rdma_disconnect(id), "rdma_disconnect"); // flushes its receives
+  }
+
+  const CmOptions &options_;
+  const uint32_t connections_;
+  uint32_t gone_ = 0;
+  unique_event_channel events_;
+  unique_cm_id listener_;
+  unique_comp_channel channel_;
+  unique_cq cq_;                                                  // of all clients
+  std::unordered_map<uint32_t, std::unique_ptr<Client>> clients_; // by their QP numbers
+  std::vector<Client *> to_post_;
+};
+// [own-server]
 
 // [asker]
-// One process: its device, its connection, its slots. A slot is free again when its answer has come.
+// One process. A slot is free again when its response has come.
 class Asker {
 public:
   Asker(const CmOptions &options, const Askers &askers)
-      : options_(options), askers_(askers), channel_(create_event_channel()),
-        id_(create_cm_id(channel_.get())) {
-    cm_resolve(id_.get(), channel_.get(), options);
-    connection_.emplace(id_.get(), askers.in_flight, slots);
-    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-    mirror_.mine = connection_->reg(requests_, IBV_ACCESS_LOCAL_WRITE);
-    const ibv_mr *open_to_server = connection_->reg(answers_, access);
-    const HelloBytes hello =
-        to_bytes({.purpose = Purpose::requests,
-                  .shape = {.slots = slots,
-                            .slot_size = slot_size,
-                            .window = askers.in_flight,
-                            .largest = 0},
-                  .answers_address = reinterpret_cast<uint64_t>(answers_.data()),
-                  .data_address = 0,
-                  .token = 0,
-                  .answers_rkey = open_to_server->rkey,
-                  .data_rkey = 0});
-    rdma_conn_param parameters = connection_parameters(&hello, sizeof hello);
-    check_errno(rdma_connect(id_.get(), &parameters), "rdma_connect");
-    const unique_cm_event event =
-        wait_for_cm_event(channel_.get(), RDMA_CM_EVENT_ESTABLISHED, options.timeout);
-    const auto welcome = welcome_in(private_data(*event));
-    if (!welcome || welcome->window < askers.in_flight)
-      throw Error("the server", "it lets less be under way than is wanted", Where::here());
-    mirror_.slot_size = slot_size;
-    mirror_.address = welcome->requests_address;
-    mirror_.rkey = welcome->requests_rkey;
-    mirror_.most_inline = inline_bytes;
+      : options_(options), askers_(askers), events_(create_event_channel()),
+        id_(create_cm_id(events_.get())) {
+    cm_resolve(id_.get(), events_.get(), options);
+    channel_ = create_comp_channel(id_->verbs);
+    cq_.reset(new_cq(id_->verbs, channel_.get(), 1));
+    end_.emplace(id_.get(), cq_.get());
+    const Description mine = end_->description();
+    rdma_conn_param request = parameters(mine);
+    check_errno(rdma_connect(id_.get(), &request), "rdma_connect");
+    end_->set_peer(
+        wait_for_cm_event(events_.get(), RDMA_CM_EVENT_ESTABLISHED, options.timeout)->param.conn);
   }
 
-  void ask_all() {
+  void ask_all(Asking &asking) {
     while (answered_ < askers_.requests) {
-      while (asked_ < askers_.requests && asked_ - answered_ < askers_.in_flight &&
-             !is_taken_.at(asked_ % slots) && connection_->runs.queue.room() > 0)
-        add_request();
-      connection_->runs.queue.post(); // all of them in one call
-      take_answers();
+      for (; asked_ < askers_.requests && asked_ - answered_ < askers_.in_flight &&
+             !is_taken_.at(asked_ % slots) && end_->queue.room() > 0;
+           ++asked_) {
+        const uint32_t slot = asked_ % slots;
+        asking.asks(asked_);
+        make_request(end_->out(slot).first(askers_.size), askers_.size, 0, asked_);
+        end_->add(slot, askers_.size);
+        is_taken_.at(slot) = true;
+      }
+      end_->queue.post(); // all of them in one call
+      take_responses(asking);
     }
   }
-  // [asker]
+
+  void disconnect() {
+    check_errno(rdma_disconnect(id_.get()), "rdma_disconnect");
+    wait_for_cm_event(events_.get(), RDMA_CM_EVENT_DISCONNECTED, options_.timeout);
+  }
 
 private:
-  std::span<std::byte> bytes_of(std::vector<std::byte> &memory, uint32_t slot) const {
-    return std::span(memory).subspan(size_t{slot} * slot_size + sizeof(SlotHeader), askers_.size);
-  }
-
-  void add_request() {
-    const uint32_t slot = asked_ % slots;
-    const SlotHeader header = header_of(
-        {.kind = Kind::request, .slot = slot, .slots = 1, .length = askers_.size, .id = asked_});
-    std::memcpy(requests_.data() + size_t{slot} * slot_size, &header, sizeof header);
-    make_request(bytes_of(requests_, slot), askers_.size, 0, asked_);
-    add_run(connection_->runs.queue, mirror_, {.first = slot, .count = 1},
-            static_cast<uint32_t>(sizeof header) + askers_.size);
-    is_taken_.at(slot) = true;
-    ++asked_;
-  }
-
-  void take_answers() {
-    const size_t count = connection_->poll(done_);
-    if (count == 0)
-      return sleep();
+  void take_responses(Asking &asking) {
+    size_t count = poll_batch(cq_.get(), done_);
+    if (count == 0) {
+      check_rc(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
+      count = poll_batch(cq_.get(), done_);
+    }
+    if (count == 0) {
+      if (!sleep(channel_.get(), events_->fd, options_.timeout))
+        throw Error("a response", "it does not come", Where::here());
+      if (const unique_cm_event event = take_cm_event(events_.get()))
+        check_cm_event(*event, RDMA_CM_EVENT_ESTABLISHED); // names what has come
+    }
     for (const ibv_wc &wc : std::span(done_).first(count)) {
       check_wc(wc, "a request or a receive");
-      if ((wc.opcode & IBV_WC_RECV) == 0)
-        connection_->runs.queue.completed(wc);
-      else
-        take_run(connection_->receiver.received(wc));
-    }
-    connection_->receiver.repost();
-  }
-
-  void take_run(Run run) {
-    for (uint32_t slot = run.first; slot < run.first + run.count; ++slot) {
-      if (!is_taken_.at(slot) || !is_response(bytes_of(answers_, slot), bytes_of(requests_, slot)))
+      if ((wc.opcode & IBV_WC_RECV) == 0) {
+        end_->queue.completed(wc);
+        continue;
+      }
+      const uint32_t slot = end_->receiver.received(wc).first;
+      const auto response = end_->in(slot).first(std::min(wc.byte_len, slot_size));
+      if (!is_taken_.at(slot) || !is_response(response, end_->out(slot).first(askers_.size)))
         throw Error("a response", "it is not to this request", Where::here());
       is_taken_.at(slot) = false;
+      asking.is_answered(slot); // there are as many slots as it can have under way
       ++answered_;
     }
-  }
-
-  void sleep() {
-    if (!connection_->arm())
-      return; // what has come meanwhile is not told
-    pollfd file{.fd = connection_->fd(), .events = POLLIN, .revents = 0};
-    const auto limit = std::chrono::milliseconds(options_.timeout).count();
-    if (check_errno(poll(&file, 1, static_cast<int>(limit)), "poll") == 0)
-      throw Error("a response", "it does not come", Where::here());
-    connection_->take_event();
+    end_->receiver.repost();
   }
 
   const CmOptions &options_;
   const Askers &askers_;
-  std::vector<std::byte> requests_ = std::vector<std::byte>(size_t{slots} * slot_size),
-                         answers_ = requests_;
+  unique_event_channel events_;
+  unique_cm_id id_;
+  unique_comp_channel channel_;
+  unique_cq cq_;
+  std::optional<End> end_;
   std::array<bool, slots> is_taken_{};
   uint32_t asked_ = 0, answered_ = 0;
-  unique_event_channel channel_;
-  unique_cm_id id_;
-  std::optional<Connection> connection_;
-  SlotMirror mirror_{};
   std::array<ibv_wc, 64> done_{};
 };
+// [asker]
 
 void own_connections(int argc, char **argv) {
-  CommandLine line{"Processes that ask a slot_server, each by a connection of its own."};
-  const CmOptions options{line, "the server"};
+  CommandLine line{"Processes that each ask by a connection of their own; and the server."};
+  const CmOptions options{line, "the server; without it, be the server"};
   Askers askers;
+  uint32_t connections = 4;
+  line.add("--connections", connections, "the server ends after so many [4]", 1, 100);
   askers.add_to(line);
   line.parse(argc, argv);
-  run_askers(askers, [&](uint32_t, const std::function<void()> &ready) {
+  if (options.is_server())
+    return Server(options, connections).serve_all();
+  run_askers(askers, [&](uint32_t, Asking &asking) {
     Asker asker(options, askers);
-    ready();
-    asker.ask_all();
+    asking.is_ready();
+    asker.ask_all(asking);
+    asking.is_done();
+    asker.disconnect();
   });
 }
 

@@ -99,8 +99,8 @@ Score Round::run_workers(Sender &sender) {
   for (const WorkerProcess &worker : workers_)
     worker.go_on();
   Score score;
-  for (WorkerProcess &worker : workers_)
-    score.add(worker.end(wanted_.timeout + std::chrono::seconds(wanted_.load.seconds + 600)));
+  for (const WorkerProcess &worker : workers_)
+    score.add(worker.score(wanted_.timeout + std::chrono::seconds(wanted_.load.seconds + 600)));
   return score;
 }
 // [round]
@@ -125,6 +125,8 @@ void Round::measure(Sender &sender) {
   const double cpu_before = machine_cpu_ms();
   const Score score = run_workers(sender);
   const double took_ms = watch.elapsed_ms(), cpu_ms = machine_cpu_ms() - cpu_before;
+  for (WorkerProcess &worker : workers_)
+    worker.end(std::chrono::minutes(1));
   std::printf("%u processes of %u threads: ", std::max(wanted_.processes, 1U),
               wanted_.load.threads);
   print(score);

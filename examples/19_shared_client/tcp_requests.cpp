@@ -203,18 +203,21 @@ Socket connect_to(const std::string &host, uint16_t port) {
 }
 
 // Keeps `in_flight` requests under way, and sends all that it may with one send().
-void ask_all(Socket &server, const Askers &askers) {
+void ask_all(Socket &server, const Askers &askers, Asking &asking) {
   uint32_t asked = 0, answered = 0;
   Bytes request(askers.size);
   while (answered < askers.requests) {
-    for (; asked < askers.requests && asked - answered < askers.in_flight; ++asked)
+    for (; asked < askers.requests && asked - answered < askers.in_flight; ++asked) {
+      asking.asks(asked);
       make_request(add_message(server.out, askers.size), askers.size, 0, asked);
+    }
     while (!server.out.empty())
       server.send();
     if (!server.receive())
       throw Error("the server", "it is gone", Where::here());
     std::span<const std::byte> left = server.in;
     while (const auto response = take_message(left)) {
+      asking.is_answered(answered);
       make_request(request, askers.size, 0, answered++); // responses come in the requests' order
       if (!is_response(*response, request))
         throw Error("a response", "it is not to this request", Where::here());
@@ -241,11 +244,12 @@ void tcp_requests(int argc, char **argv) {
   line.parse(argc, argv);
   if (host.empty())
     return TcpServer(port).serve(connections, wait);
-  run_askers(askers, [&](uint32_t, const std::function<void()> &ready) {
+  run_askers(askers, [&](uint32_t, Asking &asking) {
     Socket server = connect_to(host, port);
     server.set_limit(timeout);
-    ready();
-    ask_all(server, askers);
+    asking.is_ready();
+    ask_all(server, askers, asking);
+    asking.is_done();
   });
 }
 

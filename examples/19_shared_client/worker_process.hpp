@@ -39,13 +39,18 @@ public:
   }
   rdmacommon::Link take_link() { return std::move(sender_end_); }
   void go_on() const { child_->link().tell("go on"); }
-  Score end(std::chrono::milliseconds limit) {
+  // When it has its last response.
+  Score score(std::chrono::milliseconds limit) const {
     const std::string text = child_->link().hear(limit);
     Score score;
-    if (text.size() != sizeof score || child_->wait(limit) != 0)
+    if (text.size() != sizeof score)
       throw rdmacommon::Error("a worker", "it has failed", rdmacommon::Where::here());
     std::memcpy(&score, text.data(), sizeof score);
     return score;
+  }
+  void end(std::chrono::milliseconds limit) {
+    if (child_->wait(limit) != 0)
+      throw rdmacommon::Error("a worker", "it has failed", rdmacommon::Where::here());
   }
 
 private:

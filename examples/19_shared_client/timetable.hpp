@@ -1,0 +1,51 @@
+// When requests are due: by a timetable, as users come. Users do not wait with their request until the last one's has been answered
+// (lesson 20).
+#pragma once
+
+#include <rdmacommon/check.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+namespace shared_client {
+
+// [timetable]
+class Timetable {
+public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // The first request is due now, or a part of the interval later, so that not all processes ask at the same moment.
+  // @param every_us microseconds between two requests; 0: there is no timetable
+  // @param number   0 to `of` - 1: this one's, of all that have such a timetable
+  explicit Timetable(uint32_t every_us, uint64_t number = 0, uint64_t of = 1)
+      : every_(std::chrono::microseconds(every_us)) {
+    if (is_used())
+      begin_ = std::chrono::steady_clock::now() + every_ * number / of;
+  }
+
+  bool is_used() const { return every_.count() > 0; }
+  Time due(uint64_t request) const { return begin_ + every_ * request; }
+
+  // Sleeps until the request is due. One that is late already is sent at once.
+  // @return when it was due. Its latency counts from then: otherwise the time for which it waited to be sent stays hidden.
+  Time wait(uint64_t request) const {
+    std::this_thread::sleep_until(due(request));
+    return due(request);
+  }
+
+private:
+  std::chrono::nanoseconds every_;
+  Time begin_{};
+};
+// [timetable]
+
+// A process that sleeps takes no responses. With several requests under way, their latencies would contain its sleep.
+inline void check_timetable(uint32_t every_us, uint32_t in_flight) {
+  if (every_us > 0 && in_flight > 1)
+    throw rdmacommon::Error("--every",
+                            "the program takes no responses while it sleeps; use --in-flight 1",
+                            rdmacommon::Where::here());
+}
+
+} // namespace shared_client
