@@ -2,7 +2,7 @@
 
 In a plot a colour has no meaning: it tells lines apart, and a program and the one that it is compared with have the
 same. Full lines and markers are this project's programs, dashed lines and pale markers are the others'. A thin bar
-reaches from the lowest to the highest of the repeats. What is not valid has no point; `missing()` says what and why.
+has the middle half of the runs. What is not valid has no point; `missing()` says what and why.
 """
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def missing(rows: list[Row], arms, words=str) -> list[str]:
     found: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         if not row.is_ok and row.arm in arms:
-            # The reason of a void row is its spread, which differs; that of the others is worth reading.
-            found.setdefault((row.arm, row.state, "" if row.state == "void" else row.why), []).append(words(row.parameter))
+            found.setdefault((row.arm, row.state, row.why), []).append(words(row.parameter))
     notes = []
     for (arm, state, why), places in found.items():
         everywhere = len(places) == len([row for row in rows if row.arm == arm])
@@ -205,4 +204,4 @@ def footer(p: Picture, top: float, notes: list[str]) -> None:
 
 def key(what: str = "lines") -> str:
     return (f"Full {what}: this project's programs; dashed ones: what they are compared with. "
-            "A thin bar reaches from the lowest to the highest of the repeats.")
+            "A thin bar has the middle half of the runs.")

@@ -1,6 +1,7 @@
 """What ./lab bench makes of figures, and of programs that fail: without a device, with made-up programs."""
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -23,67 +24,104 @@ if sys.argv[-1] != "127.0.0.1":
 socket.create_connection(("127.0.0.1", port)).close()
 {client}
 """
+# Stands in for `measure`.
+OURS = """#!{python}
+import socket, sys
+if "--host" in sys.argv:
+    socket.create_connection(("127.0.0.1", int(sys.argv[sys.argv.index("--tcp-port") + 1]))).close()
+    print("median {median} us, 90% 9.500 us, 99% 11.250 us")
+else:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        print("listening on TCP port", server.getsockname()[1], flush=True)
+        server.accept()
+"""
 FIGURES = 'print(" #bytes #iterations  t_min\\n 64  500  1.00  9.00  2.50  3.00  0.50  7.00  9.00")'
 LIMIT = 15  # seconds of a run: the programs of these tests take tenths of a second, but for the one that hangs
 MARK = str(10_000_000 + os.getpid())  # the seconds of a sleep, by which it is found again
 HANGS = f'subprocess.Popen(["/bin/sleep", "{MARK}"]); print("about to wait", flush=True); time.sleep(60)'
 
 
-def run(arm, *values, metric="latency_us", group="latency", parameter="64", client=1):
-    return [results.Run(group, arm, parameter, client, repeat, metric, float(value)) for repeat, value in enumerate(values)]
+def run(arm, *values, metric="latency_us", group="latency", parameter="64", client=1, pair="it"):
+    """One run of an arm in each repeat."""
+    return [results.Run(0, pair, group, arm, parameter, client, repeat, metric, float(value)) for repeat, value in enumerate(values)]
 
 
-def made(*runs, **broken):
-    found = results.Results()
+def made(*runs, most=5, **broken):
+    found = results.Results(most)
     found.runs = sum(runs, [])
     found.broken = {("latency", arm, "64", 1): state for arm, state in broken.items()}
     return found
 
 
 class Figures(unittest.TestCase):
-    def test_median_and_spread(self):
-        self.assertEqual(results.spread([10, 10, 10]), 0)
-        self.assertEqual(results.spread([7]), 0)
-        self.assertAlmostEqual(results.spread([8, 9, 10, 11, 12]), 0.2)
-        self.assertEqual(results.spread([0, 0, 1]), float("inf"))
+    def test_median_and_quartiles(self):
         row, = made(run("write", 9, 10, 30, 10.1, 9.9)).rows()
-        self.assertEqual((row.median, row.low, row.high, row.repeats, row.state), (10, 9, 30, 5, "ok"))
+        self.assertEqual((row.median, row.low, row.high, row.runs, row.state), (10, 9.9, 10.1, 5, "ok"))
         self.assertEqual(row.unit, "us")
+        self.assertEqual(results.quartiles([7]), (7, 7))
 
-    def test_a_quotient_that_spreads_is_void(self):
-        found = made(run("write", 8, 9, 10, 11, 12), run("ib_write_lat", 10, 10, 10, 10, 10))
-        self.assertEqual({row.arm: row.state for row in found.rows()}, {"write": "void", "ib_write_lat": "ok"})
-        ratio, = found.ratios()
-        self.assertEqual(ratio.state, "void")
-        self.assertIn("void: the quotient spreads by 20%", table.table(found))
+    def test_interval(self):
+        """By the tables of the sign test: of 15 values, the 4th from either end at 95 %; of 6, the first; of 5, none."""
+        values = list(range(1, 16))
+        self.assertEqual(results.interval(values, 0.95), (4, 12))
+        self.assertEqual(results.interval([5, 1, 4, 2, 6, 3], 0.95), (1, 6))
+        self.assertIsNone(results.interval([1, 2, 3, 4, 5], 0.95))
+        self.assertIsNone(results.interval([], 0.95))
 
-    def test_what_makes_both_sides_slower_does_not_touch_the_quotient(self):
-        found = made(run("write", 8, 9, 10, 11, 12), run("ib_write_lat", 8, 9, 10, 11, 12))
-        self.assertEqual([row.state for row in found.rows()], ["void", "void"])
-        ratio, = found.ratios()
-        self.assertEqual((ratio.state, ratio.ratio), ("met", 1))
+    def test_interval_has_the_median_as_often_as_it_says(self):
+        """Of a distribution that is anything but normal, and never less often."""
+        chance, level, median = random.Random(1), 0.95, 2 ** 0.5
+        for count in (15, 30, 60):
+            hits = 0
+            for _ in range(2000):
+                low, high = results.interval([1 / (1 - chance.random()) ** 0.5 for _ in range(count)], level)
+                hits += low <= median <= high
+            self.assertGreater(hits / 2000, 0.94, count)
+            self.assertLess(hits / 2000, 0.985, count)
+
+    def test_looks(self):
+        self.assertEqual(results.looks(60), [15, 30, 60])
+        self.assertEqual(results.looks(20), [15, 20])
+        self.assertEqual(results.looks(2), [2])
+        self.assertAlmostEqual(results.Results(60).level, 1 - 0.05 / 3)
+        self.assertAlmostEqual(results.Results(15).level, 0.95)
+
+    def verdict(self, *ours):
+        """On `write` against `ib_write_lat`, whose goal is at most 1.03."""
+        ratio, = made(run("write", *ours), run("ib_write_lat", *[1] * len(ours)), most=15).ratios()
+        return ratio.state
+
+    def test_verdicts(self):
+        self.assertEqual(self.verdict(*[1.0] * 12, 9, 9, 9), "met")  # however far it spreads
+        self.assertEqual(self.verdict(*[1.04] * 12, 0.1, 0.1, 0.1), "missed")
+        self.assertEqual(self.verdict(*[1.0] * 11, *[9] * 4), "undecided")
+        self.assertEqual(self.verdict(1.0, 1.0, 1.0), "undecided")
+
+    def test_too_few_repeats(self):
+        ratio, = made(run("write", 1, 1), run("ib_write_lat", 1, 1)).ratios()
+        self.assertEqual((ratio.state, ratio.ratio, ratio.low, ratio.why), ("undecided", 1, None, "2 repeats are too few"))
+
+    def test_what_makes_both_sides_slower_does_not_touch_the_ratio(self):
+        slower = [8, 9, 10, 11, 12, 20]
+        ratio, = made(run("write", *slower), run("ib_write_lat", *slower)).ratios()
+        self.assertEqual((ratio.state, ratio.ratio, ratio.low, ratio.high), ("met", 1, 1, 1))
 
     def test_a_figure_that_is_no_number(self):
         """perftest prints "inf" now and then."""
         found = made(run("write", 9, 9, 9), run("ib_write_lat", 10, float("inf"), 10), run("send", float("nan"), float("nan")))
-        self.assertEqual([(row.arm, row.state, row.median) for row in found.rows()],
-                         [("write", "ok", 9), ("ib_write_lat", "void", 10), ("send", "failed", None)])
+        self.assertEqual([(row.arm, row.state, row.median, row.runs) for row in found.rows()],
+                         [("write", "ok", 9, 3), ("ib_write_lat", "ok", 10, 2), ("send", "failed", None, 0)])
+        self.assertIn("1 of 3 runs have printed no number", [row.why for row in found.rows()])
         ratio, = found.ratios()
-        self.assertEqual((ratio.state, ratio.ratio, ratio.high), ("void", 0.9, 0.9))
-        self.assertIn("void: 2 of 3 repeats have both sides", table.table(found))
+        self.assertEqual((ratio.ratio, ratio.repeats), (0.9, 2))
 
-    def test_quotients_are_taken_repeat_by_repeat(self):
-        """The quotient of the medians is less than 1."""
-        ratio, = made(run("write", 10, 11, 10.5), run("ib_write_lat", 11, 10.6, 10)).ratios()
+    def test_ratios_are_of_runs_next_to_each_other(self):
+        """The ratio of the medians is less than 1. And a run next to another program does not count."""
+        ratio, = made(run("write", 10, 11, 10.5), run("ib_write_lat", 11, 10.6, 10), run("write", 1, 1, 1, pair="other")).ratios()
         self.assertAlmostEqual(ratio.ratio, 11 / 10.6)
-        self.assertEqual(ratio.state, "not met")
-        self.assertAlmostEqual(ratio.low, 10 / 11)
-        self.assertAlmostEqual(ratio.high, 10.5 / 10)
+        self.assertEqual(ratio.repeats, 3)
 
     def test_limits(self):
-        for value, state in ((10.3, "met"), (10.31, "not met")):
-            ratio, = made(run("write", value), run("ib_write_lat", 10)).ratios()
-            self.assertEqual((ratio.name, ratio.limit, ratio.state), ("write/ib_write_lat", "<= 1.03", state))
         self.assertFalse(goals.Goal("g", "a", "b", "1", "latency_us", "< 0.95").is_met(0.95))
         self.assertTrue(goals.Goal("g", "a", "b", "1", "latency_us", ">= 1.0").is_met(1))
 
@@ -97,31 +135,44 @@ class Figures(unittest.TestCase):
             self.assertEqual((row.state, row.why, row.median, row.metric), (state, "that is why", None, "latency_us"))
 
     def test_goals_are_of_arms_that_there_are(self):
-        measured = {(probe.group, arm, parameter) for probe in sum(arms.rounds(False), []) for arm, parameter in probe.measures}
+        measured = {(probe.group, arm, parameter) for probe in arms.probes(False) for arm, parameter in probe.measures}
         for goal in goals.GOALS:
             for arm in (goal.ours, goal.peer):
                 self.assertIn((goal.group, arm, goal.parameter), measured)
             self.assertIn(goal.metric, arms.UNITS)
+
+    def test_pairs(self):
+        """Each goal has one pair, and each probe is in one at least; those of no goal are alone."""
+        probes = arms.probes(False)
+        pairs = goals.pairs(probes)
+        self.assertEqual(sorted(goal.name for pair in pairs for goal in pair.goals), sorted(goal.name for goal in goals.GOALS))
+        self.assertEqual({probe.key for pair in pairs for probe in pair.probes}, {probe.key for probe in probes})
+        self.assertEqual({len(pair.probes) for pair in pairs if not pair.goals}, {1})
+        for pair in pairs:
+            for goal in pair.goals:
+                self.assertTrue({(goal.ours, goal.parameter), (goal.peer, goal.parameter)}
+                                <= {measured for probe in pair.probes for measured in probe.measures}, pair.name)
+        self.assertEqual(len({pair.name for pair in pairs}), len(pairs))
 
     def test_files(self):
         found = made(run("write", 1.23456789, 1.23456789), ib_write_lat=("skipped", "not there, at all"))
         with tempfile.TemporaryDirectory() as folder:
             found.write(Path(folder) / "new", {"host": "x"})
             text = {path.name: path.read_text() for path in (Path(folder) / "new").iterdir()}
-        self.assertEqual(text["runs.csv"], "group,arm,parameter,client,repeat,metric,value\n"
-                         "latency,write,64,1,0,latency_us,1.23457\nlatency,write,64,1,1,latency_us,1.23457\n")
-        self.assertEqual(text["results.csv"], "group,arm,parameter,client,metric,unit,median,low,high,spread,repeats,state,why\n"
-                         "latency,write,64,1,latency_us,us,1.23457,1.23457,1.23457,0,2,ok,\n"
-                         'latency,ib_write_lat,64,1,latency_us,us,,,,,0,skipped,"not there, at all"\n')
-        self.assertEqual(text["ratios.csv"], "name,group,ours,peer,parameter,metric,client,ratio,low,high,limit,state,why\n"
-                         'write/ib_write_lat,latency,write,ib_write_lat,64,latency_us,1,,,,<= 1.03,skipped,"ib_write_lat: not there, at all"\n')
+        self.assertEqual(text["runs.csv"], "number,pair,group,arm,parameter,client,repeat,metric,value\n"
+                         "0,it,latency,write,64,1,0,latency_us,1.23457\n0,it,latency,write,64,1,1,latency_us,1.23457\n")
+        self.assertEqual(text["results.csv"], "group,arm,parameter,client,metric,unit,median,low,high,runs,state,why\n"
+                         "latency,write,64,1,latency_us,us,1.23457,1.23457,1.23457,2,ok,\n"
+                         'latency,ib_write_lat,64,1,latency_us,us,,,,0,skipped,"not there, at all"\n')
+        self.assertEqual(text["ratios.csv"], "name,group,ours,peer,parameter,metric,client,ratio,low,high,repeats,limit,state,why\n"
+                         'write/ib_write_lat,latency,write,ib_write_lat,64,latency_us,1,,,,0,<= 1.03,skipped,"ib_write_lat: not there, at all"\n')
         self.assertEqual(json.loads(text["machine.json"]), {"host": "x"})
 
 
 class Outputs(unittest.TestCase):
     """Of the programs as they are; units are half a round trip, or messages a second."""
     def parsed(self, group, arm, parameter, text):
-        probe = next(probe for probe in sum(arms.rounds(False), []) if (arm, parameter) in probe.measures and probe.group == group)
+        probe = next(probe for probe in arms.probes(False) if (arm, parameter) in probe.measures and probe.group == group)
         return {(name, value, metric): figure for name, value, metric, figure in probe.parse(text, probe)}
 
     def one(self, group, arm, parameter, text, metric):
@@ -159,7 +210,7 @@ class Outputs(unittest.TestCase):
         self.assertEqual(list(self.parsed("requests", "shared", "16x1", text).values()), [23.123, 40.1, 0.4, 0.5, 0.1, 1.3])
 
     def test_nothing_readable(self):
-        for probe in sum(arms.rounds(False), []):
+        for probe in arms.probes(False):
             with self.assertRaises(arms.Unreadable, msg=probe.key):
                 probe.parse("64 bottles\n 64 64\nmedian\n" * 3, probe)
 
@@ -214,12 +265,13 @@ class Programs(unittest.TestCase):
         for stream in (process.stdin, process.stdout, process.stderr):
             stream.close()
 
-    def agent(self, clients=1):
-        process = self.start("serve", address="127.0.0.1", clients=clients, wait=300, describe=False)
+    def agent(self, clients=1, **options):
+        process = self.start("serve", address="127.0.0.1", clients=clients, wait=300, describe=False, **options)
         return process, json.loads(process.stdout.readline())["agent"]
 
     def engine(self, agent, only, report=False, client=1, **options):
-        return self.start("engine", only=only, repeats=2, limit=LIMIT, host="127.0.0.1", port=agent["port"], token=agent["token"],
+        options = {"repeats": 2, "seed": 1, **options}
+        return self.start("engine", only=only, limit=LIMIT, host="127.0.0.1", port=agent["port"], token=agent["token"],
                           client=client, report=report, **options)
 
     def test_what_fails_hangs_or_is_missing_is_a_row_that_says_so(self):
@@ -233,13 +285,13 @@ class Programs(unittest.TestCase):
         engine = self.engine(where, [f"latency/{name}" for name in names])
         out, err = engine.communicate(timeout=600)
         self.assertEqual((engine.returncode, agent.wait(600)), (0, 0), err)
-        found = results.Results()
+        found = results.Results(2)
         for line in out.splitlines():
             found.take(json.loads(line))
         rows = {row.arm: row for row in found.rows() if row.metric == "latency_us"}
         self.assertEqual({arm: row.state for arm, row in rows.items()}, {
             "write": "skipped", "ib_write_lat": "ok", "ib_send_lat": "failed", "ib_read_lat": "failed", "libfabric_mean": "failed", "rsockets_mean": "skipped"})
-        self.assertEqual((rows["ib_write_lat"].median, rows["ib_write_lat"].repeats), (2.5, 2))
+        self.assertEqual((rows["ib_write_lat"].median, rows["ib_write_lat"].runs), (2.5, 2))
         self.assertEqual(rows["ib_send_lat"].why, f"it hangs: no end within {LIMIT} s; the last that it printed: about to wait")
         self.assertEqual(rows["ib_read_lat"].why, "Unable to find the device")
         self.assertEqual(rows["libfabric_mean"].why, "the server: no such provider")
@@ -247,12 +299,44 @@ class Programs(unittest.TestCase):
         self.assertEqual(rows["write"].why, "measure is not installed")
         self.assertEqual(left(), [], "what the hanging program had started")
 
-    def test_arms_take_turns(self):
+    def order(self, **options):
+        """Of six repeats of two programs: who ran."""
+        log = self.folder / "log"
+        log.write_text("")
         for name in ("ib_write_lat", "ib_read_lat"):
-            self.fake(name, FIGURES + f'; open("{self.folder}/log", "a").write("{name}\\n")')
+            self.fake(name, FIGURES + f'; open("{log}", "a").write("{name}\\n")')
         agent, where = self.agent()
-        self.engine(where, ["latency/ib_write_lat", "latency/ib_read_lat"]).communicate(timeout=600)
-        self.assertEqual((self.folder / "log").read_text().split(), ["ib_write_lat", "ib_read_lat"] * 3)  # a warm-up and 2
+        out, _ = self.engine(where, ["latency/ib_write_lat", "latency/ib_read_lat"], **options).communicate(timeout=600)
+        numbers = [event["number"] for event in map(json.loads, out.splitlines()) if "number" in event]
+        self.assertEqual(numbers, list(range(3, 13)))  # the warm-up is not told, and 5 are enough, since no goal has them both
+        return log.read_text().split()
+
+    def test_arms_take_turns_in_an_order_that_is_drawn(self):
+        one = self.order(repeats=6)
+        for repeat in range(6):
+            self.assertEqual(sorted(one[2 * repeat:2 * repeat + 2]), ["ib_read_lat", "ib_write_lat"])
+        self.assertEqual(self.order(repeats=6), one)  # by the same seed
+        self.assertGreater(len({tuple(one[at:at + 2]) for at in range(0, 12, 2)}), 1)
+        self.assertNotEqual(self.order(repeats=6, seed=2), one)
+
+    def runs_until_decided(self, median):
+        """Against 2.5 us; the goal is at most 1.03 times that."""
+        self.fake("ib_write_lat", FIGURES)
+        ours = self.folder / "examples/measure"
+        ours.parent.mkdir(exist_ok=True)
+        ours.write_text(OURS.format(python=sys.executable, median=median))
+        ours.chmod(0o755)
+        agent, where = self.agent(build=str(self.folder))
+        out, err = self.engine(where, ["latency/write", "latency/ib_write_lat"], repeats=17, build=str(self.folder)).communicate(timeout=600)
+        found = results.Results(17)
+        for line in out.splitlines():
+            found.take(json.loads(line))
+        ratio = next(ratio for ratio in found.ratios() if ratio.name == "write/ib_write_lat")
+        return ratio.state, ratio.repeats
+
+    def test_a_pair_that_is_decided_is_not_run_any_more(self):
+        self.assertEqual(self.runs_until_decided("2.500"), ("met", 15))
+        self.assertEqual(self.runs_until_decided("2.600"), ("missed", 15))
 
     def test_strangers_are_turned_away_and_who_is_lost_is_named(self):
         self.fake("ib_write_lat", FIGURES)
@@ -270,7 +354,7 @@ class Programs(unittest.TestCase):
         self.assertEqual(left(), [])
         other = self.engine(where, ["latency/ib_write_lat"], report=True, client=2)
         self.assertEqual((other.wait(30), agent.wait(30)), (0, 0))
-        found = results.Results()
+        found = results.Results(2)
         for line in agent.stdout:
             found.take(json.loads(line))
         self.assertEqual([(row.arm, row.client, row.state) for row in found.rows() if row.metric == "latency_us"], [("ib_write_lat", 2, "ok")])

@@ -14,11 +14,11 @@ from lab.paths import ROOT
 from lab.timeline_svg import pixels
 
 SVG = "{http://www.w3.org/2000/svg}"
-RESULTS = "group,arm,parameter,client,metric,unit,median,low,high,spread,repeats,state,why".split(",")
-RATIOS = "name,group,ours,peer,parameter,metric,client,ratio,low,high,limit,state".split(",")
+RESULTS = "group,arm,parameter,client,metric,unit,median,low,high,runs,state,why".split(",")
+RATIOS = "name,group,ours,peer,parameter,metric,client,ratio,low,high,repeats,limit,state".split(",")
 LATENCY = ["write", "write_imm", "write_imm_events", "send", "send_events", "read", "ib_write_lat", "ib_send_lat",
            "ib_send_lat -e", "ib_read_lat", "ucx", "libfabric_mean", "rsockets_mean", "tcp_mean"]
-RATE = ["write_separate", "write_chained", "read_separate", "ib_write_bw", "ib_write_bw -l 64", "ib_read_bw"]
+RATE = ["write_separate", "write_chained", "read_1", "ib_write_bw", "ib_write_bw -l 64", "ib_read_bw -o 1"]
 REQUESTS = ["shared", "shared_no_groups", "own", "tcp", "wide", "narrow"]
 PER_REQUEST = ["us_per_request", "cpu_us_per_request", "posts_per_request", "completions_per_request", "wakes_per_request",
                "system_calls_per_request"]
@@ -31,7 +31,7 @@ def made_up() -> list:
 
     def add(group, arm, parameter, metric, median):
         rows.append(dict(zip(RESULTS, (group, arm, str(parameter), "", metric, "", f"{median:g}", f"{median * 0.97:g}",
-                                       f"{median * 1.04:g}", "0.07", "5", "ok", ""))))
+                                       f"{median * 1.04:g}", "15", "ok", ""))))
 
     for number, arm in enumerate(LATENCY):
         for size, metric in itertools.product(SIZES, ("latency_us", "p99_us")):
@@ -45,6 +45,8 @@ def made_up() -> list:
     for number, arm in enumerate(REQUESTS):
         for processes, in_flight, metric in itertools.product((1, 16, 64), (1, 16), PER_REQUEST):
             add("requests", arm, f"{processes}x{in_flight}", metric, (100 + 30 * number) / in_flight)
+    for percent, metric in itertools.product((50, 90, 100), ("request_median_us", "request_p99_us")):
+        add("timetable", "shared", percent, metric, percent + (metric == "request_p99_us"))
     return rows
 
 
@@ -53,14 +55,12 @@ def change(rows: list, state: str, why: str = "", **wanted) -> None:
     found = [row for row in rows if all(row[name] == value for name, value in wanted.items())]
     assert found, wanted
     for row in found:
-        row.update(state=state, why=why)
-        if state != "void":
-            row.update(median="", low="", high="", spread="")
+        row.update(state=state, why=why, median="", low="", high="")
 
 
 def ratio(**words) -> dict:
     return {**dict(zip(RATIOS, ("ping-pong", "latency", "write", "ib_write_lat", "8", "latency_us", "", "1.034", "1.02", "1.05",
-                                "<= 1.03", "not met"))), **words}
+                                "15", "<= 1.03", "undecided"))), **words}
 
 
 class Measured(unittest.TestCase):
@@ -71,12 +71,12 @@ class Measured(unittest.TestCase):
         self.folder.mkdir()
         self.published.mkdir()
         self.rows = made_up()
-        self.ratios = [ratio(), ratio(peer="libfabric_mean", ours="write_imm_mean", ratio="", low="", high="", limit="< 0.95",
+        self.ratios = [ratio(), ratio(peer="libfabric_mean", ours="write_imm_mean", ratio="", low="", high="", repeats="0", limit="< 0.95",
                                       state="skipped")]
         self.machine = {"date": "2031-02-03T04:05:06Z", "host": "h", "cpu": "Abacus 9", "cpus": 2, "kernel": "7.8.9",
                         "emulated": "TCG", "device": "rxe7", "driver": "rdma_rxe", "link_layer": "Ethernet", "mtu": 1024,
                         "versions": {"perftest": "4.5"}, "commit": "0123456789abcdef",
-                        "options": {"quick": False, "repeats": 5}}
+                        "options": {"quick": False, "repeats": 60}}
         patch = mock.patch.object(measured, "PUBLISHED", self.published)
         patch.start()
         self.addCleanup(patch.stop)
@@ -123,22 +123,22 @@ class Measured(unittest.TestCase):
         self.assertIn("WRITE: 50.1 at 8 B to 778 at 64 KiB", drawn["latency"].find(SVG + "desc").text)
 
     def test_what_is_not_valid_has_no_point_and_a_note(self):
-        change(self.rows, "void", "spread 31%", group="latency", arm="read", parameter="1024")
+        change(self.rows, "failed", "no end", group="latency", arm="read", parameter="1024")
         change(self.rows, "failed", "<it> & \x1bthat\nhangs", group="latency", arm="ucx", parameter="65536")
         change(self.rows, "skipped", "not installed", group="latency", arm="libfabric_mean")
-        change(self.rows, "void", group="requests", arm="own", parameter="16x16")
+        change(self.rows, "failed", group="requests", arm="own", parameter="16x16")
         drawn = self.draw()
         self.assertEqual(self.points(drawn["latency"]), (len(LATENCY) - 1) * len(SIZES) - 2)
         notes = self.words(drawn["latency"])
-        self.assertIn("Not shown: READ at 1 KiB: void", notes)
+        self.assertIn("Not shown: READ at 1 KiB: failed (no end)", notes)
         self.assertIn("Not shown: UCX at 64 KiB: failed (<it> & that hangs)", notes)
         self.assertIn("Not shown: libfabric (mean): skipped (not installed)", notes)
         for name in ("processes", "cpu"):
             self.assertEqual(self.points(drawn[name]), 4 * 6 - 1, name)
-            self.assertIn("Not shown: own connections at 16 processes, 16 requests in flight: void", self.words(drawn[name]))
+            self.assertIn("Not shown: own connections at 16 processes, 16 requests in flight: failed", self.words(drawn[name]))
 
     def test_no_line_leads_over_a_gap(self):
-        change(self.rows, "void", group="groups", arm="chained", parameter="16")
+        change(self.rows, "failed", group="groups", arm="chained", parameter="16")
         plot = self.draw()["groups"]
         lines = sorted(path.get("d").count("M") for path in plot.findall(SVG + "path") if "line" in path.get("class").split())
         self.assertEqual(lines, [1, 1, 1, 2])
@@ -197,20 +197,21 @@ class Measured(unittest.TestCase):
         return sync.renewed(f"<!-- table {name} -->\nold\n<!-- end -->\n", ROOT / "lessons/20_measure.md")
 
     def test_tables(self):
-        change(self.rows, "void", "spread 31%", group="latency", arm="read", parameter="1024")
-        change(self.rows, "skipped", group="rate", arm="ib_read_bw")
+        change(self.rows, "failed", "no end", group="latency", arm="read", parameter="1024")
+        change(self.rows, "skipped", group="rate", arm="ib_read_bw -o 1")
         for name, parts in {
             "latency": ["| 8 B | 64 B | 1 KiB | 4 KiB | 16 KiB | 64 KiB |", "|---|---:|", "| WRITE | 50.1 | 50.7 | 61.4 |",
-                        "| READ | 85.1 | 85.7 | void | 131 |", "| `ib_send_lat -e` |"],
-            "p99": ["99th percentile", "| void |"],
-            "rate": ["| `ib_write_bw -l 64` | 23,598 |", "| `ib_read_bw` |" + " skipped |" * 6],
+                        "| READ | 85.1 | 85.7 | failed | 131 |", "| `ib_send_lat -e` |"],
+            "p99": ["99th percentile", "| failed |"],
+            "rate": ["| `ib_write_bw -l 64` | 23,598 |", "| `ib_read_bw -o 1` |" + " skipped |" * 6],
             "groups": ["| 1 | 4 | 16 | 64 | 255 |", "| one group | 33,333 |"],
             "requests": ["| 1 × 1 | 16 × 1 | 64 × 1 | 1 × 16 | 16 × 16 | 64 × 16 |",
                          "| own connections | 160 | 160 | 160 | 10.0 |"],
             "cpu": ["µs of CPU", "| TCP, epoll | 190 |"],
+            "timetable": ["| 50 %, median | 50 %, 99th percentile | 90 %, median |", "| shared client | 50.0 | 51.0 | 90.0 | 91.0 | 100 | 101 |"],
             "counters": ["| 64 processes, for a request | posts | completions | wakes | system calls |",
                          "| shared client, 16 requests in flight | 6.25 | 6.25 | 6.25 | 6.25 |"],
-            "goals": ["| WRITE / `ib_write_lat` | latency | 8 B | 1.034 | 1.020–1.050 | ≤ 1.03 | not met |",
+            "goals": ["| WRITE / `ib_write_lat` | latency | 8 B | 1.034 | 1.020–1.050 | ≤ 1.03 | undecided |",
                       "| WRITE_WITH_IMM, polling (mean) / libfabric (mean) | latency | 8 B | – | – | < 0.95 | skipped |"],
             "machine": ["rxe7 (rdma_rxe, Ethernet, MTU 1024); 2 × Abacus 9, emulated machine; Linux 7.8.9; 2031-02-03; "
                         "perftest 4.5; commit 0123456789ab."],
@@ -238,7 +239,7 @@ class Measured(unittest.TestCase):
         renew.assert_called_once()
 
     def test_published_is_what_was_measured(self):
-        change(self.rows, "void", group="groups", arm="chained", parameter="16")
+        change(self.rows, "failed", group="groups", arm="chained", parameter="16")
         self.publish()
         for name in measured.FILES:
             self.assertEqual((self.published / f"20_measure_{name}").read_text(), (self.folder / name).read_text())
@@ -258,9 +259,9 @@ class Measured(unittest.TestCase):
             self.machine["options"] = options
             self.refused("--quick")
 
-    def test_few_repeats_are_refused(self):
-        self.rows[7]["repeats"] = "4"
-        self.refused("4 repeats")
+    def test_few_runs_are_refused(self):
+        self.rows[7]["runs"] = "4"
+        self.refused("4 runs")
 
     def test_several_clients_are_refused(self):
         for number, row in enumerate(self.rows):

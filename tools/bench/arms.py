@@ -7,18 +7,19 @@ no device where there is none to choose, and rdma_cm finds it by the address.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, List, Tuple
 
 Sample = Tuple[str, str, str, float]  # arm, parameter, metric, value
 
 UNITS = {"latency_us": "us", "p99_us": "us", "messages_per_s": "1/s", "cpu_us_per_message": "us", "us_per_request": "us",
          "cpu_us_per_request": "us", "posts_per_request": "1", "completions_per_request": "1", "wakes_per_request": "1",
-         "system_calls_per_request": "1"}
+         "system_calls_per_request": "1", "request_median_us": "us", "request_p99_us": "us"}
 # What stands in the row of an arm that has no figures.
-MAIN = {"latency": "latency_us", "rate": "messages_per_s", "groups": "messages_per_s", "requests": "us_per_request"}
+MAIN = {"latency": "latency_us", "rate": "messages_per_s", "groups": "messages_per_s", "requests": "us_per_request",
+        "timetable": "request_median_us"}
 GROUPS = tuple(MAIN)
-OURS = {"measure", "rate", "group_send", "slot_server", "shared_client", "own_connections", "tcp_requests"}
+OURS = {"measure", "rate", "group_send", "slot_server", "shared_client", "own_connections", "tcp_requests", "memory_requests"}
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,14 @@ class Probe:
     group: str
     arm: str
     parameter: str
-    server: str  # template of its command line
+    server: str  # template of its command line; empty if the client needs none
     client: str
     parse: Callable[[str, "Probe"], List[Sample]]
     listens: str = "line"  # how it is known that the server is there: it prints a "line", or has a "tcp" or an "rdma_cm" port
     ends: bool = True      # the server, by itself, after its client
     others: Tuple[Tuple[str, str], ...] = ()  # (arm, parameter) of what a run measures besides
     skip: str = ""         # why it cannot be run, if it cannot
+    pace: float = 0        # {every} is so many times the arm's us_per_request at its highest rate; 0: there is no {every}
 
     @property
     def key(self) -> Tuple[str, str, str]:
@@ -41,9 +43,6 @@ class Probe:
     @property
     def measures(self) -> Tuple[Tuple[str, str], ...]:
         return ((self.arm, self.parameter), *self.others)
-
-
-Round = List[Probe]  # what is compared with each other, and so runs by turns
 
 
 class Unreadable(Exception):
@@ -86,22 +85,26 @@ PERFTEST_LATENCIES = ["ib_write_lat", "ib_send_lat", "ib_send_lat -e", "ib_read_
 LARGEST_ACTIVE_MESSAGE = 8192  # UCX's segments have so many bytes; with larger ones (UCX_IB_SEG_SIZE) it hangs on rxe
 
 
-def latency(size: int, quick: bool) -> Round:
-    most = 500 if quick else 60_000  # a second on SoftRoCE, whatever the size
-    count = min(most, 60_000_000 // (size + 1000))
+def latency(size: int, quick: bool) -> List[Probe]:
+    most = 500 if quick else 20_000  # half a second on SoftRoCE, whatever the size
+    count = min(most, 20_000_000 // (size + 1000))
     slow = min(count, most // 4)  # of those that sleep
     parameter, probes = str(size), []
 
     def add(arm, command, client, parse, **more):
         probes.append(Probe("latency", arm, parameter, command, f"{command} {client}", parse, **more))
 
+    def pair(arm, program, **more):
+        probes.append(Probe("latency", arm, parameter, f"{program} --tcp-port 0", f"{program} --host {{host}} --tcp-port {{port}}",
+                            _measure, **more))
+
     for arm, words in OUR_LATENCIES.items():
         operation, wait = words.split()
         rounds_ = slow if wait == "events" else count
         program = f"measure {{ours}} --operation {operation} --waiting {wait} --size {size} --rounds {rounds_} --warm-up {rounds_ // 10}"
-        probes.append(Probe("latency", arm, parameter, f"{program} --tcp-port 0",
-                            f"{program} --host {{host}} --tcp-port {{port}}", _measure,
-                            others=(("write_imm_mean", parameter),) if arm == "write_imm" else ()))
+        pair(arm, program, others=(("write_imm_mean", parameter),) if arm == "write_imm" else ())
+        if arm == "write_imm" and size <= 128:
+            pair("write_imm_not_inline", f"{program} --inline 0")
     for arm in PERFTEST_LATENCIES:
         add(arm, f"{arm} -F {{perftest}} -p {{port}} -n {slow if '-e' in arm else count} -s {size}", "{host}", _perftest_latency, listens="tcp")
     # Half round trips: libperf divides those of a ping-pong by 2. 79 bytes and fewer can go inline.
@@ -123,6 +126,8 @@ def latency(size: int, quick: bool) -> Round:
 
 # ---- rate
 
+READS = (1, 4, 16)  # under way
+
 def _rate(text: str, probe: Probe) -> List[Sample]:
     found = _find(r"([\d.]+) messages/s, CPU ([\d.]+) us each", text)
     return [(probe.arm, probe.parameter, "messages_per_s", float(found[1])),
@@ -133,15 +138,19 @@ def _perftest_rate(size: int, factor: int = 1) -> Callable[[str, Probe], List[Sa
     return _one("messages_per_s", rf"^ *{size} .* ([\d.]+) *$", 1e6 * factor)
 
 
-def rate(size: int, quick: bool) -> Round:
-    count = 64 * (20 if quick else min(600, 6_000_000 // (size + 1000)))
+OUR_RATES = {"write_separate": "write --chain 1", "write_chained": "write --chain 64",
+             **{f"read_{reads}": f"read --chain 1 --max-rd-atomic {reads}" for reads in READS}}
+PERFTEST_RATES = ["ib_write_bw", "ib_write_bw -l 64", *(f"ib_read_bw -o {reads}" for reads in READS)]
+
+
+def rate(size: int, quick: bool) -> List[Probe]:
+    count = 64 * (20 if quick else min(300, 1_000_000 // (size + 1000)))
     probes = []
-    for arm, words in {"write_separate": "write --chain 1", "write_chained": "write --chain 64", "read_separate": "read --chain 1"}.items():
+    for arm, words in OUR_RATES.items():
         program = f"rate {{ours}} --operation {words} --size {size} --messages {count}"
         probes.append(Probe("rate", arm, str(size), f"{program} --tcp-port 0", f"{program} --host {{host}} --tcp-port {{port}}", _rate))
-    for arm in ("ib_write_bw", "ib_write_bw -l 64", "ib_read_bw"):
-        one_read = " -o 1" if arm == "ib_read_bw" else ""  # under way, as our connections allow
-        program = f"{arm} -F {{perftest}} -p {{port}} -n {count} -s {size}{one_read}"
+    for arm in PERFTEST_RATES:
+        program = f"{arm} -F {{perftest}} -p {{port}} -n {count} -s {size}"
         probes.append(Probe("rate", arm, str(size), program, f"{program} {{host}}", _perftest_rate(size), listens="tcp"))
     return probes
 
@@ -160,13 +169,17 @@ def _group_send(text: str, probe: Probe) -> List[Sample]:
     return samples
 
 
-def groups(quick: bool) -> Round:
+def groups(quick: bool) -> List[Probe]:
     program = "group_send {ours} --processes 1"
     probes = [Probe("groups", "separate", "4", f"{program} --tcp-port 0",
-                    f"{program} --host {{host}} --tcp-port {{port}} --messages 100 --repeats {1 if quick else 5} --measure {5 if quick else 20}",
+                    f"{program} --host {{host}} --tcp-port {{port}} --messages 100 --repeats 1 --measure {5 if quick else 200}",
                     _group_send, others=tuple((way, str(count)) for count in COUNTS for way in WAYS)[1:])]
-    for count in COUNTS:  # what the wire allows: so many slots in one plain WRITE
-        peer = f"ib_write_bw -F {{perftest}} -p {{port}} -n {1280 if quick else 6400} -s {count * 64}"
+    for count in COUNTS:  # what the wire allows: so many slots in one WRITE of which the server is told, and in a plain one
+        size, factor = count * 64, count
+        limit = f"rate {{ours}} --operation write-imm --size {size} --messages {64 * (2 if quick else max(10, 6400 // count // 4))}"
+        probes.append(Probe("groups", "write_imm_rate", str(count), f"{limit} --tcp-port 0", f"{limit} --host {{host}} --tcp-port {{port}}",
+                            _one("messages_per_s", r"([\d.]+) messages/s", factor)))
+        peer = f"ib_write_bw -F {{perftest}} -p {{port}} -n {1280 if quick else max(1280, 25_600 // count)} -s {count * 64}"
         probes.append(Probe("groups", "ib_write_bw", str(count), peer, f"{peer} {{host}}", _perftest_rate(count * 64, count), listens="tcp"))
     return probes
 
@@ -179,55 +192,80 @@ def _requests(text: str, probe: Probe) -> List[Sample]:
     stats = re.search(r"^sender: each message: ([\d.]+) posts, ([\d.]+) completions, ([\d.]+) wakes, .* ([\d.]+) system calls", text, re.M)
     if stats:
         values.update(zip(["posts_per_request", "completions_per_request", "wakes_per_request", "system_calls_per_request"], stats.groups()))
+    latency = re.search(r"^latency: median ([\d.]+) us, .* 99 % ([\d.]+) us", text, re.M)
+    if latency:
+        values.update(zip(["request_median_us", "request_p99_us"], latency.groups()))
     return [(probe.arm, probe.parameter, metric, float(value)) for metric, value in values.items() if value is not None]
 
 
-def requests(processes: int, in_flight: int, quick: bool) -> Round:
-    # Of each process. With several in flight a request takes a few microseconds, and a run has to last a while.
-    each = 50 if quick else min(2000, 19_200 // processes) * (1 if in_flight == 1 else 8)
+def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
+    # Of each process: for about half a second of the shared client. With more in flight a request takes less time.
+    each = 50 if quick else min(1600, 12_800 // processes) * {1: 1, 4: 2, 16: 5}[in_flight]
     parameter = f"{processes}x{in_flight}"
-    load = f"--processes {processes} --requests {each} --in-flight {in_flight}"
-    server = "slot_server --cm-port 0 --clients 0 --at-once 200 --workers 0 --group"
+    load = f"--processes {processes} --requests {each} --in-flight {in_flight} --latency"
+    server = "slot_server --cm-port 0 --clients 0 --at-once 200 --group"
     rdma = "--host {host} --cm-port {port}"
-    shared = f"shared_client {rdma} {load} --threads 1 --responses slots --slot-size 64 --stats"
+    client = f"shared_client {rdma} {load} --threads 1 --slot-size 64 --stats --responses"
+    shared, shared_data = f"{client} slots", f"{client} connection"
 
     def probe(arm, server, client):
         return Probe("requests", arm, parameter, server, client, _requests, ends=False)
 
     return [probe("shared", f"{server} 255", f"{shared} --slots 2048"),
             probe("shared_no_groups", f"{server} 1", f"{shared} --slots 2048 --group 1"),
-            probe("own", f"{server} 1", f"own_connections {rdma} {load}"),
-            probe("tcp", f"tcp_requests --tcp-port 0 --connections {processes}", f"tcp_requests --host {{host}} --tcp-port {{port}} {load}")] + (
-        [probe("wide", f"{server} 255", f"{shared} --slots 16384"), probe("narrow", f"{server} 255", f"{shared} --slots 64")]
-        if parameter == "64x1" else [])
+            probe("own", f"own_connections --cm-port 0 --connections {processes}", f"own_connections {rdma} {load}"),
+            probe("tcp", f"tcp_requests --tcp-port 0 --connections {processes}", f"tcp_requests --host {{host}} --tcp-port {{port}} {load}"),
+            probe("floor", "", f"memory_requests {load}")] + (
+        [probe("wide", f"{server} 255", f"{shared} --slots 16384"), probe("narrow", f"{server} 255", f"{shared} --slots 64"),
+         probe("response_data", f"{server} 255", f"{shared_data} --slots 2048")]
+        if parameter == "64x1" else []) + (
+        [probe("two_lanes", f"{server} 255", f"{shared} --slots 2048 --connections 2"),
+         probe("two_lane_threads", f"{server} 255 --threads 2", f"{shared} --slots 2048 --connections 2 --sender-threads 2")]
+        if parameter == "64x16" else [])
 
 
-def rounds(quick: bool, only: Tuple[str, ...] = ()) -> List[Round]:
+# ---- timetable: how long a request takes when a program does less than it can
+
+HIGHEST = "100"  # % of the rate that an arm has if each process sends its next request at once
+
+
+def timetable(quick: bool) -> List[Probe]:
+    processes, found = 4 if quick else 16, []
+    for probe in requests(processes, 1, quick):
+        if probe.arm in ("shared", "own", "tcp"):
+            found.append(replace(probe, group="timetable", parameter=HIGHEST))
+            found += [replace(probe, group="timetable", parameter=str(percent), client=f"{probe.client} --every {{every}}",
+                              pace=processes * 100 / percent) for percent in (50, 90)]
+    return found
+
+
+def probes(quick: bool, only: Tuple[str, ...] = ()) -> List[Probe]:
     """All that is to be run.
 
     @param only GROUP or GROUP/ARM; nothing means everything"""
     everything = [latency(size, quick) for size in ((64,) if quick else (64, 1024, 4096, 65536))]
     everything += [rate(size, quick) for size in ((64,) if quick else (64, 4096))]
     everything += [groups(quick)]
+    everything += [timetable(quick)]
     everything += [requests(*load, quick) for load in (((4, 1),) if quick else ((1, 1), (16, 1), (64, 1), (16, 16), (64, 16), (64, 4)))]
 
     def wanted(probe: Probe) -> bool:
         return not only or probe.group in only or any(f"{probe.group}/{arm}" in only for arm, _ in probe.measures)
 
-    return [chosen for round_ in everything if (chosen := [probe for probe in round_ if wanted(probe)])]
+    return [probe for probe in sum(everything, []) if wanted(probe)]
 
 
 def names() -> List[str]:
     """All that `only` can have."""
     found: Dict[str, None] = dict.fromkeys(GROUPS)
-    for probe in sum(rounds(True) + rounds(False), []):
+    for probe in probes(True) + probes(False):
         found.update(dict.fromkeys(f"{probe.group}/{arm}" for arm, _ in probe.measures))
     return list(found)
 
 
-def programs(chosen: List[Round]) -> List[str]:
-    """What these rounds run; those in OURS are of this course."""
-    return sorted({command.split()[0] for probe in sum(chosen, []) for command in (probe.server, probe.client)})
+def programs(chosen: List[Probe]) -> List[str]:
+    """What they run; those in OURS are of this course."""
+    return sorted({command.split()[0] for probe in chosen for command in (probe.server, probe.client) if command})
 
 
 @dataclass(frozen=True)
@@ -237,9 +275,9 @@ class Side:
     gid_index: "int | None"  # perftest has to be told; none on InfiniBand
     host: str = ""
     port: int = 0
-    values: Dict[str, object] = field(init=False, default_factory=dict)
+    every: int = 0  # microseconds
 
     def command(self, template: str) -> List[str]:
         gid = "" if self.gid_index is None else f"-x {self.gid_index}"
-        return template.format(device=self.device, host=self.host, port=self.port, ours=f"--device {self.device}",
+        return template.format(device=self.device, host=self.host, port=self.port, every=self.every, ours=f"--device {self.device}",
                                perftest=f"-d {self.device} {gid}").split()

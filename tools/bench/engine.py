@@ -1,24 +1,28 @@
-"""The client's side of the benchmark: runs the probes by turns and says what they measured.
+"""The client's side of the benchmark: runs the probes in pairs and says what they measured.
 
 `python3 -m bench.engine OPTIONS`, where the client's device is: OPTIONS is a JSON object. What it finds it prints as lines
 of JSON, or sends to the agent, if the options say "report": then the agent's starter gets them.
-All arms of a round are run one after the other, and that as often as there are repeats: what disturbs the machine for a
-while disturbs all of them. The first turn is a warm-up and not counted.
+A repeat runs all pairs that are not decided yet. The order of the pairs, and of the two in a pair, is drawn anew each time, so that
+nothing that changes with time favours one of them. The first repeat is a warm-up and not counted.
 """
 from __future__ import annotations
 
 import json
+import random
 import socket
+import statistics
 import sys
 import time
-from typing import Callable, List, Tuple
+from typing import Callable, Dict, List, Tuple
 
-from bench import arms, describe, programs
+from bench import arms, describe, goals, programs, results
 from bench.arms import Probe, Sample, Side
+from bench.goals import Pair
 from lab import process
 
 NO_AGENT = 75  # exit status: nobody is there, or not who we look for
 TURN_LIMIT = 24 * 3600  # seconds until it is our turn
+WITHOUT_GOAL = 5  # repeats of a probe that no goal names
 
 
 class Server:
@@ -58,30 +62,52 @@ class Server:
 
 class Engine:
     def __init__(self, options: dict, server: Server, say: Callable[[dict], None]):
-        self.options, self.server, self.say = options, server, say
+        self.options, self.server, self.tell = options, server, say
         self.device, self.gid_index = options["device"], describe.gid_index(options["device"])
+        self.found = results.Results(options["repeats"])
+        self.number = 0  # of runs
+        self.highest: Dict[str, List[float]] = {}  # us_per_request of each arm of the timetable at its highest rate
+
+    def say(self, event: dict) -> None:
+        self.found.take(event)
+        self.tell(event)
 
     def run(self) -> None:
         self.say({"machine": describe.machine(self.device)})
-        rounds = arms.rounds(self.options["quick"], tuple(self.options["only"]))
-        began = time.monotonic()
-        for number, round_ in enumerate(rounds, 1):
-            self.run_round(round_)
-            print(f"lab: {number} of {len(rounds)} rounds, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        chance = random.Random(self.options["seed"])
+        pairs = goals.pairs(arms.probes(self.options["quick"], tuple(self.options["only"])))
+        looks = results.looks(self.options["repeats"])
+        for repeat in range(-1, looks[-1]):
+            began = time.monotonic()
+            for pair in chance.sample(pairs, len(pairs)):
+                for probe in chance.sample(pair.probes, len(pair.probes)):
+                    self.run_probe(probe, pair, repeat)
+            took = time.monotonic() - began
+            done = repeat + 1
+            pairs = [pair for pair in pairs if not self.is_done(pair, done, looks)]
+            if not pairs:
+                return
+            next_look = min(look for look in looks if look > done)
+            print(f"lab: {done} of {next_look} repeats, {len(pairs)} pairs; {took * (next_look - done) / 60:.0f} minutes to go, "
+                  f"or {took * (looks[-1] - done) / 60:.0f} if nothing is decided", file=sys.stderr, flush=True)
 
-    def run_round(self, round_: List[Probe]) -> None:
-        out = set()
-        for repeat in range(-1, self.options["repeats"]):
-            for probe in round_:
-                if probe.key in out:
-                    continue
-                state, why, samples = self.measure(probe)
-                if state:
-                    out.add(probe.key)  # whatever hangs would do so each time, and take its whole time limit
-                    for arm, parameter in probe.measures:
-                        self.say({"state": state, "group": probe.group, "arm": arm, "parameter": parameter, "why": why})
-                elif repeat >= 0:
-                    self.say({"group": probe.group, "repeat": repeat, "samples": samples})
+    def is_done(self, pair: Pair, repeats: int, looks: List[int]) -> bool:
+        if repeats == looks[-1] or (not pair.goals and repeats == WITHOUT_GOAL):
+            return True
+        return repeats in looks and all(ratio.state != "undecided" for ratio in self.found.ratios(pair.goals))
+
+    def run_probe(self, probe: Probe, pair: Pair, repeat: int) -> None:
+        if probe.pace and probe.arm not in self.highest:
+            return  # in the first repeat: this comes before the run that it needs
+        if (*probe.key, 1) in self.found.broken:
+            return  # whatever hangs would do so each time, and take its whole time limit
+        self.number += 1
+        state, why, samples = self.measure(probe)
+        if state:
+            for arm, parameter in probe.measures:
+                self.say({"state": state, "group": probe.group, "arm": arm, "parameter": parameter, "why": why})
+        elif repeat >= 0:
+            self.say({"number": self.number, "pair": pair.name, "group": probe.group, "repeat": repeat, "samples": samples})
 
     def measure(self, probe: Probe) -> Tuple[str, str, List[Sample]]:
         """One run. @return state and why, if it came to nothing; and what was measured"""
@@ -89,23 +115,26 @@ class Engine:
             return "skipped", probe.skip, []
         try:
             programs.resolve(Side(self.device, self.gid_index).command(probe.client), self.options["build"])
-            port = self.server.start(probe)
+            port = self.server.start(probe) if probe.server else 0
         except programs.Missing as missing:
             return "skipped", f"{missing} is not installed", []
         except programs.Failed as failed:
             return "failed", str(failed), []
         how = "failed"
         try:
-            said = programs.run_client(probe, Side(self.device, self.gid_index, self.options["host"], port), self.options["build"],
-                                       self.options["limit"])
+            every = round(probe.pace * statistics.median(self.highest[probe.arm])) if probe.pace else 0
+            side = Side(self.device, self.gid_index, self.options["host"], port, every)
+            said = programs.run_client(probe, side, self.options["build"], self.options["limit"])
             samples = probe.parse(said, probe)
             how = "ended"
+            if probe.key == ("timetable", probe.arm, arms.HIGHEST):
+                self.highest.setdefault(probe.arm, []).append(next(value for *_, metric, value in samples if metric == "us_per_request"))
             return "", "", samples
         except (programs.Failed, arms.Unreadable) as failed:
             why = str(failed)
             return "failed", why, []
         finally:
-            last = self.server.stop(how)
+            last = self.server.stop(how) if probe.server else ""
             if how == "failed" and last:
                 print(f"lab: {probe.arm} {probe.parameter}: the server's last line: {last}", file=sys.stderr, flush=True)
 

@@ -1,8 +1,8 @@
-"""From single runs to what is reported: medians, spreads, quotients; and the files that say so.
+"""From single runs to what is reported: medians, ratios with their confidence intervals, verdicts; and the files that say so.
 
-Quotients are taken repeat by repeat, whose two sides ran one right after the other, and their median counts. Where the
-spread, of a row's figures or of a quotient, is above SPREAD_LIMIT, the machine was not quiet enough to say anything, and
-that is what is said: void. What makes both sides slower for a while makes the rows void, and the quotient need not be.
+A ratio is that of two runs, one right after the other: what makes the machine slower for a while makes both slower. The verdict on a
+goal is made by the interval in which the median of these ratios lies, whatever their distribution is. The benchmark looks at it
+several times, and stops for a pair that is decided. Looking often finds more by chance, so the level is divided among the looks.
 """
 from __future__ import annotations
 
@@ -17,21 +17,48 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from bench.arms import MAIN, UNITS
 from bench.goals import GOALS, Goal
 
-SPREAD_LIMIT = 0.15
+LEVEL = 0.95  # of all looks at a ratio together
+LOOKS = (15, 30, 60)  # repeats
 Key = Tuple[str, str, str, int]  # group, arm, parameter, client
 
 
-def spread(values: Sequence[float]) -> float:
-    """The distance of the quartiles, as a part of the median."""
-    middle = statistics.median(values)
-    if len(values) < 2 or min(values) == max(values):
-        return 0.0
+def looks(most: int) -> List[int]:
+    """After which repeats the ratios are looked at, if there are `most`."""
+    return [look for look in LOOKS if look < most] + [most]
+
+
+def interval(values: Sequence[float], level: float) -> Optional[Tuple[float, float]]:
+    """The confidence interval of the median, by order statistics. Each value is below the median with probability 1/2, so how many are
+    below it is a binomial number, and the k-th smallest and the k-th largest value enclose the median unless that number is less than k
+    or more than n - k.
+
+    @return None if there are too few values for this level"""
+    ordered, count = sorted(values), len(values)
+    outside, found = 0.0, None
+    for k in range(count // 2):
+        outside += 2 * math.comb(count, k) / 2**count
+        if outside > 1 - level:
+            break
+        found = ordered[k], ordered[count - 1 - k]
+    return found
+
+
+def quartiles(values: Sequence[float]) -> Tuple[float, float]:
+    if len(values) < 2:
+        return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return (high - low) / middle if middle else float("inf")
+    return low, high
+
+
+def verdict(goal: Goal, within: Optional[Tuple[float, float]]) -> str:
+    ends = {goal.is_met(end) for end in within} if within else {True, False}
+    return "undecided" if len(ends) == 2 else "met" if True in ends else "missed"
 
 
 @dataclass(frozen=True)
 class Run:
+    number: int  # in the order in which they were made
+    pair: str    # what it ran next to
     group: str
     arm: str
     parameter: str
@@ -50,11 +77,10 @@ class Row:
     metric: str
     unit: str
     median: Optional[float]
-    low: Optional[float]
+    low: Optional[float]  # the quartiles: half of the runs lie between them
     high: Optional[float]
-    spread: Optional[float]
-    repeats: int
-    state: str  # ok, void, failed or skipped
+    runs: int
+    state: str  # ok, failed or skipped
     why: str
 
 
@@ -67,16 +93,18 @@ class Ratio:
     parameter: str
     metric: str
     client: int
-    ratio: Optional[float]
-    low: Optional[float]
+    ratio: Optional[float]  # the median
+    low: Optional[float]    # the ends of its interval
     high: Optional[float]
+    repeats: int
     limit: str
-    state: str  # met, not met, void, failed or skipped
+    state: str  # met, missed, undecided, failed or skipped
     why: str
 
 
 class Results:
-    def __init__(self) -> None:
+    def __init__(self, most_repeats: int) -> None:
+        self.level = 1 - (1 - LEVEL) / len(looks(most_repeats))
         self.runs: List[Run] = []
         self.broken: Dict[Key, Tuple[str, str]] = {}  # state and why
         self.machines: Dict[int, dict] = {}           # of each client
@@ -92,7 +120,7 @@ class Results:
         elif "state" in event:
             self.broken[event["group"], event["arm"], event["parameter"], client] = event["state"], event["why"]
         elif "samples" in event:
-            self.runs += [Run(event["group"], arm, parameter, client, event["repeat"], metric, value)
+            self.runs += [Run(event["number"], event["pair"], event["group"], arm, parameter, client, event["repeat"], metric, value)
                           for arm, parameter, metric, value in event["samples"]]
 
     def rows(self) -> List[Row]:
@@ -105,23 +133,19 @@ class Results:
         for (key, metric), said in values.items():
             found = [value for value in said if math.isfinite(value)]
             if not found:
-                rows.append(Row(*key, metric, UNITS[metric], None, None, None, None, 0, "failed", "it has printed no number"))
+                rows.append(Row(*key, metric, UNITS[metric], None, None, None, 0, "failed", "it has printed no number"))
                 continue
-            part, why = spread(found), ""
-            if len(found) < len(said):  # perftest prints "inf" when it has found no frequency of the CPU
-                why = f"{len(said) - len(found)} of {len(said)} runs have printed no number"
-            elif part > SPREAD_LIMIT:
-                why = f"it spreads by {part:.0%}"
-            rows.append(Row(*key, metric, UNITS[metric], statistics.median(found), min(found), max(found), part, len(found),
-                            "void" if why else "ok", why))
+            # perftest prints "inf" when it has found no frequency of the CPU
+            why = f"{len(said) - len(found)} of {len(said)} runs have printed no number" if len(found) < len(said) else ""
+            rows.append(Row(*key, metric, UNITS[metric], statistics.median(found), *quartiles(found), len(found), "ok", why))
         for key, (state, why) in self.broken.items():
             metric = MAIN[key[0]]
-            rows.append(Row(*key, metric, UNITS[metric], None, None, None, None, 0, state, why))
+            rows.append(Row(*key, metric, UNITS[metric], None, None, None, 0, state, why))
         return rows
 
-    def ratios(self) -> List[Ratio]:
-        """Of all goals of which something was to be run."""
-        return [self._ratio(goal, client) for client in self._clients() for goal in GOALS
+    def ratios(self, goals: Sequence[Goal] = GOALS) -> List[Ratio]:
+        """Of those goals of which something was to be run."""
+        return [self._ratio(goal, client) for client in self._clients() for goal in goals
                 if self._has(goal, goal.ours, client) and self._has(goal, goal.peer, client)]
 
     def _clients(self) -> List[int]:
@@ -130,9 +154,10 @@ class Results:
     def _has(self, goal: Goal, arm: str, client: int) -> bool:
         return (goal.group, arm, goal.parameter, client) in self.broken or bool(self._values(goal, arm, client))
 
-    def _values(self, goal: Goal, arm: str, client: int) -> Dict[int, float]:
+    def _values(self, goal: Goal, arm: str, client: int) -> Dict[Tuple[str, int], float]:
+        """By pair and repeat."""
         wanted = goal.group, arm, goal.parameter, client, goal.metric
-        return {run.repeat: run.value for run in self.runs
+        return {(run.pair, run.repeat): run.value for run in self.runs
                 if (run.group, run.arm, run.parameter, run.client, run.metric) == wanted and math.isfinite(run.value)}
 
     def _ratio(self, goal: Goal, client: int) -> Ratio:
@@ -142,19 +167,14 @@ class Results:
             why = "; ".join(f"{arm}: {self.broken[goal.group, arm, goal.parameter, client][1]}" for arm in sides
                             if self.broken.get((goal.group, arm, goal.parameter, client), ("",))[0] == bad)
             if why:
-                return Ratio(*fixed, None, None, None, goal.limit, bad, why)
+                return Ratio(*fixed, None, None, None, 0, goal.limit, bad, why)
         ours, peer = (self._values(goal, arm, client) for arm in sides)
-        both = [ours[repeat] / peer[repeat] for repeat in ours if peer.get(repeat)]
+        both = [ours[place] / peer[place] for place in ours if peer.get(place)]
         if not both:
-            return Ratio(*fixed, None, None, None, goal.limit, "failed", "no repeat has both sides")
-        middle, part = statistics.median(both), spread(both)
-        why = ""
-        if len(both) < max(len(ours), len(peer)):
-            why = f"{len(both)} of {max(len(ours), len(peer))} repeats have both sides"
-        elif part > SPREAD_LIMIT:
-            why = f"the quotient spreads by {part:.0%}"
-        state = "void" if why else "met" if goal.is_met(middle) else "not met"
-        return Ratio(*fixed, middle, min(both), max(both), goal.limit, state, why)
+            return Ratio(*fixed, None, None, None, 0, goal.limit, "failed", "no repeat has both sides")
+        within = interval(both, self.level)
+        return Ratio(*fixed, statistics.median(both), *(within or (None, None)), len(both), goal.limit, verdict(goal, within),
+                     "" if within else f"{len(both)} repeats are too few")
 
     def write(self, folder: Path, machine: dict) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ BY_ITSELF = 5  # seconds in which a server has to end after its client
 class Agent:
     def __init__(self, options: dict):
         self.options = options
-        self.probes = {probe.key: probe for probe in sum(arms.rounds(options["quick"]), [])}
+        self.probes = {probe.key: probe for probe in arms.probes(options["quick"])}
         self.side = arms.Side(options["device"], describe.gid_index(options["device"]))
         self.token = secrets.token_hex(16)
         self.turn = threading.Lock()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shlex
 import subprocess
 import sys
@@ -31,12 +32,14 @@ def add_parser(subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter, description=(
             "Measures the examples side by side with perftest, UCX, libfabric, rsockets and TCP, on whatever device there is.\n"
             "It takes an hour, or 2 minutes with --quick, and writes results.csv, runs.csv, ratios.csv, machine.json and plots.\n"
+            "A pair that is decided after 15 or 30 repeats is not run any more.\n"
             f"Groups: {', '.join(arms.GROUPS)}."),
         epilog="Between two machines: ./lab bench --server HOST, with a checkout at the same path there. On a cluster:\n"
                "srun -N2 ./lab bench, or mpirun -N 1 ./lab bench: the first task serves, all others are clients.")
     parser.add_argument("--quick", action="store_true", help="one size each, and few iterations: to see that it works")
     parser.add_argument("--only", metavar="GROUP[,GROUP]", default="", help="only these groups, or arms of them: latency,rate/ib_write_bw")
-    parser.add_argument("--repeats", type=int, default=5, metavar="N", help="of each arm, after a warm-up [5]")
+    parser.add_argument("--repeats", type=int, metavar="N", help="of each pair, at most, after a warm-up [60, or 2 with --quick]")
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="of the order in which they run [another one each time]")
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="where to write [results/DATE-TIME]")
     parser.add_argument("--device", help="the RDMA device, where there are several; on the server's side LAB_DEVICE says which")
     parser.add_argument("--time-limit", type=float, default=60, metavar="SECONDS", help="of one run, after which its arm has failed [60]")
@@ -64,7 +67,7 @@ def main(args) -> int:
         return serve_alone(args)
     if task and not task.serves:
         return be_client(args, only, task, folder)
-    found, described = results.Results(), {}
+    found, described = results.Results(args.repeats), {}
     try:
         described = be_server(args, task, folder, found) if task else measure(args, only, found)
     finally:
@@ -84,6 +87,8 @@ def check(args) -> List[str]:
     for word in only:
         if word not in arms.names():
             raise UsageError(f"there is no {word} to measure" + nearest(word, arms.names()))
+    if args.repeats is None:
+        args.repeats = 2 if args.quick else results.LOOKS[-1]
     if args.repeats < 1 or args.time_limit <= 0:
         raise UsageError("--repeats and --time-limit are more than 0")
     return only
@@ -98,8 +103,7 @@ def make(folder: Path) -> None:
 
 
 def prepare(args, only: List[str]) -> None:
-    rounds = arms.rounds(args.quick, tuple(only))
-    names = arms.programs(rounds)
+    names = arms.programs(arms.probes(args.quick, tuple(only)))
     needed = ["build", *(["device", "machine"] if args.two_hosts else place.groups(args.device))]
     peers_too = not args.agent and not arms.OURS.issuperset(names)
     try:
@@ -112,7 +116,7 @@ def prepare(args, only: List[str]) -> None:
 
 def verdict(found: results.Results) -> int:
     """Peers may fail, and goals may be missed; what is ours has to run."""
-    ours = {probe.key for probe in sum(arms.rounds(True) + arms.rounds(False), []) if probe.client.split()[0] in arms.OURS}
+    ours = {probe.key for probe in arms.probes(True) + arms.probes(False) if probe.client.split()[0] in arms.OURS}
     bad = sorted(f"{key[0]}/{key[1]} {key[2]}: {why}" for key, (state, why) in found.broken.items()
                  if state == "failed" and key[:3] in ours)
     for line in bad:
@@ -134,7 +138,7 @@ def agent_command(args, where: place.Place, clients: int, describe: bool) -> Lis
 
 def engine_command(args, only: List[str], where: place.Place, agent: dict, client: int, report: bool) -> List[str]:
     return command(where, "engine", {"device": where.device, "build": str(build.directory()), "quick": args.quick, "only": only,
-                                     "repeats": args.repeats, "limit": args.time_limit, "host": agent["address"], "port": agent["port"],
+                                     "repeats": args.repeats, "seed": args.seed, "limit": args.time_limit, "host": agent["address"], "port": agent["port"],
                                      "token": agent["token"], "client": client, "report": report})
 
 
@@ -248,7 +252,7 @@ def machine_json(args, only: List[str], found: results.Results) -> dict:
         first["emulated"] = "KVM" if status and "kvm" in status.get("accelerator", "") else "TCG"
         first["emulated_by"] = describe.cpu_model()
     described = {"date": time.strftime("%Y-%m-%d %H:%M:%S %z"), **first, "commit": commit(),
-                 "options": {"quick": args.quick, "only": only, "repeats": args.repeats, "server": args.server, "two_hosts": args.two_hosts}}
+                 "options": {"quick": args.quick, "only": only, "repeats": args.repeats, "seed": args.seed, "server": args.server, "two_hosts": args.two_hosts}}
     if len(found.machines) > 1:
         described["clients"] = {str(client): machine_ for client, machine_ in sorted(found.machines.items())}
     return described

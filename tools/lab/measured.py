@@ -20,14 +20,19 @@ PREFIX = "20_measure_"  # of the published run's files, and of the pictures that
 # What is measured, in words; what begins with ib_ is a command of perftest's.
 NAMES = {
     "write": "WRITE", "write_imm": "WRITE_WITH_IMM, polling", "write_imm_events": "WRITE_WITH_IMM, events",
-    "send": "SEND, polling", "send_events": "SEND, events", "read": "READ",
+    "write_imm_not_inline": "WRITE_WITH_IMM, not inline", "send": "SEND, polling", "send_events": "SEND, events", "read": "READ",
     "ucx": "UCX", "tcp": "TCP, epoll",
     # A mean can be compared with a mean only.
     "write_imm_mean": "WRITE_WITH_IMM, polling (mean)", "libfabric_mean": "libfabric (mean)", "rsockets_mean": "rsockets (mean)",
     "tcp_mean": "TCP, epoll (mean)",
-    "write_separate": "WRITE, separate posts", "write_chained": "WRITE, chained posts", "read_separate": "READ, separate posts",
+    "write_separate": "WRITE, separate posts", "write_chained": "WRITE, chained posts", "read_1": "READ, one under way",
+    "read_4": "READ, 4 under way", "read_16": "READ, 16 under way",
     "separate": "separate posts", "chained": "chained posts", "group": "one group",
+    "write_imm_rate": "WRITE_WITH_IMM of the same bytes",
     "shared": "shared client", "shared_no_groups": "shared client, no groups", "own": "own connections",
+    "floor": "shared memory alone",
+    "response_data": "shared client, response data by WRITE", "two_lanes": "shared client, two connections",
+    "two_lane_threads": "shared client, two connections with a thread each",
     "wide": "shared client, wide ring", "narrow": "shared client, narrow ring",
 }
 PEERS = {"ucx", "libfabric_mean", "rsockets_mean", "tcp", "tcp_mean"}
@@ -43,7 +48,7 @@ def is_peer(arm: str) -> bool:
 
 
 def figure(value: float) -> str:
-    """Three digits, which is more than a spread leaves."""
+    """Three digits, which is more than noise leaves."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.{1 if value >= 10 else 2 if value >= 1 else 3}f}"
@@ -60,8 +65,8 @@ class Row:
     median: float | None
     low: float | None
     high: float | None
-    repeats: int
-    state: str  # ok, void, failed or skipped
+    runs: int
+    state: str  # ok, failed or skipped
     why: str
 
     @property
@@ -74,7 +79,7 @@ def _row(line: dict[str, str]) -> Row:
     words = {name: line[name] for name in ("group", "arm", "parameter", "client", "metric", "unit", "state")}
     # The reason may be what a program has printed.
     why = " ".join("".join(letter if letter.isprintable() else " " for letter in line["why"]).split())
-    return Row(**words, **numbers, repeats=int(line["repeats"] or 0), why=why)
+    return Row(**words, **numbers, runs=int(line["runs"] or 0), why=why)
 
 
 class Measured:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from lab import measured, plots, sync
 from lab.errors import LabError
 
-REPEATS = 5  # fewer have no spread to speak of
+RUNS = 5  # of an arm, at least
 
 
 def publish(results_folder: Path) -> None:
@@ -27,7 +27,7 @@ def check(run: measured.Measured, folder: Path) -> None:
     options = run.machine.get("options") or {}
     # As they were parsed, or as they were typed.
     quick = options.get("quick") if isinstance(options, dict) else "--quick" in options
-    repeats = min((row.repeats for row in run.rows if row.state == "ok"), default=0)
+    runs = min((row.runs for row in run.rows if row.state == "ok"), default=0)
     missing = [group for group in ("latency", "rate", "groups", "requests") if group not in {row.group for row in run.rows}]
     if quick:
         why = "a --quick run says too little"
@@ -35,8 +35,8 @@ def check(run: measured.Measured, folder: Path) -> None:
         why = f"it has {len(run.clients())} clients, and the lesson's tables are of one"
     elif missing:
         why = f"it has not measured {', '.join(missing)}"
-    elif repeats < REPEATS:
-        why = f"it has {repeats} repeats, and {REPEATS} are wanted"
+    elif runs < RUNS:
+        why = f"an arm has {runs} runs, and {RUNS} are wanted"
     else:
         return
     raise LabError(f"{folder} is not published: {why}")

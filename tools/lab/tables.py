@@ -5,6 +5,7 @@ from lab.measured import Measured, Row, figure, in_flight_words, name_of, proces
 
 METRICS = {"latency_us": "latency", "messages_per_s": "rate", "us_per_request": "time", "cpu_us_per_request": "CPU time"}
 COUNTERS = {"posts": "posts", "completions": "completions", "wakes": "wakes", "system_calls": "system calls"}
+PERCENTILES = {"request_median_us": "median", "request_p99_us": "99th percentile"}
 NOTHING = "the published run has not measured this"
 
 
@@ -39,6 +40,15 @@ def load(parameter: str) -> str:
 
 def by_load(parameter: str) -> tuple[int, ...]:
     return processes_of(parameter)[::-1]
+
+
+def timetable(measured: Measured) -> list[str]:
+    found = {(row.arm, row.parameter, metric): row for metric in PERCENTILES for row in measured.of_metric("timetable", metric)}
+    if not found:
+        raise ValueError(NOTHING)
+    columns = [(percent, metric) for percent in sorted({percent for _, percent, _ in found}, key=int) for metric in PERCENTILES]
+    return table(["µs until the response, at this part of the highest rate", *(f"{percent} %, {PERCENTILES[metric]}" for percent, metric in columns)],
+                 [[named(arm), *(cell(found.get((arm, *column))) for column in columns)] for arm in dict.fromkeys(arm for arm, *_ in found)])
 
 
 def counters(measured: Measured) -> list[str]:
@@ -77,10 +87,10 @@ def condition(line: dict[str, str]) -> str:
 def goals(measured: Measured) -> list[str]:
     lines = [[f"{named(line['ours'])} / {named(line['peer'])}", METRICS.get(line["metric"], line["metric"]) or "–",
               condition(line) if line["parameter"] else "–",
-              ratio(line["ratio"] if line["state"] in ("met", "not met") else ""),
+              ratio(line["ratio"]),
               f"{ratio(line['low'])}–{ratio(line['high'])}" if line["low"] and line["high"] else "–",
               limit(line["limit"]), line["state"]] for line in measured.ratios]
-    head = ["compared", "by", "at", "ratio", "its range", "goal", "result"]
+    head = ["compared", "by", "at", "ratio", "its interval", "goal", "result"]
     return ["", f"| {' | '.join(head)} |", "|---|---|---|---:|---:|---:|---|", *(f"| {' | '.join(line)} |" for line in lines), ""]
 
 
@@ -100,6 +110,11 @@ TABLES = {
                                         "µs for a request, by processes × in flight", load, by_load),
     "cpu": lambda it: by_parameter(it.of_metric("requests", "cpu_us_per_request"),
                                    "µs of CPU for a request, by processes × in flight", load, by_load),
+    "request": lambda it: by_parameter(it.of_metric("requests", "request_median_us"),
+                                       "µs until the response, median, by processes × in flight", load, by_load),
+    "request_p99": lambda it: by_parameter(it.of_metric("requests", "request_p99_us"),
+                                           "µs until the response, 99th percentile, by processes × in flight", load, by_load),
+    "timetable": timetable,
     "counters": counters,
     "goals": goals,
     "machine": machine,
