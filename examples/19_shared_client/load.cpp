@@ -12,6 +12,8 @@
 namespace shared_client {
 namespace {
 
+constexpr std::chrono::milliseconds patience(100);
+
 using rdmacommon::Error, rdmacommon::Where;
 using namespace rdmashared;
 using Bytes = std::vector<std::byte>;
@@ -96,7 +98,7 @@ private:
         break;
       case Outcome::not_sent:
         ++score_.not_sent;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1)); // until there is a connection
+        caller_.wait_connected(patience); // whether it comes or not: the next request tries again
         break;
       default:
         ++score_.other;

@@ -73,11 +73,15 @@ void sleep_on(std::span<const BellSeen> bells, uint32_t bits, steady_clock::time
     sleep_on_one(bells.front(), bits, std::min(until, steady_clock::now() + short_nap));
 }
 
+uint32_t wake(std::atomic<uint32_t> &word, uint32_t bits) {
+  const long woken =
+      syscall(SYS_futex, word_of(&word), FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, bits);
+  return static_cast<uint32_t>(std::max(woken, 0L));
+}
+
 uint32_t ring(std::atomic<uint32_t> &bell, uint32_t bits) {
   bell.fetch_add(1, std::memory_order_release);
-  const long woken =
-      syscall(SYS_futex, word_of(&bell), FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, bits);
-  return static_cast<uint32_t>(std::max(woken, 0L));
+  return wake(bell, bits);
 }
 
 } // namespace rdmashared

@@ -27,7 +27,12 @@ struct BellSeen {
 void sleep_on(std::span<const BellSeen> bells, uint32_t bits,
               std::chrono::steady_clock::time_point until);
 
-// @return how many sleepers it has woken
+// Wakes the sleepers on a word that has changed already.
+// @return how many
+uint32_t wake(std::atomic<uint32_t> &word, uint32_t bits);
+
+// Changes the bell, and wakes its sleepers.
+// @return how many
 uint32_t ring(std::atomic<uint32_t> &bell, uint32_t bits);
 
 } // namespace rdmashared

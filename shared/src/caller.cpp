@@ -88,6 +88,10 @@ Caller Caller::join(const std::string &name, Waiting waiting) {
   return Caller(std::move(links), waiting);
 }
 
+bool Caller::wait_connected(milliseconds limit, std::optional<uint32_t> server) {
+  return lanes_->wait_connected(limit, server);
+}
+
 std::optional<size_t> Caller::wait_any(std::span<const Pending> requests, milliseconds limit,
                                        std::optional<Waiting> waiting) {
   return lanes_->wait_any(requests, limit, waiting);

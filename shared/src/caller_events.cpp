@@ -45,6 +45,30 @@ std::vector<bool> CallerLanes::orphans() const {
   return all;
 }
 
+// [wait-connected]
+bool CallerLanes::wait_connected(milliseconds limit, std::optional<uint32_t> server) {
+  check_server(server);
+  for (const auto deadline = rdmacommon::deadline_in(limit);;) {
+    std::vector<BellSeen> down;
+    bool has_sender = false;
+    for (CallerLane &lane : lanes_) {
+      if (!lane.leads_to(server))
+        continue;
+      if (lane.is_up())
+        return true;
+      down.push_back({&lane.answers.status().is_up, 0});
+      has_sender = has_sender || (lane.has_sender() && !(lane.is_over && lane.is_over()));
+    }
+    if (!has_sender)
+      throw Error("the sender", "it is gone", Where::here());
+    const auto now = steady_clock::now();
+    if (now >= deadline)
+      return false;
+    sleep_on(down, every_bit, std::min(deadline, now + look_around));
+  }
+}
+// [wait-connected]
+
 // [wait-any]
 std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, milliseconds limit,
                                             std::optional<Waiting> waiting) {

@@ -18,10 +18,6 @@ using std::chrono::steady_clock;
 
 namespace {
 
-bool is_up(CallerLane &lane) {
-  return lane.answers.status().is_up.load(std::memory_order_acquire) != 0 && lane.has_sender();
-}
-
 // For this process the lane leads nowhere from here on. A sender that has died cannot say so.
 [[noreturn]] void give_up(CallerLane &lane, const char *why) {
   lane.give_up();
@@ -125,6 +121,12 @@ void CallerLanes::check_count() const {
     throw Error("the caller", "its senders have more than 128 connections together", Where::here());
 }
 
+void CallerLanes::check_server(std::optional<uint32_t> server) const {
+  if (std::ranges::none_of(lanes_, [&](const CallerLane &lane) { return lane.leads_to(server); }))
+    throw Error("the server", "there is no server " + std::to_string(server.value_or(0)),
+                Where::here());
+}
+
 // @param first of the lanes of one sender
 void CallerLanes::sort_by_server(size_t first) {
   std::map<uint32_t, std::vector<uint32_t>> by_server;
@@ -145,7 +147,7 @@ std::optional<CallerLanes::Claimed> CallerLanes::try_claim(uint32_t length, cons
     const std::vector<uint32_t> &its = servers_[(turn + i) % servers_.size()];
     for (size_t j = 0; j < its.size(); ++j) {
       CallerLane &lane = lanes_[its[(lanes_[its.front()].worker + thread + j) % its.size()]];
-      if (!is_up(lane) || (ask.server && *ask.server != lane.answers.status().server))
+      if (!lane.is_up() || !lane.leads_to(ask.server))
         continue;
       if (auto claim = lane.ring->try_claim(lane.worker, length))
         return Claimed{lane, std::move(*claim)};
@@ -157,11 +159,7 @@ std::optional<CallerLanes::Claimed> CallerLanes::try_claim(uint32_t length, cons
   for (CallerLane &lane : lanes_)
     if (lane.is_over && lane.is_over())
       gone(lane);
-  const auto is_its = [&](const CallerLane &lane) {
-    return lane.answers.status().server == ask.server;
-  };
-  if (ask.server && std::ranges::none_of(lanes_, is_its))
-    throw Error("Ask::server", "there is no server " + std::to_string(*ask.server), Where::here());
+  check_server(ask.server);
   throw RequestFailed(Outcome::not_sent);
 }
 

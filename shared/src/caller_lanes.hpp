@@ -41,6 +41,12 @@ struct CallerLane {
 
   void give_up() { std::atomic_ref(is_given_up).store(1, std::memory_order_relaxed); }
   bool has_sender() { return std::atomic_ref(is_given_up).load(std::memory_order_relaxed) == 0; }
+  bool is_up() {
+    return answers.status().is_up.load(std::memory_order_acquire) != 0 && has_sender();
+  }
+  bool leads_to(std::optional<uint32_t> server) const {
+    return !server || *server == answers.status().server;
+  }
 };
 
 class CallerLanes {
@@ -65,7 +71,8 @@ public:
   bool wait(Pending &pending, std::chrono::milliseconds limit, const InPlace &in_place);
   void drop(const Pending &pending);
 
-  // For event loops: caller_events.cpp.
+  // What a caller can sleep for besides one response: caller_events.cpp.
+  bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server);
   std::optional<size_t> wait_any(std::span<const Pending> requests, std::chrono::milliseconds limit,
                                  std::optional<Waiting> waiting);
   void request_then(std::span<const std::byte> bytes, Then then, const Ask &ask);
@@ -75,6 +82,7 @@ public:
 private:
   void sort_by_server(size_t first);
   void check_count() const;
+  void check_server(std::optional<uint32_t> server) const;
   struct Claimed {
     CallerLane &lane;
     rdmacommon::SlotRing::Claim claim;

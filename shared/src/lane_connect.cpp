@@ -148,6 +148,7 @@ void Lane::come_up() {
   backoff_.reset();
   deadline_ = Clock::now() + tick;
   answers_.status().is_up.store(1, std::memory_order_release);
+  wake(answers_.status().is_up, every_bit); // Caller::wait_connected()
 }
 // [established]
 

@@ -172,6 +172,32 @@ TEST_F(Callers, WithoutAConnectionNothingIsHandedOver) {
   EXPECT_TRUE(loop.take().empty());
 }
 
+TEST_F(Callers, SleepsUntilThereIsAConnection) {
+  EXPECT_TRUE(caller.wait_connected(0ms));
+  std::atomic<uint32_t> &is_up = loop.answers.status().is_up;
+  is_up = 0;
+  EXPECT_FALSE(caller.wait_connected(0ms));
+  std::thread sender([&] {
+    while (wake(is_up, every_bit) == 0) // until it sleeps
+      std::this_thread::yield();
+    is_up = 1;
+    wake(is_up, every_bit);
+  });
+  EXPECT_TRUE(caller.wait_connected(10s));
+  sender.join();
+  EXPECT_THROW(caller.wait_connected(0ms, 1), rdmacommon::Error); // there is no such server
+}
+
+TEST_F(Callers, ADeadSenderMakesNoConnection) {
+  loop.answers.status().is_up = 0;
+  std::vector<CallerLane> lanes;
+  lanes.push_back({.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = [] {
+                     return true;
+                   }});
+  Caller alone = CallerLanes::caller(std::move(lanes), Waiting::events);
+  EXPECT_THROW(alone.wait_connected(10s), rdmacommon::Error);
+}
+
 TEST_F(Callers, AServerThatThereIsNotIsAnError) {
   EXPECT_THROW(
       {

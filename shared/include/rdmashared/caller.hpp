@@ -166,6 +166,13 @@ public:
   std::optional<size_t> wait_any(std::span<const Pending> requests, std::chrono::milliseconds limit,
                                  std::optional<Waiting> waiting = {});
 
+  /// Waits until there is a connection: to use after Outcome::not_sent. It can break again before the next request.
+  /// @param limit  how long; 0 looks once
+  /// @param server an index into SenderOptions::servers; by default any of them
+  /// @return false if `limit` has passed
+  /// @throws Error if there is no such server, or its sender has died
+  bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server = {});
+
   // [then]
   /// Sends a request, for an event loop. run_ready() calls `then` when the response is there, or the request has failed.
   /// @throws as request()
