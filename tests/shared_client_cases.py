@@ -408,6 +408,7 @@ DROPPED = {
     "cut-window": "a request: more than the window are under way",
     "send": "the peer's message: it is not an RDMA WRITE with immediate data",
     "rkey": "completed with status 10, remote access error",
+    "data-rkey": "completed with status 10, remote access error",
     "no-data-connection": "a request: the session's data connection is missing",
     "half-connected": "it does not finish to connect",
 }
@@ -416,6 +417,8 @@ REJECTED = {
     "stranger": "it knows of no session for this data connection",
     "slots-many": "it does not understand what we ask for",
 } | dict.fromkeys(("magic", "nothing", "slots-13", "slot-size", "window-0", "largest", "purpose"), "it does not understand what we ask for")
+# A data connection that the session does not want. The session itself goes on.
+UNWANTED = dict.fromkeys(("data-twice", "data-unwanted"), "it cannot take this client; its log says why")
 # What the sender says of a server that lies.
 LIES_OF_SERVERS = {
     "kind": "an answer: it is of kind 99",
@@ -462,17 +465,18 @@ class Liars(Shared):
         honest = self.client("--seconds", "8", "--mixed")
         self.assertIn("up", next_line(honest))
         where = ("--host", self.server_place.address, "--cm-port", self.port)
-        for lies, ends in ((DROPPED, dict.fromkeys(DROPPED, "DISCONNECTED")), (REJECTED, {lie: f"rejected: {why}" for lie, why in REJECTED.items()}),
-                           (["rnr"], {"rnr": "DISCONNECTED"})):
+        rejected = {lie: f"rejected: {why}" for lie, why in (REJECTED | UNWANTED).items()}
+        for lies, ends in ((DROPPED, dict.fromkeys(DROPPED, "DISCONNECTED")), (rejected, rejected), (["rnr"], {"rnr": "DISCONNECTED"})):
             out, _ = self.finish(self.lie(self.client_place, lies, *where))
             self.assertEqual(out.splitlines(), [f"{lie}: {end}" for lie, end in ends.items()])
         self.assertIsNotNone(RESPONSES.search(self.finish(honest)[0]))
         self.run_client()
         self.wait_for_resources(before)
-        (served, dropped, rejected), said = self.stop()
+        counts, said = self.stop()
         for words in DROPPED.values():
             self.assertIn(words, said)
-        self.assertEqual((served, dropped, rejected), (2, len(DROPPED) + 1, len(REJECTED)), said)
+        self.assertEqual(said.count("a data connection: there is none to come"), len(UNWANTED))
+        self.assertEqual(counts, [2 + len(UNWANTED), len(DROPPED) + 1, len(rejected)], said)  # served, dropped, rejected
 
     def leaves(self, lies, *options, room=0):
         """The client leaves a server for each of these lies, and each time it connects again."""

@@ -10,10 +10,12 @@
 #include <rdmacommon/requests.hpp>
 #include <rdmacommon/slot_runs.hpp>
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -21,6 +23,7 @@
 using namespace rdmacommon;
 using namespace rdmashared;
 using namespace shared_client;
+using std::chrono::milliseconds;
 
 namespace {
 
@@ -133,6 +136,12 @@ const std::map<std::string, Lie> client_lies = {
     {"cut-window", cut(1100, {{0, 255}, {255, 255}, {510, 255}, {765, 255}, {1020, 80}})},
     {"send", [](Peer &peer) { post_send(peer.with.runs.get(), {.opcode = IBV_WR_SEND}); }},
     {"silence", [](Peer &) {}},
+    {"data-rkey",
+     [](Peer &peer) {
+       ask_the_service(peer, 0);
+       request([](SlotHeader &header) { header.kind = static_cast<uint16_t>(Kind::long_request); })(
+           peer);
+     }},
     {"no-data-connection",
      [](Peer &peer) { // the response should go by the connection that is missing
        ask_the_service(peer, 0);
@@ -157,11 +166,44 @@ void change_hello(const std::string &lie, Hello &hello) {
     hello.purpose = Purpose::data;
   else if (lie == "no-data-connection" || lie == "half-connected")
     hello.shape.largest = 64;
+  else if (lie == "data-rkey" || lie == "data-twice")
+    hello.shape.largest = 64; // where the response goes is 0, with the key 0
   else if (lie == "rkey")
     hello.answers_rkey ^= 0x5500;
 }
 
+// A data connection of the client's.
+struct DataId {
+  explicit DataId(const CmOptions &options) { cm_resolve(id.get(), channel.get(), options); }
+
+  // @return the server's answer
+  unique_cm_event join(uint64_t token, milliseconds limit, uint32_t qp_num = 0) {
+    const HelloBytes bytes = to_bytes(Hello{.purpose = Purpose::data,
+                                            .shape = {},
+                                            .answers_address = 0,
+                                            .data_address = 0,
+                                            .token = token,
+                                            .answers_rkey = 0,
+                                            .data_rkey = 0});
+    rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
+    parameters.qp_num = qp_num; // without a queue pair of this id
+    check_errno(rdma_connect(id.get(), &parameters), "rdma_connect");
+    return next_cm_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, limit);
+  }
+
+  unique_event_channel channel = create_event_channel();
+  unique_cm_id id = create_cm_id(channel.get());
+};
+
+std::string rejection(const unique_cm_event &event) {
+  const auto welcome = welcome_in(private_data(*event));
+  if (event->event != RDMA_CM_EVENT_REJECTED || !welcome)
+    return name_of(event->event);
+  return std::string("rejected: ") + words_for(welcome->refusal);
+}
+
 std::string one_lie(const std::string &lie, const CmOptions &options) {
+  std::optional<DataId> data; // goes after its queue pair
   const unique_event_channel channel = create_event_channel();
   const unique_cm_id id = create_cm_id(channel.get());
   cm_resolve(id.get(), channel.get(), options);
@@ -179,21 +221,33 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
     bytes.bytes[0] = std::byte{0};
   rdma_conn_param parameters = connection_parameters(&bytes, lie == "nothing" ? 0 : sizeof bytes);
   check_errno(rdma_connect(id.get(), &parameters), "rdma_connect");
+  uint64_t token = 0;
   {
     const unique_cm_event event =
         next_cm_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, options.timeout);
-    const auto welcome = welcome_in({static_cast<const std::byte *>(event->param.conn.private_data),
-                                     event->param.conn.private_data_len});
+    if (event->event == RDMA_CM_EVENT_REJECTED)
+      return rejection(event);
+    const auto welcome = welcome_in(private_data(*event));
     if (!welcome)
       throw Error("the server", "no welcome", Where::here());
-    if (event->event == RDMA_CM_EVENT_REJECTED) {
-      return std::string("rejected: ") + words_for(welcome->refusal);
-    }
+    token = welcome->token;
     peer.mirror = {.mine = peer.mine,
                    .slot_size = shape.slot_size,
                    .address = welcome->requests_address,
                    .rkey = welcome->requests_rkey,
                    .most_inline = 0};
+  }
+  if (lie == "data-rkey" || lie == "data-twice") {
+    data.emplace(options);
+    peer.with.add_data_connection(data->id.get(), shape.window, shape.slots);
+    if (const auto event = data->join(token, options.timeout);
+        event->event != RDMA_CM_EVENT_ESTABLISHED)
+      throw Error("the data connection", rejection(event), Where::here());
+  }
+  if (lie == "data-twice" || lie == "data-unwanted") {
+    const uint32_t nobody =
+        peer.with.runs.get()->qp_num ^ 0x800000; // the CM knows those that are connected
+    return rejection(DataId(options).join(token, options.timeout, nobody));
   }
   if (const auto found = client_lies.find(lie); found != client_lies.end())
     found->second(peer);

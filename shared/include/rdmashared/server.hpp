@@ -94,13 +94,15 @@ using RequestHandler = std::function<void(Request &&request)>;
 
 /// What a Server gives to its clients.
 struct ServerOptions {
-  std::string host = {};               ///< The address to listen on. Empty: all of this host's.
-  uint16_t port = 18515;               ///< Of rdma_cm; 0: one that is free.
-  uint32_t connections = 64;           ///< Clients at a time.
-  uint32_t clients = 0;                ///< run() ends after so many connections; 0: never.
-  uint32_t slots = 1 << 16;            ///< Most slots of one connection.
-  uint32_t window = 4096;              ///< Most requests of one connection without an answer.
-  uint64_t memory = uint64_t{1} << 28; ///< Most bytes for one connection.
+  std::string host = {};     ///< The address to listen on. Empty: all of this host's.
+  uint16_t port = 18515;     ///< Of rdma_cm; 0: one that is free.
+  uint32_t connections = 64; ///< Clients at a time.
+  uint32_t clients = 0;      ///< run() ends after so many connections; 0: never.
+  uint32_t slots = 1 << 16;  ///< Most slots of one connection.
+  uint32_t window = 4096;    ///< Most requests of one connection without an answer.
+  /// Most bytes for one connection: its slots and responses. Its queues are the device's, and come on top. On rxe they take at most
+  /// 1 KiB for each of `window`, and 512 KiB.
+  uint64_t memory = uint64_t{1} << 28;
   uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections.
   /// Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
   uint32_t group = 255;
