@@ -22,7 +22,7 @@ DEBIAN = {
     "check": "clang-format cmake make perftest procps",
     "wire": "tcpdump tshark",
     "bench": "perftest ucx-utils libfabric-bin rdmacm-utils",
-    "thorough": "chromium clang",
+    "thorough": "chromium clang valgrind",
 }
 # For the distributions on which ./lab installs nothing itself: the names to type.
 OTHERS = {
@@ -35,7 +35,7 @@ OTHERS = {
         "check": "clang-tools-extra cmake make perftest procps-ng",
         "wire": "tcpdump wireshark-cli",
         "bench": "perftest ucx libfabric librdmacm-utils",
-        "thorough": "chromium clang"}),
+        "thorough": "chromium clang valgrind"}),
     "pacman": ("pacman -S --needed", {
         "build": "meson ninja gcc pkgconf rdma-core cli11 gtest patch",
         "device": "iproute2 kmod",
@@ -45,7 +45,7 @@ OTHERS = {
         "check": "clang cmake make procps-ng",
         "wire": "tcpdump wireshark-cli",
         "bench": "openucx libfabric",
-        "thorough": "chromium clang"}),
+        "thorough": "chromium clang valgrind"}),
     "zypper": ("zypper install", {
         "build": "meson ninja gcc-c++ pkg-config rdma-core-devel cli11-devel gtest patch",
         "device": "libibverbs-utils librdmacm-utils iproute2 kmod",
@@ -55,13 +55,13 @@ OTHERS = {
         "check": "clang cmake make procps",
         "wire": "tcpdump wireshark",
         "bench": "perftest ucx-tools libfabric librdmacm-utils",
-        "thorough": "chromium clang"}),
+        "thorough": "chromium clang valgrind"}),
 }
 # Where dpkg cannot be asked: a program or file that tells whether a group is there.
 SIGNS = {"build": ["meson", "ninja", "g++", "pkg-config", "patch"], "device": ["ibv_devices", "ip"],
          "machine": [QEMU.replace("-x86", "-x86_64").replace("-arm", "-aarch64"), "busybox"], "kernel": ["make", "gcc", "patch", "perl"],
          "docs": ["doxygen", "dot"], "check": ["clang-format", "cmake", "make", "ps"], "wire": ["tcpdump", "tshark"],
-         "bench": ["ib_write_lat", "ucx_perftest", "fi_pingpong", "rstream"], "thorough": ["chromium", "clang++"]}
+         "bench": ["ib_write_lat", "ucx_perftest", "fi_pingpong", "rstream"], "thorough": ["chromium", "clang++", "valgrind"]}
 
 
 def missing(*groups: str) -> list[str]:
