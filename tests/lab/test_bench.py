@@ -69,7 +69,7 @@ class Bench(unittest.TestCase):
         ratios = {ratio["name"]: ratio for ratio in self.table("ratios")}
         self.assertEqual(set(ratios), {"write/ib_write_lat", "group/separate", "group/chained"})
         self.assertEqual(ratios["write/ib_write_lat"]["limit"], "<= 1.03")
-        self.assertIn(ratios["write/ib_write_lat"]["state"], ("undecided", "skipped")  # two repeats decide nothing)
+        self.assertIn(ratios["write/ib_write_lat"]["state"], ("undecided", "skipped"))  # two repeats decide nothing
         machine = json.loads((self.folder / "machine.json").read_text())
         for name in ("date", "host", "cpu", "cpus", "kernel", "emulated", "device", "driver", "node_type", "link_layer", "mtu", "versions", "options"):
             self.assertTrue(machine[name], name)

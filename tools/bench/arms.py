@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, List, Tuple
 
 Sample = Tuple[str, str, str, float]  # arm, parameter, metric, value
 
@@ -255,12 +255,14 @@ def probes(quick: bool, only: Tuple[str, ...] = ()) -> List[Probe]:
     return [probe for probe in sum(everything, []) if wanted(probe)]
 
 
+def measures() -> List[Tuple[str, str, str]]:
+    """All groups, arms and parameters that there are, in the order of this file."""
+    return [(probe.group, *measure) for probe in probes(False) + probes(True) for measure in probe.measures]
+
+
 def names() -> List[str]:
     """All that `only` can have."""
-    found: Dict[str, None] = dict.fromkeys(GROUPS)
-    for probe in probes(True) + probes(False):
-        found.update(dict.fromkeys(f"{probe.group}/{arm}" for arm, _ in probe.measures))
-    return list(found)
+    return list(dict.fromkeys([*GROUPS, *(f"{group}/{arm}" for group, arm, _ in measures())]))
 
 
 def programs(chosen: List[Probe]) -> List[str]:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from bench import arms
 from bench.arms import MAIN, UNITS
 from bench.goals import GOALS, Goal
 
@@ -141,7 +142,9 @@ class Results:
         for key, (state, why) in self.broken.items():
             metric = MAIN[key[0]]
             rows.append(Row(*key, metric, UNITS[metric], None, None, None, 0, state, why))
-        return rows
+        places = {measure: place for place, measure in enumerate(arms.measures())}
+        # They ran in random order.
+        return sorted(rows, key=lambda row: (places.get((row.group, row.arm, row.parameter), len(places)), row.client))
 
     def ratios(self, goals: Sequence[Goal] = GOALS) -> List[Ratio]:
         """Of those goals of which something was to be run."""

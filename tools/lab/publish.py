@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+from bench import arms
 from lab import measured, plots, sync
 from lab.errors import LabError
 
@@ -28,7 +29,7 @@ def check(run: measured.Measured, folder: Path) -> None:
     # As they were parsed, or as they were typed.
     quick = options.get("quick") if isinstance(options, dict) else "--quick" in options
     runs = min((row.runs for row in run.rows if row.state == "ok"), default=0)
-    missing = [group for group in ("latency", "rate", "groups", "requests") if group not in {row.group for row in run.rows}]
+    missing = [group for group in arms.GROUPS if group not in {row.group for row in run.rows}]
     if quick:
         why = "a --quick run says too little"
     elif len(run.clients()) > 1:
