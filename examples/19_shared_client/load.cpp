@@ -12,8 +12,6 @@
 namespace shared_client {
 namespace {
 
-constexpr std::chrono::milliseconds patience(100);
-
 using rdmacommon::Error, rdmacommon::Where;
 using namespace rdmashared;
 using Bytes = std::vector<std::byte>;
@@ -98,7 +96,7 @@ private:
         break;
       case Outcome::not_sent:
         ++score_.not_sent;
-        caller_.wait_connected(patience); // whether it comes or not: the next request tries again
+        wait_connected();
         break;
       default:
         ++score_.other;
@@ -138,6 +136,15 @@ private:
             request_, [&](std::span<const std::byte> response) { check(response, request_); }, how);
       count(began);
     }
+  }
+
+  // Whether a connection comes in this time or not: the next request tries again.
+  void wait_connected() {
+    constexpr std::chrono::milliseconds some_time(100);
+    if (load_.server < 0)
+      caller_.wait_connected(some_time);
+    else
+      caller_.wait_connected(some_time, static_cast<uint32_t>(load_.server));
   }
 
   Place &next_place() { // where the oldest one is, if all are taken

@@ -50,16 +50,15 @@ bool CallerLanes::wait_connected(milliseconds limit, std::optional<uint32_t> ser
   check_server(server);
   for (const auto deadline = rdmacommon::deadline_in(limit);;) {
     std::vector<BellSeen> down;
-    bool has_sender = false;
     for (CallerLane &lane : lanes_) {
-      if (!lane.leads_to(server))
+      // A sender that has died cannot write its word any more, which may say that the lane is up.
+      if (!lane.leads_to(server) || !lane.has_sender() || (lane.is_over && lane.is_over()))
         continue;
       if (lane.is_up())
         return true;
       down.push_back({&lane.answers.status().is_up, 0});
-      has_sender = has_sender || (lane.has_sender() && !(lane.is_over && lane.is_over()));
     }
-    if (!has_sender)
+    if (down.empty())
       throw Error("the sender", "it is gone", Where::here());
     const auto now = steady_clock::now();
     if (now >= deadline)

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <deque>
 #include <fstream>
 #include <functional>
@@ -188,14 +189,24 @@ TEST_F(Callers, SleepsUntilThereIsAConnection) {
   EXPECT_THROW(caller.wait_connected(0ms, 1), rdmacommon::Error); // there is no such server
 }
 
-TEST_F(Callers, ADeadSenderMakesNoConnection) {
-  loop.answers.status().is_up = 0;
+TEST_F(Callers, ADeadSenderMakesNoConnection) { // though its word says that the lane is up
   std::vector<CallerLane> lanes;
   lanes.push_back({.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = [] {
                      return true;
                    }});
   Caller alone = CallerLanes::caller(std::move(lanes), Waiting::events);
   EXPECT_THROW(alone.wait_connected(10s), rdmacommon::Error);
+  LoopBack other; // of a sender that lives, and has no connection
+  other.answers.status().is_up = 0;
+  std::vector<CallerLane> two;
+  two.push_back({.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = [] {
+                   return true;
+                 }});
+  two.push_back({.ring = &other.ring, .answers = Answers(other.ring), .worker = 1, .is_over = {}});
+  Caller both = CallerLanes::caller(std::move(two), Waiting::events);
+  const std::clock_t cpu = std::clock();
+  EXPECT_FALSE(both.wait_connected(300ms));
+  EXPECT_LT(std::clock() - cpu, CLOCKS_PER_SEC / 10); // it has slept
 }
 
 TEST_F(Callers, AServerThatThereIsNotIsAnError) {

@@ -170,7 +170,7 @@ public:
   /// @param limit  how long; 0 looks once
   /// @param server an index into SenderOptions::servers; by default any of them
   /// @return false if `limit` has passed
-  /// @throws Error if there is no such server, or its sender has died
+  /// @throws Error if there is no such server, or its senders have died
   bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server = {});
 
   // [then]
