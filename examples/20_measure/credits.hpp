@@ -1,16 +1,15 @@
-// What a server does that is told of each message: it takes the completion of a receive, posts another receive, and says that
-// the client may send one more.
+// A server that learns of each message takes the completion of a receive, posts another receive, and gives the client a credit
+// for one more message.
 #pragma once
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
+#include <rdmacommon/exchange.hpp>
 #include <rdmacommon/slot_runs.hpp>
 
 #include <infiniband/verbs.h>
 
 #include <arpa/inet.h>
-#include <poll.h>
-
 #include <array>
 #include <cstdint>
 #include <span>
@@ -27,7 +26,7 @@ inline bool is_receive(const ibv_wc &wc) {
 class Credits {
 public:
   // Posts `depth` receives: as many messages may be under way.
-  Credits(ibv_qp *qp, uint32_t depth) : qp_(qp), left_(depth) {
+  Credits(ibv_qp *qp, uint32_t depth) : qp_(qp), depth_(depth), left_(depth) {
     for (uint32_t i = 0; i < depth; ++i)
       post_receive();
   }
@@ -35,34 +34,40 @@ public:
   uint32_t left() const { return left_; }
   void use(uint32_t messages) { left_ -= messages; }
 
-  // Of a receive. @return how many messages its immediate is a credit for
-  uint32_t take(const ibv_wc &wc) {
+  // Of a receive: its immediate is a credit for so many messages; 0 from a client, which gives none.
+  // @throws Error if that cannot be
+  void take(const ibv_wc &wc) {
     post_receive(); // before the peer can send another
     const uint32_t messages = ntohl(wc.imm_data);
+    if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || messages > depth_ - left_)
+      throw rdmacommon::Error("the peer's message", "it gives credit for what was not sent",
+                              rdmacommon::Where::here());
     left_ += messages;
-    return messages;
   }
 
 private:
   void post_receive() {
-    ibv_recv_wr nothing{},
-        *refused = nullptr; // WRITE_WITH_IMM takes a receive, and none of its memory
+    // WRITE_WITH_IMM takes a receive, and none of its memory.
+    ibv_recv_wr nothing{}, *refused = nullptr;
     rdmacommon::check_rc(ibv_post_recv(qp_, &nothing, &refused), "ibv_post_recv");
   }
 
   ibv_qp *qp_;
+  const uint32_t depth_;
   uint32_t left_;
 };
 
-// The server's loop: until the other side speaks on `fd`. A credit goes for a quarter of the receives, or for what there is if nothing
-// more has come: so credits cost little, and the client never waits for one that could have been sent.
-inline void give_credits(ibv_cq *cq, ibv_qp *qp, Credits &credits, uint32_t depth, int fd) {
-  constexpr uint32_t looks = 1000; // before it asks whether the peer has spoken
+constexpr uint32_t looks = 65536; // at a CQ, before a look whether the peer has ended
+
+// The server's loop, until the client says that it is done. The server gives credit when a quarter of the receives have been used, or
+// when nothing more has come: so credits cost little, and the client never waits for one that could have been sent.
+inline void give_credits(ibv_cq *cq, ibv_qp *qp, Credits &credits, uint32_t depth,
+                         const rdmacommon::Exchange &exchange) {
   rdmacommon::SendQueue queue(qp, depth);
   ibv_send_wr credit{.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}; // of no bytes
   std::array<ibv_wc, 64> done;
   uint32_t owed = 0, idle = 0;
-  for (pollfd peer{.fd = fd, .events = POLLIN, .revents = 0};;) {
+  while (true) {
     const size_t count = rdmacommon::poll_batch(cq, done);
     for (const ibv_wc &wc : std::span(done).first(count))
       if (is_receive(wc)) {
@@ -79,7 +84,7 @@ inline void give_credits(ibv_cq *cq, ibv_qp *qp, Credits &credits, uint32_t dept
     idle = count == 0 ? idle + 1 : 0;
     if (idle >= looks) {
       idle = 0;
-      if (rdmacommon::check_errno(poll(&peer, 1, 0), "poll") > 0)
+      if (exchange.peer_has_spoken())
         return;
     }
   }

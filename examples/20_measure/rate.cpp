@@ -1,5 +1,5 @@
 // How many messages a second: the client sends without a pause, as many as its send queue holds. The server's program
-// sleeps; but what it has to be told of, WRITE_WITH_IMM, it takes, and it gives credits.
+// sleeps, except with WRITE_WITH_IMM: then it takes each completion, and gives credits.
 //
 // Lesson:  lessons/20_measure.md
 // Run:     ./lab run 20_measure --program rate
@@ -50,9 +50,10 @@ struct Wanted {
 // [flood]
 class Flood {
 public:
-  // @param credits of a server that is told of each message; null if it is told of none
-  Flood(ibv_qp *qp, ibv_cq *cq, Credits *credits, const ibv_send_wr &request)
-      : cq_(cq), queue_(qp, depth), credits_(credits), request_(request) {}
+  // @param credits of a server that learns of each message; null if it learns of none
+  Flood(ibv_qp *qp, ibv_cq *cq, Credits *credits, const Exchange &exchange,
+        const ibv_send_wr &request)
+      : cq_(cq), queue_(qp, depth), credits_(credits), exchange_(exchange), request_(request) {}
   static constexpr uint32_t depth = 128;
 
   // @return how many were sent: full chains only
@@ -79,6 +80,12 @@ public:
 private:
   void take() {
     const size_t count = poll_batch(cq_, done_);
+    idle_ = count == 0 ? idle_ + 1 : 0;
+    if (idle_ == looks) {
+      idle_ = 0;
+      if (exchange_.peer_has_spoken()) // it has nothing to say before our "done"
+        throw Error("the server", "it has ended", Where::here());
+    }
     for (const ibv_wc &wc : std::span(done_).first(count))
       if (credits_ && is_receive(wc))
         credits_->take(wc);
@@ -89,7 +96,9 @@ private:
   ibv_cq *cq_;
   SendQueue queue_;
   Credits *credits_;
+  const Exchange &exchange_;
   ibv_send_wr request_;
+  uint32_t idle_ = 0;
   std::array<ibv_wc, 16> done_{};
 };
 // [flood]
@@ -141,7 +150,7 @@ void rate(int argc, char **argv) {
     throw Error("the peer's memory", "it has another --size", Where::here());
   if (!options.is_server()) {
     ibv_sge whole = piece(mr.get(), mr->addr, wanted.size);
-    Flood flood(qp.get(), cq.get(), credits ? &*credits : nullptr,
+    Flood flood(qp.get(), cq.get(), credits ? &*credits : nullptr, exchange,
                 {.sg_list = &whole,
                  .num_sge = 1,
                  .opcode = opcode_of(wanted.operation),
@@ -150,7 +159,7 @@ void rate(int argc, char **argv) {
     exchange.send_done();
   } else {
     if (credits)
-      give_credits(cq.get(), qp.get(), *credits, Flood::depth, exchange.fd());
+      give_credits(cq.get(), qp.get(), *credits, Flood::depth, exchange);
     exchange.receive_done(std::chrono::hours(1));
   }
   exchange.finish();
