@@ -474,7 +474,7 @@ class Liars(Shared):
         self.wait_for_resources(before)
         counts, said = self.stop()
         for words in DROPPED.values():
-            self.assertIn(words, said)
+            self.assertGreaterEqual(said.count(words), list(DROPPED.values()).count(words), words)
         self.assertEqual(said.count("a data connection: there is none to come"), len(UNWANTED))
         self.assertEqual(counts, [2 + len(UNWANTED), len(DROPPED) + 1, len(rejected)], said)  # served, dropped, rejected
 

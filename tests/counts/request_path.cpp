@@ -2,6 +2,7 @@
 // second thread and no system call, so each run takes the same number.
 #include "loop_back.hpp"
 
+#include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
 
 #include <array>
@@ -37,7 +38,8 @@ void request_path(int argc, char **argv) {
       pending.push_back(caller.request_async(bytes));
     answer_all(loop);
     for (Pending &one : pending)
-      one.wait(std::chrono::milliseconds(0), [](std::span<const std::byte>) {});
+      if (!one.wait(std::chrono::milliseconds(0), [](std::span<const std::byte>) {}))
+        throw rdmacommon::Error("a response", "it is not there", rdmacommon::Where::here());
     pending.clear();
   }
 #if defined(__clang__)

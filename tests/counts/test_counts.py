@@ -1,10 +1,11 @@
 """Instructions for a request of the shared client: in the caller and the ring, without the network. A count has no noise, so a change that
 makes a request dearer is found at once.
 
-The counts depend on the compiler. counts.json has those of the compilers that CI uses; `python3 tests/counts/test_counts.py
---record` writes those of this one."""
+The counts depend on the compiler. counts.json has those of the compilers that CI uses; `PYTHONPATH=tools:tests python3
+tests/counts/test_counts.py --record` writes those of this one."""
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -25,7 +26,7 @@ def counted(requests, in_flight):
                           "--in-flight", str(in_flight)], capture_output=True, text=True, timeout=300)
     if run.returncode:
         raise AssertionError(run.stderr)
-    return run.stdout.strip(), int(re.search(r"Collected : (\d+)", run.stderr)[1])
+    return f"{run.stdout.strip()} {platform.machine()}", int(re.search(r"Collected : (\d+)", run.stderr)[1])
 
 
 def for_a_request(in_flight):
@@ -40,8 +41,7 @@ class Counts(unittest.TestCase):
         for in_flight in IN_FLIGHT:
             with self.subTest(in_flight=in_flight):
                 compiler, found = for_a_request(in_flight)
-                if compiler not in expected:
-                    self.skipTest(f"{EXPECTED.name} has no counts of {compiler}")
+                self.assertIn(compiler, expected)
                 was = expected[compiler][str(in_flight)]
                 self.assertLessEqual(found, was * (1 + MOST_CHANGE), "a request takes more instructions: see what callgrind says of it")
                 self.assertGreaterEqual(found, was * (1 - MOST_CHANGE), "a request takes fewer instructions: record them (--record)")
@@ -58,5 +58,8 @@ def record():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--record"]:
         record()
+    elif (compiler := counted(1, 1)[0]) not in json.loads(EXPECTED.read_text()) and not os.environ.get("LAB_REQUIRE_DEVICE"):
+        print(f"skipped: {EXPECTED.name} has no counts of {compiler}")
+        sys.exit(77)
     else:
         unittest.main(verbosity=2)

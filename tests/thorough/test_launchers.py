@@ -83,13 +83,13 @@ class Ssh(Launcher):
         shutil.copy(f"{key}.pub", self.folder / "authorized")
         config = self.folder / "config"
         config.write_text(f"ListenAddress 127.0.0.1:{port}\nHostKey {key}\nAuthorizedKeysFile {self.folder}/authorized\nPidFile none\n"
-                          "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n")
+                          "AcceptEnv LAB_*\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n")
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
         self.start("/usr/sbin/sshd", "-D", "-e", "-f", str(config))
         known = self.folder / "known"
-        ssh = ["ssh", "-p", str(port), "-i", str(key), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={known}"]
-        self.wait_until(lambda: subprocess.run([*ssh, "127.0.0.1", "true"], capture_output=True, stdin=subprocess.DEVNULL).returncode == 0, "sshd")
+        ssh = ["ssh", "-p", str(port), "-i", str(key), "-o", "BatchMode=yes", "-o", "SendEnv=LAB_*", "-o", "ConnectTimeout=5", "-o", "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={known}"]
+        self.wait_until(lambda: subprocess.run([*ssh, "127.0.0.1", "true"], capture_output=True, stdin=subprocess.DEVNULL, timeout=60).returncode == 0, "sshd")
         self.bench([*BENCH, "--server", "127.0.0.1"], 1, BENCH_SSH=" ".join(ssh))
 
 

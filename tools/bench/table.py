@@ -6,7 +6,7 @@ from typing import Iterable, List
 from bench.arms import MAIN
 from bench.results import Ratio, Results
 
-HEADS = ("row", "ours", "peer", "ratio", "95% of its median", "goal", "")
+HEADS = ("row", "ours", "peer", "ratio", "interval", "goal", "")
 
 
 def _figure(value: "float | None") -> str:
