@@ -2,7 +2,7 @@
 
 In a plot a colour has no meaning: it tells lines apart, and a program and the one that it is compared with have the
 same. Full lines and markers are this project's programs, dashed lines and pale markers are the others'. A thin bar
-has the middle half of the runs. What is not valid has no point; `missing()` says what and why.
+has the middle half of the runs. A row that is not valid has no point; `missing()` names it and says why.
 """
 from __future__ import annotations
 

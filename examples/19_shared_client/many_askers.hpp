@@ -1,4 +1,4 @@
-// Processes that ask at the same time, each by what it has set up itself: what the shared client is compared with. For
+// Processes that send requests at the same time, each by means of its own. For the opponents of the shared client:
 // own_connections.cpp, tcp_requests.cpp and memory_requests.cpp.
 #pragma once
 
@@ -43,31 +43,31 @@ struct Askers {
   }
 };
 
-// What one of the processes says of its work. Requests have numbers, 0, 1 and so on; no more than 64 are under way.
+// One of the processes reports its progress here. Its requests have the numbers 0, 1 and so on. At most 64 are under way.
 class Asking {
 public:
   Asking(const rdmacommon::Link &parent, const Askers &askers, uint32_t process)
       : parent_(parent), askers_(askers), process_(process) {}
 
-  // When it has set up what it needs. Waits for the others.
-  void is_ready() {
+  // Call it when the process can send. Waits for the other processes.
+  void ready() {
     parent_.tell("ready");
     parent_.hear(std::chrono::minutes(2));
     timetable_ = Timetable(askers_.every_us, process_, askers_.processes);
   }
-  // Before a request is made. With a timetable, waits until it is due.
+  // Call it before each request. With a timetable, waits until the request is due.
   void asks(uint32_t number) {
     if (timetable_.is_used())
       began_.at(number % began_.size()) = timetable_.wait(number);
     else if (askers_.is_timed)
       began_.at(number % began_.size()) = Clock::now();
   }
-  void is_answered(uint32_t number) {
+  void answered(uint32_t number) {
     if (askers_.is_timed)
       latencies_.add(Clock::now() - began_.at(number % began_.size()));
   }
-  // When it has its last response. Waits for the others, too: taking down what was set up is not measured.
-  void is_done() const {
+  // Call it after the last response. Waits for the other processes: what follows, the teardown, is not measured.
+  void done() const {
     parent_.tell({reinterpret_cast<const char *>(&latencies_), sizeof latencies_});
     parent_.hear(std::chrono::minutes(60));
   }

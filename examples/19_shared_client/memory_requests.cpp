@@ -1,6 +1,6 @@
 // An opponent of the shared client that uses no RDMA. Processes put requests into shared memory. A process in the middle passes
-// them on to a server process, and passes the responses back. What is left is copying, sleeping and waking. No program with these
-// three parts can be faster.
+// them on to a server process, and passes the responses back. So this program only copies, sleeps and wakes. Its time is the floor
+// for a program with these three parts.
 //
 // Lesson:  lessons/20_measure.md
 // By hand: memory_requests     four processes, the one in the middle, and the server
@@ -121,7 +121,7 @@ void ask_all(Memory &memory, const Askers &askers, uint32_t process, Asking &ask
       const Place &place = memory.places[place_of(answered)];
       if (place.state != State::answered)
         break;
-      asking.is_answered(answered);
+      asking.answered(answered);
       make_request(asks, askers.size, 0, answered);
       if (!is_response(std::span(place.bytes).first(askers.size), asks))
         throw Error("a response", "it is not to this request", Where::here());
@@ -191,9 +191,9 @@ void memory_requests(int argc, char **argv) {
   const Child server([&](const Link &) { serve_all(memory, requests, askers.size); });
   const Child middle([&](const Link &) { pass_on(memory, requests, askers.in_flight); });
   run_askers(askers, [&](uint32_t process, Asking &asking) {
-    asking.is_ready();
+    asking.ready();
     ask_all(memory, askers, process, asking);
-    asking.is_done();
+    asking.done();
   });
 }
 

@@ -1,5 +1,5 @@
-// What the shared client is compared with: processes that each have a connection of their own, and a server with one
-// completion queue for all of them, as in lesson 13. It takes what has come, and answers each client by one post.
+// An opponent of the shared client. Each process has a connection of its own. The server has one completion queue for all
+// connections, as in lesson 13. It takes all requests that have come, and answers each client by one post.
 //
 // Lesson:  lessons/20_measure.md
 // By hand: own_connections --connections 4      the server, for as many
@@ -31,14 +31,14 @@ public:
       : options_(options), connections_(connections), events_(create_event_channel()),
         listener_(cm_listen(events_.get(), options, static_cast<int>(connections))) {}
 
-  // Until all of them have come, and gone.
+  // Until all clients have come and gone.
   void serve_all() {
     std::array<ibv_wc, 64> done;
     while (gone_ < connections_) {
       size_t count = 0;
       if (cq_ && (count = poll_batch(cq_.get(), done)) == 0) {
         check_rc(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
-        count = poll_batch(cq_.get(), done); // what came before that is not told
+        count = poll_batch(cq_.get(), done); // no event tells of what came before
       }
       for (const ibv_wc &wc : std::span(done).first(count))
         take(wc);
@@ -66,8 +66,8 @@ private:
     if (found == clients_.end())
       return;
     Client &client = *found->second;
-    if (client
-            .is_closing) { // no completion of its may be left for another queue pair with its number
+    // Another queue pair can get this number. So all completions of this one come first.
+    if (client.is_closing) {
       if (++client.flushed == slots) {
         clients_.erase(found);
         ++gone_;
@@ -79,7 +79,7 @@ private:
       return client.end.queue.completed(wc);
     const uint32_t slot = client.end.receiver.received(wc).first;
     const std::span request = client.end.in(slot).first(std::min(wc.byte_len, slot_size));
-    std::array<std::byte, slot_size> copy; // it may change while it is used
+    std::array<std::byte, slot_size> copy; // the client can change the request at any moment
     std::ranges::copy(request, copy.begin());
     const size_t length =
         serve(std::span(copy).first(request.size()), client.end.out(slot).first(slot_size));
@@ -196,7 +196,7 @@ private:
       if (!is_taken_.at(slot) || !is_response(response, end_->out(slot).first(askers_.size)))
         throw Error("a response", "it is not to this request", Where::here());
       is_taken_.at(slot) = false;
-      asking.is_answered(slot); // there are as many slots as it can have under way
+      asking.answered(slot); // there are as many slots as it can have under way
       ++answered_;
     }
     end_->receiver.repost();
@@ -227,9 +227,9 @@ void own_connections(int argc, char **argv) {
     return Server(options, connections).serve_all();
   run_askers(askers, [&](uint32_t, Asking &asking) {
     Asker asker(options, askers);
-    asking.is_ready();
+    asking.ready();
     asker.ask_all(asking);
-    asking.is_done();
+    asking.done();
     asker.disconnect();
   });
 }

@@ -217,7 +217,7 @@ void ask_all(Socket &server, const Askers &askers, Asking &asking) {
       throw Error("the server", "it is gone", Where::here());
     std::span<const std::byte> left = server.in;
     while (const auto response = take_message(left)) {
-      asking.is_answered(answered);
+      asking.answered(answered);
       make_request(request, askers.size, 0, answered++); // responses come in the requests' order
       if (!is_response(*response, request))
         throw Error("a response", "it is not to this request", Where::here());
@@ -247,9 +247,9 @@ void tcp_requests(int argc, char **argv) {
   run_askers(askers, [&](uint32_t, Asking &asking) {
     Socket server = connect_to(host, port);
     server.set_limit(timeout);
-    asking.is_ready();
+    asking.ready();
     ask_all(server, askers, asking);
-    asking.is_done();
+    asking.done();
   });
 }
 

@@ -1,5 +1,5 @@
-// When requests are due: by a timetable, as users come. Users do not wait with their request until the last one's has been answered
-// (lesson 20).
+// A timetable says when requests are due. Users send requests like this: they do not wait until the request of another user has been
+// answered (lesson 20).
 #pragma once
 
 #include <rdmacommon/check.hpp>

@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-// @throws Error if it failed: then it does not say what it is
+// @throws Error if the request failed: then the completion has no opcode
 inline bool is_receive(const ibv_wc &wc) {
   rdmacommon::check_wc(wc, "a request or a receive");
   return (wc.opcode & IBV_WC_RECV) != 0;

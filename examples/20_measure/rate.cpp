@@ -71,7 +71,7 @@ public:
       if (credits_)
         credits_->use(chain);
     }
-    // What is under way has not been delivered, and what has no credit has not been taken.
+    // Wait until all messages are delivered, and until the server has taken them and given all credits back.
     while (queue_.done() < queue_.added() || (credits_ && credits_->left() < depth))
       take();
     return queue_.added() - before;

@@ -71,7 +71,7 @@ public:
   bool wait(Pending &pending, std::chrono::milliseconds limit, const InPlace &in_place);
   void drop(const Pending &pending);
 
-  // What a caller can sleep for besides one response: caller_events.cpp.
+  // A caller sleeps for a connection, or for many responses: caller_events.cpp.
   bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server);
   std::optional<size_t> wait_any(std::span<const Pending> requests, std::chrono::milliseconds limit,
                                  std::optional<Waiting> waiting);
