@@ -112,7 +112,10 @@ inline void run_askers(const Askers &askers,
     Latencies all;
     for (const std::string &text : said) {
       Latencies one;
-      std::memcpy(&one, text.data(), std::min(text.size(), sizeof one));
+      if (text.size() != sizeof one)
+        throw rdmacommon::Error("a process", "it does not say how long its requests took",
+                                rdmacommon::Where::here());
+      std::memcpy(&one, text.data(), sizeof one);
       all.add(one);
     }
     all.print();

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace shared_client {
@@ -90,23 +91,51 @@ inline rdma_conn_param parameters(const rdmacommon::Description &mine) {
           .rnr_retry_count = 0};
 }
 
-inline ibv_cq *new_cq(ibv_context *device, ibv_comp_channel *channel, uint32_t connections) {
-  return rdmacommon::check_ptr(
-      ibv_create_cq(device, static_cast<int>(connections * most_requests), nullptr, channel, 0),
-      "ibv_create_cq");
-}
+// The completion queue of one side, and how its thread sleeps.
+class Completions {
+public:
+  // @param connections as many as can share the queue
+  Completions(ibv_context *device, uint32_t connections)
+      : channel_(rdmacommon::create_comp_channel(device)),
+        cq_(rdmacommon::check_ptr(ibv_create_cq(device,
+                                                static_cast<int>(connections * most_requests),
+                                                nullptr, channel_.get(), 0),
+                                  "ibv_create_cq")) {}
 
-// Sleeps until the channel's CQ, which is armed, has an event, or `other` is readable. @return false if time is up
-inline bool sleep(ibv_comp_channel *channel, int other, std::chrono::seconds limit) {
-  std::array<pollfd, 2> files{{{.fd = channel->fd, .events = POLLIN, .revents = 0},
-                               {.fd = other, .events = POLLIN, .revents = 0}}};
-  const auto ms = std::chrono::milliseconds(limit).count();
-  const int count =
-      rdmacommon::check_errno(poll(files.data(), files.size(), static_cast<int>(ms)), "poll");
-  while (rdmacommon::take_event(channel) != nullptr)
-    ;
-  return count > 0;
-}
+  ibv_cq *get() const { return cq_.get(); }
+
+  // @return what has completed; valid until the next call. If that is nothing, the queue is armed: call sleep().
+  std::span<const ibv_wc> take() {
+    size_t count = rdmacommon::poll_batch(cq_.get(), done_);
+    if (count == 0 && !std::exchange(is_armed_, true)) {
+      rdmacommon::check_rc(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
+      count = rdmacommon::poll_batch(cq_.get(), done_); // no event reports what completed before
+    }
+    return std::span(done_).first(count);
+  }
+
+  // Sleeps until something has completed, or `other` is readable.
+  // @return whether `other` is readable
+  // @throws Error if nothing happens in time
+  bool sleep(int other, std::chrono::seconds limit, const char *what) {
+    std::array<pollfd, 2> files{{{.fd = channel_->fd, .events = POLLIN, .revents = 0},
+                                 {.fd = other, .events = POLLIN, .revents = 0}}};
+    const auto ms = std::chrono::milliseconds(limit).count();
+    if (rdmacommon::check_errno(poll(files.data(), files.size(), static_cast<int>(ms)), "poll") ==
+        0)
+      throw rdmacommon::Error(what, "nothing has come in time", rdmacommon::Where::here());
+    // There is one queue, which was armed once. So the channel has one event at most.
+    if (files[0].revents != 0 && rdmacommon::take_event(channel_.get()) != nullptr)
+      is_armed_ = false;
+    return files[1].revents != 0;
+  }
+
+private:
+  rdmacommon::unique_comp_channel channel_;
+  rdmacommon::unique_cq cq_;
+  bool is_armed_ = false;
+  std::array<ibv_wc, 64> done_{};
+};
 // [end]
 
 } // namespace shared_client

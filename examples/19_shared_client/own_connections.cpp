@@ -33,22 +33,19 @@ public:
 
   // Until all clients have come and gone.
   void serve_all() {
-    std::array<ibv_wc, 64> done;
+    accept(*wait_for_cm_event(events_.get(), RDMA_CM_EVENT_CONNECT_REQUEST, options_.wait));
     while (gone_ < connections_) {
-      size_t count = 0;
-      if (cq_ && (count = poll_batch(cq_.get(), done)) == 0) {
-        check_rc(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
-        count = poll_batch(cq_.get(), done); // no event tells of what came before
-      }
-      for (const ibv_wc &wc : std::span(done).first(count))
+      const std::span done = completions_->take();
+      for (const ibv_wc &wc : done)
         take(wc);
-      for (Client *client : std::exchange(to_post_, {})) {
+      for (Client *client : to_post_) {
         client->end.receiver.repost(); // before it learns that it may send more
         client->end.queue.post();
         client->is_to_post = false;
       }
-      if (count == 0)
-        wait();
+      to_post_.clear();
+      if (done.empty() && completions_->sleep(events_->fd, options_.wait, "the clients"))
+        take_cm_events();
     }
   }
 
@@ -66,14 +63,22 @@ private:
     if (found == clients_.end())
       return;
     Client &client = *found->second;
-    // Another queue pair can get this number. So all completions of this one come first.
-    if (client.is_closing) {
-      if (++client.flushed == slots) {
-        clients_.erase(found);
-        ++gone_;
+    if (!client.is_closing)
+      try {
+        return answer(client, wc);
+      } catch (const Error &error) { // the others are served on
+        std::fprintf(stderr, "a client: %s\n", error.what());
+        close(client);
       }
-      return;
+    // Another queue pair can get this number. So all completions of this one come first.
+    client.flushed += wc.wr_id == 0; // a receive's
+    if (client.flushed == slots) {
+      clients_.erase(found);
+      ++gone_;
     }
+  }
+
+  void answer(Client &client, const ibv_wc &wc) {
     check_wc(wc, "a request or a receive");
     if ((wc.opcode & IBV_WC_RECV) == 0)
       return client.end.queue.completed(wc);
@@ -88,27 +93,19 @@ private:
       to_post_.push_back(&client);
   }
 
-  void wait() {
-    if (!cq_) { // nobody has come yet
-      accept(*wait_for_cm_event(events_.get(), RDMA_CM_EVENT_CONNECT_REQUEST, options_.wait));
-      return;
-    }
-    if (!sleep(channel_.get(), events_->fd, options_.wait))
-      throw Error("the clients", "they say nothing any more", Where::here());
+  void take_cm_events() {
     while (const unique_cm_event event = take_cm_event(events_.get()))
       if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
         accept(*event);
       else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
-        close(event->id);
+        close(*clients_.at(event->id->qp->qp_num));
   }
 
   void accept(const rdma_cm_event &request) {
     unique_cm_id id(request.id);
-    if (!cq_) {
-      channel_ = create_comp_channel(id->verbs);
-      cq_.reset(new_cq(id->verbs, channel_.get(), connections_));
-    }
-    auto client = std::make_unique<Client>(std::move(id), cq_.get());
+    if (!completions_) // the first request says which device it is
+      completions_.emplace(id->verbs, connections_);
+    auto client = std::make_unique<Client>(std::move(id), completions_->get());
     client->end.set_peer(request.param.conn);
     const Description mine = client->end.description();
     rdma_conn_param answer = parameters(mine);
@@ -116,9 +113,9 @@ private:
     clients_.emplace(client->id->qp->qp_num, std::move(client));
   }
 
-  void close(rdma_cm_id *id) {
-    clients_.at(id->qp->qp_num)->is_closing = true;
-    check_errno(rdma_disconnect(id), "rdma_disconnect"); // flushes its receives
+  void close(Client &client) {
+    if (!std::exchange(client.is_closing, true))
+      check_errno(rdma_disconnect(client.id.get()), "rdma_disconnect"); // flushes its receives
   }
 
   const CmOptions &options_;
@@ -126,8 +123,7 @@ private:
   uint32_t gone_ = 0;
   unique_event_channel events_;
   unique_cm_id listener_;
-  unique_comp_channel channel_;
-  unique_cq cq_;                                                  // of all clients
+  std::optional<Completions> completions_;                        // of all clients
   std::unordered_map<uint32_t, std::unique_ptr<Client>> clients_; // by their QP numbers
   std::vector<Client *> to_post_;
 };
@@ -141,9 +137,8 @@ public:
       : options_(options), askers_(askers), events_(create_event_channel()),
         id_(create_cm_id(events_.get())) {
     cm_resolve(id_.get(), events_.get(), options);
-    channel_ = create_comp_channel(id_->verbs);
-    cq_.reset(new_cq(id_->verbs, channel_.get(), 1));
-    end_.emplace(id_.get(), cq_.get());
+    completions_.emplace(id_->verbs, 1);
+    end_.emplace(id_.get(), completions_->get());
     const Description mine = end_->description();
     rdma_conn_param request = parameters(mine);
     check_errno(rdma_connect(id_.get(), &request), "rdma_connect");
@@ -174,18 +169,11 @@ public:
 
 private:
   void take_responses(Asking &asking) {
-    size_t count = poll_batch(cq_.get(), done_);
-    if (count == 0) {
-      check_rc(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
-      count = poll_batch(cq_.get(), done_);
-    }
-    if (count == 0) {
-      if (!sleep(channel_.get(), events_->fd, options_.timeout))
-        throw Error("a response", "it does not come", Where::here());
+    const std::span done = completions_->take();
+    if (done.empty() && completions_->sleep(events_->fd, options_.timeout, "a response"))
       if (const unique_cm_event event = take_cm_event(events_.get()))
         check_cm_event(*event, RDMA_CM_EVENT_ESTABLISHED); // names what has come
-    }
-    for (const ibv_wc &wc : std::span(done_).first(count)) {
+    for (const ibv_wc &wc : done) {
       check_wc(wc, "a request or a receive");
       if ((wc.opcode & IBV_WC_RECV) == 0) {
         end_->queue.completed(wc);
@@ -206,12 +194,10 @@ private:
   const Askers &askers_;
   unique_event_channel events_;
   unique_cm_id id_;
-  unique_comp_channel channel_;
-  unique_cq cq_;
+  std::optional<Completions> completions_;
   std::optional<End> end_;
   std::array<bool, slots> is_taken_{};
   uint32_t asked_ = 0, answered_ = 0;
-  std::array<ibv_wc, 64> done_{};
 };
 // [asker]
 

@@ -49,7 +49,8 @@ def run(arm, *values, metric="latency_us", group="latency", parameter="64", clie
 def made(*runs, most=5, **broken):
     found = results.Results(most)
     found.runs = sum(runs, [])
-    found.broken = {("latency", arm, "64", 1): state for arm, state in broken.items()}
+    for arm, (state, why) in broken.items():
+        found.take({"state": state, "group": "latency", "arm": arm, "parameter": "64", "why": why})
     return found
 
 
@@ -121,6 +122,26 @@ class Figures(unittest.TestCase):
         self.assertAlmostEqual(ratio.ratio, 11 / 10.6)
         self.assertEqual(ratio.repeats, 3)
 
+    def test_a_run_in_another_pair_does_not_count(self):
+        """One program measures both sides, and runs in the pair of another goal as well."""
+        other = "groups/separate/4 | groups/ib_write_bw/16"
+        both = [run(arm, *[value] * 3, metric="messages_per_s", group="groups", parameter="16", pair=pair)
+                for pair, values in (("groups/separate/4", (9, 1)), (other, (5, 1))) for arm, value in zip(("group", "separate"), values)]
+        ratio = next(ratio for ratio in made(*both).ratios() if ratio.name == "group/separate")
+        self.assertEqual((ratio.ratio, ratio.repeats), (9, 3))
+
+    def test_an_arm_that_fails_now_and_then_keeps_its_figures(self):
+        found = made(run("write", 2, 2, 2), ib_write_lat=("failed", "first"))
+        self.assertEqual(found.broken(), {("latency", "ib_write_lat", "64", 1): ("failed", "first")})
+        found.runs += run("ib_write_lat", 2, 2, 2)
+        self.assertEqual([(row.state, row.why) for row in found.rows()], [("ok", ""), ("ok", "1 more runs have failed: first")])
+        self.assertEqual(found.ratios()[0].ratio, 1)
+        for _ in range(2):
+            self.assertFalse(found.is_given_up(("latency", "ib_write_lat", "64", 1)))
+            found.take({"state": "failed", "group": "latency", "arm": "ib_write_lat", "parameter": "64", "why": "again"})
+        self.assertEqual([(row.arm, row.state) for row in found.rows()], [("write", "ok"), ("ib_write_lat", "failed")])
+        self.assertEqual(found.ratios()[0].state, "failed")
+
     def test_limits(self):
         self.assertFalse(goals.Goal("g", "a", "b", "1", "latency_us", "< 0.95").is_met(0.95))
         self.assertTrue(goals.Goal("g", "a", "b", "1", "latency_us", ">= 1.0").is_met(1))
@@ -147,7 +168,9 @@ class Figures(unittest.TestCase):
         pairs = goals.pairs(probes)
         self.assertEqual(sorted(goal.name for pair in pairs for goal in pair.goals), sorted(goal.name for goal in goals.GOALS))
         self.assertEqual({probe.key for pair in pairs for probe in pair.probes}, {probe.key for probe in probes})
-        self.assertEqual({len(pair.probes) for pair in pairs if not pair.goals}, {1})
+        self.assertEqual({len(pair.probes) for pair in pairs if not pair.goals and pair.probes[0].group != "timetable"}, {1})
+        self.assertEqual([[probe.parameter for probe in pair.probes] for pair in pairs if pair.probes[0].group == "timetable"],
+                         [["100", "50", "90"]] * 3)
         for pair in pairs:
             for goal in pair.goals:
                 self.assertTrue({(goal.ours, goal.parameter), (goal.peer, goal.parameter)}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import random
 import socket
-import statistics
 import sys
 import time
 from typing import Callable, Dict, List, Tuple
@@ -66,21 +65,22 @@ class Engine:
         self.device, self.gid_index = options["device"], describe.gid_index(options["device"])
         self.found = results.Results(options["repeats"])
         self.number = 0  # of runs
-        self.highest: Dict[str, List[float]] = {}  # us_per_request of each arm of the timetable at its highest rate
+        self.highest: Dict[str, float] = {}  # us_per_request of each arm of the timetable, in its last run at the highest rate
 
     def say(self, event: dict) -> None:
         self.found.take(event)
         self.tell(event)
 
     def run(self) -> None:
-        self.say({"machine": describe.machine(self.device)})
+        self.say({"machine": {**describe.machine(self.device), "seed": self.options["seed"]}})
         chance = random.Random(self.options["seed"])
         pairs = goals.pairs(arms.probes(self.options["quick"], tuple(self.options["only"])))
         looks = results.looks(self.options["repeats"])
         for repeat in range(-1, looks[-1]):
             began = time.monotonic()
             for pair in chance.sample(pairs, len(pairs)):
-                for probe in chance.sample(pair.probes, len(pair.probes)):
+                order = chance.sample(pair.probes, len(pair.probes))
+                for probe in sorted(order, key=lambda probe: probe.pace > 0):  # the highest rate first: the others need it
                     self.run_probe(probe, pair, repeat)
             took = time.monotonic() - began
             done = repeat + 1
@@ -97,10 +97,8 @@ class Engine:
         return repeats in looks and all(ratio.state != "undecided" for ratio in self.found.ratios(pair.goals))
 
     def run_probe(self, probe: Probe, pair: Pair, repeat: int) -> None:
-        if probe.pace and probe.arm not in self.highest:
-            return  # in the first repeat: this comes before the run that it needs
-        if (*probe.key, 1) in self.found.broken:
-            return  # whatever hangs would do so each time, and take its whole time limit
+        if self.found.is_given_up((*probe.key, 1)):
+            return
         self.number += 1
         state, why, samples = self.measure(probe)
         if state:
@@ -122,17 +120,18 @@ class Engine:
             return "failed", str(failed), []
         how = "failed"
         try:
-            every = round(probe.pace * statistics.median(self.highest[probe.arm])) if probe.pace else 0
+            if probe.pace and probe.arm not in self.highest:
+                raise programs.Failed("its highest rate is not known")
+            every = round(probe.pace * self.highest[probe.arm]) if probe.pace else 0
             side = Side(self.device, self.gid_index, self.options["host"], port, every)
             said = programs.run_client(probe, side, self.options["build"], self.options["limit"])
             samples = probe.parse(said, probe)
             how = "ended"
             if probe.key == ("timetable", probe.arm, arms.HIGHEST):
-                self.highest.setdefault(probe.arm, []).append(next(value for *_, metric, value in samples if metric == "us_per_request"))
+                self.highest[probe.arm] = next(value for *_, metric, value in samples if metric == "us_per_request")
             return "", "", samples
         except (programs.Failed, arms.Unreadable) as failed:
-            why = str(failed)
-            return "failed", why, []
+            return "failed", str(failed), []
         finally:
             last = self.server.stop(how) if probe.server else ""
             if how == "failed" and last:

@@ -66,7 +66,8 @@ GOALS = _all()
 
 @dataclass(frozen=True)
 class Pair:
-    """Probes that run one right after the other, in either order: the two sides of goals; or one, which has both, or no goal."""
+    """Probes that run one right after the other, in any order: the two sides of goals; or one, which has both, or no goal; or an
+    arm of the timetable at all its rates."""
     name: str
     probes: Tuple[Probe, ...]
     goals: Tuple[Goal, ...]
@@ -81,5 +82,9 @@ def pairs(probes: Sequence[Probe]) -> List[Pair]:
         if all(sides):
             found.setdefault(tuple(dict.fromkeys(sorted(sides, key=lambda probe: probe.key))), []).append(goal)
     with_goal = {probe.key for its in found for probe in its}
-    found.update({(probe,): [] for probe in probes if probe.key not in with_goal})
+    alone: Dict[Tuple[str, ...], List[Probe]] = {}
+    for probe in probes:
+        if probe.key not in with_goal:
+            alone.setdefault((probe.group, probe.arm) if probe.group == "timetable" else probe.key, []).append(probe)
+    found.update({tuple(its): [] for its in alone.values()})
     return [Pair(" | ".join("/".join(probe.key) for probe in its), its, tuple(goals)) for its, goals in found.items()]

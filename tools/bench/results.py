@@ -20,6 +20,7 @@ from bench.goals import GOALS, Goal
 
 LEVEL = 0.95  # of all looks at a ratio together
 LOOKS = (15, 30, 60)  # repeats
+FAILURES = 3  # of an arm, after which it is not run any more
 Key = Tuple[str, str, str, int]  # group, arm, parameter, client
 
 
@@ -107,7 +108,8 @@ class Results:
     def __init__(self, most_repeats: int) -> None:
         self.level = 1 - (1 - LEVEL) / len(looks(most_repeats))
         self.runs: List[Run] = []
-        self.broken: Dict[Key, Tuple[str, str]] = {}  # state and why
+        self.skipped: Dict[Key, str] = {}             # why
+        self.failures: Dict[Key, List[str]] = {}      # why, of each run that failed
         self.machines: Dict[int, dict] = {}           # of each client
         self.lost: Dict[int, str] = {}                # clients that went away
 
@@ -119,16 +121,30 @@ class Results:
         elif "lost" in event:
             self.lost[client] = event["lost"]
         elif "state" in event:
-            self.broken[event["group"], event["arm"], event["parameter"], client] = event["state"], event["why"]
+            key = event["group"], event["arm"], event["parameter"], client
+            if event["state"] == "skipped":
+                self.skipped[key] = event["why"]
+            else:
+                self.failures.setdefault(key, []).append(event["why"])
         elif "samples" in event:
             self.runs += [Run(event["number"], event["pair"], event["group"], arm, parameter, client, event["repeat"], metric, value)
                           for arm, parameter, metric, value in event["samples"]]
 
+    def is_given_up(self, key: Key) -> bool:
+        return key in self.skipped or len(self.failures.get(key, [])) >= FAILURES
+
+    def broken(self) -> Dict[Key, Tuple[str, str]]:
+        """State and why of the arms without figures. An arm whose runs fail now and then has figures."""
+        measured = {(run.group, run.arm, run.parameter, run.client) for run in self.runs}
+        failed = {key: ("failed", whys[0]) for key, whys in self.failures.items() if self.is_given_up(key) or key not in measured}
+        return {**failed, **{key: ("skipped", why) for key, why in self.skipped.items()}}
+
     def rows(self) -> List[Row]:
+        broken = self.broken()
         values: Dict[Tuple[Key, str], List[float]] = {}
         for run in self.runs:
             key = run.group, run.arm, run.parameter, run.client
-            if key not in self.broken:
+            if key not in broken:
                 values.setdefault((key, run.metric), []).append(run.value)
         rows = []
         for (key, metric), said in values.items():
@@ -138,8 +154,10 @@ class Results:
                 continue
             # perftest prints "inf" when it has found no frequency of the CPU
             why = f"{len(said) - len(found)} of {len(said)} runs have printed no number" if len(found) < len(said) else ""
+            if key in self.failures:
+                why = f"{len(self.failures[key])} more runs have failed: {self.failures[key][0]}"
             rows.append(Row(*key, metric, UNITS[metric], statistics.median(found), *quartiles(found), len(found), "ok", why))
-        for key, (state, why) in self.broken.items():
+        for key, (state, why) in broken.items():
             metric = MAIN[key[0]]
             rows.append(Row(*key, metric, UNITS[metric], None, None, None, 0, state, why))
         places = {measure: place for place, measure in enumerate(arms.measures())}
@@ -152,10 +170,10 @@ class Results:
                 if self._has(goal, goal.ours, client) and self._has(goal, goal.peer, client)]
 
     def _clients(self) -> List[int]:
-        return sorted({run.client for run in self.runs} | {key[3] for key in self.broken})
+        return sorted({run.client for run in self.runs} | {key[3] for key in self.broken()})
 
     def _has(self, goal: Goal, arm: str, client: int) -> bool:
-        return (goal.group, arm, goal.parameter, client) in self.broken or bool(self._values(goal, arm, client))
+        return (goal.group, arm, goal.parameter, client) in self.broken() or bool(self._values(goal, arm, client))
 
     def _values(self, goal: Goal, arm: str, client: int) -> Dict[Tuple[str, int], float]:
         """By pair and repeat."""
@@ -163,16 +181,22 @@ class Results:
         return {(run.pair, run.repeat): run.value for run in self.runs
                 if (run.group, run.arm, run.parameter, run.client, run.metric) == wanted and math.isfinite(run.value)}
 
+    def _pairs(self, goal: Goal, client: int) -> Dict[int, Tuple[float, float]]:
+        """By repeat: both sides, of the goal's own pair. A program that measures both sides at once runs in other pairs, too.
+        Those runs are left out: how many there are depends on other goals."""
+        ours, peer = (self._values(goal, arm, client) for arm in (goal.ours, goal.peer))
+        own = min((pair for pair, _ in ours if any(pair == other for other, _ in peer)), key=lambda pair: pair.count(" | "), default="")
+        return {repeat: (value, peer[own, repeat]) for (pair, repeat), value in ours.items() if pair == own and peer.get((own, repeat))}
+
     def _ratio(self, goal: Goal, client: int) -> Ratio:
         fixed = (goal.name, goal.group, goal.ours, goal.peer, goal.parameter, goal.metric, client)
-        sides = goal.ours, goal.peer
+        sides, broken = (goal.ours, goal.peer), self.broken()
         for bad in ("failed", "skipped"):
-            why = "; ".join(f"{arm}: {self.broken[goal.group, arm, goal.parameter, client][1]}" for arm in sides
-                            if self.broken.get((goal.group, arm, goal.parameter, client), ("",))[0] == bad)
+            why = "; ".join(f"{arm}: {broken[goal.group, arm, goal.parameter, client][1]}" for arm in sides
+                            if broken.get((goal.group, arm, goal.parameter, client), ("",))[0] == bad)
             if why:
                 return Ratio(*fixed, None, None, None, 0, goal.limit, bad, why)
-        ours, peer = (self._values(goal, arm, client) for arm in sides)
-        both = [ours[place] / peer[place] for place in ours if peer.get(place)]
+        both = [ours / peer for ours, peer in self._pairs(goal, client).values()]
         if not both:
             return Ratio(*fixed, None, None, None, 0, goal.limit, "failed", "no repeat has both sides")
         within = interval(both, self.level)

@@ -71,7 +71,7 @@ def main(args) -> int:
     try:
         described = be_server(args, task, folder, found) if task else measure(args, only, found)
     finally:
-        if found.runs or found.broken:  # what there is, if it was interrupted, too
+        if found.runs or found.broken():  # what there is, if it was interrupted, too
             found.write(folder, {**machine_json(args, only, found), **described})
             plots.draw_all(folder, folder)
     if args.publish:
@@ -117,7 +117,7 @@ def prepare(args, only: List[str]) -> None:
 def verdict(found: results.Results) -> int:
     """Peers may fail, and goals may be missed; what is ours has to run."""
     ours = {probe.key for probe in arms.probes(True) + arms.probes(False) if probe.client.split()[0] in arms.OURS}
-    bad = sorted(f"{key[0]}/{key[1]} {key[2]}: {why}" for key, (state, why) in found.broken.items()
+    bad = sorted(f"{key[0]}/{key[1]} {key[2]}: {why}" for key, (state, why) in found.broken().items()
                  if state == "failed" and key[:3] in ours)
     for line in bad:
         print(f"lab: {line}", file=sys.stderr)
@@ -252,7 +252,7 @@ def machine_json(args, only: List[str], found: results.Results) -> dict:
         first["emulated"] = "KVM" if status and "kvm" in status.get("accelerator", "") else "TCG"
         first["emulated_by"] = describe.cpu_model()
     described = {"date": time.strftime("%Y-%m-%d %H:%M:%S %z"), **first, "commit": commit(),
-                 "options": {"quick": args.quick, "only": only, "repeats": args.repeats, "seed": args.seed, "server": args.server, "two_hosts": args.two_hosts}}
+                 "options": {"quick": args.quick, "only": only, "repeats": args.repeats, "server": args.server, "two_hosts": args.two_hosts}}
     if len(found.machines) > 1:
         described["clients"] = {str(client): machine_ for client, machine_ in sorted(found.machines.items())}
     return described
