@@ -1,49 +1,18 @@
 """./lab new makes a project that builds outside the tree: against the installed libraries, by Meson and by CMake, and as a subproject."""
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
+import copies
 import needs_device
+from copies import FAST, run
 from lab import examples, pair
 from lab.paths import ROOT
 
-FAST = ["-Doptimization=0", "-Ddebug=false"]
-
-
-def run(argv, cwd, **environment):
-    result = subprocess.run(argv, cwd=cwd, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if result.returncode:
-        raise AssertionError(f"{' '.join(map(str, argv))}:\n{result.stdout[-4000:]}")
-    return result.stdout
-
-
-class New(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        temp = tempfile.TemporaryDirectory(prefix="copy out ")
-        cls.addClassCleanup(temp.cleanup)
-        cls.top = Path(temp.name)
-        # The device may be in the emulated machine, which sees the folder in which it is asked.
-        cls.addClassCleanup(os.chdir, os.getcwd())
-        os.chdir(cls.top)
-        # Installed in one place, and moved to another: no package may name the first.
-        run(["meson", "setup", "library", ROOT, f"--prefix={cls.top / 'before'}", "--libdir=lib", "-Dexamples=false",
-             "-Dpkgconfig.relocatable=true", *FAST], cls.top)
-        run(["meson", "install", "-C", "library"], cls.top)
-        shutil.rmtree(cls.top / "library")
-        cls.installed = (cls.top / "before").rename(cls.top / "installed")
-
-    def new(self, *options):
-        """@return a project made with these options, in an empty folder of its own"""
-        folder = Path(tempfile.mkdtemp(dir=self.top)) / "mine"
-        run([ROOT / "lab", "new", folder, *options], self.top)
-        return folder
-
+class New(copies.Copies):
     def meson(self, project, *targets, as_subproject=False):
         """Builds it by Meson. @return what starts a program of it"""
         if as_subproject:
@@ -95,7 +64,7 @@ $""")
     def test_shared_client_against_the_installed_library(self):
         project = self.new("--from", "19_shared_client")
         self.assertEqual({path.name for path in project.iterdir()},
-                         {"server.cpp", "client.cpp", "messages.hpp", "meson.build", "CMakeLists.txt", "README.md"})
+                         {"server.cpp", "client.cpp", "messages.hpp", "meson.build", "CMakeLists.txt", "README.md", "LICENSE", "lessons"})
         self.serves_and_is_joined(project, *self.meson(project))
 
     def test_shared_client_as_a_subproject(self):
@@ -164,6 +133,21 @@ $""")
         meson = (self.new("--from", "12") / "meson.build").read_text()
         self.assertEqual(re.findall(r"^executable\('(\w+)'", meson, re.M), ["cm_server", "cm_client"])
 
+    def test_only_takes_what_one_program_needs(self):
+        project = self.new("--from", "13", "--only", "many_client")
+        self.assertEqual({path.name for path in project.glob("*.?pp")}, {"many_client.cpp", "children.hpp"})
+        self.assertEqual(re.findall(r"^executable\('(\w+)'", (project / "meson.build").read_text(), re.M), ["many_client"])
+        self.meson(project)
+
+    def test_a_hint_leads_to_a_text_that_the_copy_has(self):
+        project = self.new("--from", "02")
+        prefix = self.meson(project)
+        result = subprocess.run([*prefix, project / "build/send_recv", "--device", "none_such"], capture_output=True, text=True)
+        file, anchor = re.search(r"see (\S+\.md)#([\w-]+)", result.stderr).groups()
+        text = (project / file).read_text()
+        self.assertIn(f"\n## {anchor.replace('-', ' ')}\n".lower(), text.lower())
+        self.assertEqual(re.findall(r"\]\((?!https?:|#)[^)]*\)", text), [], "links to files that the copy does not have")
+
     def fails(self, status, says, *options):
         result = subprocess.run([ROOT / "lab", "new", *options], capture_output=True, text=True)
         self.assertEqual(result.returncode, status, result.stderr)
@@ -171,6 +155,10 @@ $""")
 
     def test_does_not_overwrite(self):
         self.fails(1, "not empty", self.new("--from", "02"), "--from", "02")
+
+    def test_says_what_there_is_not(self):
+        self.fails(2, "00_your_lab is a lesson without a program", self.top / "none", "--from", "00")
+        self.fails(2, "02_send_recv has no program send_recw (did you mean send_recv?)", self.top / "none", "--from", "02", "--only", "send_recw")
 
     def test_sources_are_of_the_library_only(self):
         self.fails(2, "02_send_recv has no --sources", self.top / "none", "--from", "02", "--sources")

@@ -1,4 +1,5 @@
-"""./lab sync: writes the generated blocks of the Markdown files anew, from the sources that they quote.
+"""./lab sync: writes the generated blocks of the Markdown files anew, from the sources that they quote; and the README.md of each
+example, all of it (lab/readmes.py).
 
 A block begins with a marker and ends with `<!-- end -->`; what stands between is this program's:
 
@@ -29,7 +30,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from lab import glossary, ladder, normalise, symptoms, tables, variants, verbs
+from lab import glossary, ladder, normalise, readmes, symptoms, tables, variants, verbs
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -45,9 +46,8 @@ def add_parser(subparsers) -> None:
 
 def main(args) -> int:
     stale = 0
-    for path in files():
-        old = path.read_text()
-        new = renewed(old, path)
+    for path, new in [*((path, renewed(path.read_text(), path)) for path in files()), *readmes.all_files()]:
+        old = path.read_text() if path.exists() else ""
         if new == old:
             continue
         name = path.relative_to(ROOT)

@@ -1,0 +1,100 @@
+"""Every example stands on its own feet: its copy (./lab new) builds and runs, and so does the command in its README."""
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import copies
+import needs_device
+from lab import examples, headers, kbuild, kernel, ladder, normalise, readmes, variants
+from lab.paths import ROOT
+
+LESSONS = [lesson for lesson in ladder.read() if lesson.kind != "lesson"]
+
+
+class Copied(copies.Copies):
+    def test_every_example_builds_and_runs_as_a_copy(self):
+        """All are subprojects of one project, so that they build side by side. The one with a folder `new` is test_new's."""
+        top = Path(tempfile.mkdtemp(dir=self.top))
+        lessons = [lesson for lesson in LESSONS if not (ROOT / "examples" / lesson.stem / "new").exists()]
+        for lesson in lessons:
+            self.new("--from", lesson.stem, folder=top / "subprojects" / lesson.stem)
+        (top / "meson.build").write_text("project('copies', 'cpp')\n" + "".join(f"subproject('{lesson.stem}')\n" for lesson in lessons))
+        copies.run(["meson", "setup", "build", *copies.FAST], top, PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
+        copies.run(["ninja", "-C", "build"], top)
+        programs = top / "flat/examples"  # where examples.run() looks for them
+        programs.mkdir(parents=True)
+        for lesson in lessons:
+            for program in readmes.programs(lesson):
+                (programs / program).symlink_to(top / "build/subprojects" / lesson.stem / program)
+        for lesson in lessons:
+            with self.subTest(lesson.stem):
+                outcome = examples.run(needs_device.PLACE, top / "flat", lesson.program, lesson.kind,
+                                       under=["env", f"LD_LIBRARY_PATH={self.installed}/lib"])
+                self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
+                if lesson.kind == "kernel":  # its last line may come twice (test_examples)
+                    continue
+                expected = variants.expected(examples.expected_file(lesson.stem), needs_device.PLACE).read_text()
+                roles = {role: outcome.of(role) for role in outcome.status}
+                self.assertEqual(normalise.differences(expected, roles, needs_device.PLACE.device), [])
+
+    def test_by_cmake_with_what_not_every_rdma_core_has(self):
+        """As many definitions as with Meson."""
+        project = self.new("--from", "06")
+        copies.run(["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={self.installed}"], project)
+        copies.run(["cmake", "--build", "by_cmake"], project)
+        copies.run(["meson", "setup", "by_meson", *copies.FAST], project, PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
+        made = [set(re.findall(r"-D(HAVE_\w+)", copies.run(words, project))) for words in (
+            ["grep", "-rh", "CXX_DEFINES", "by_cmake"], ["ninja", "-C", "by_meson", "-t", "commands"])]
+        self.assertEqual(made[0], made[1])
+        self.assertGreaterEqual((project / "by_cmake/atomics").stat().st_size, 1)
+
+    def test_copied_module_builds(self):
+        if kbuild.why_not():
+            self.skipTest(kbuild.why_not())
+        with tempfile.TemporaryDirectory(prefix="lab-module-") as folder:  # kbuild takes no folder with a space in its name
+            project = self.new("--from", "16", folder=Path(folder) / "mine")
+            tree = headers.get(kernel.get())
+            copies.run(["make", "-s", "-C", tree, f"M={project}", f"CC={kbuild._compiler(tree)}", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"], project)
+            self.assertTrue((project / "kernel_client.ko").exists())
+
+
+class Readmes(copies.Copies):
+    def commands(self, lesson):
+        text = (ROOT / "examples" / lesson.stem / "README.md").read_text()
+        return re.findall(r"^c\+\+ .*$", text, re.M)
+
+    def compile(self, lesson, command):
+        """In the example's folder, as the reader does. The program goes to a folder of the test's."""
+        into = Path(tempfile.mkdtemp(dir=self.top))
+        program = command.split()[-1]
+        self.assertTrue(command.endswith(f" -o {program}"))
+        command = command.removesuffix(f" {program}") + f" '{into / program}'"
+        copies.run(["sh", "-c", command], ROOT / "examples" / lesson.stem)
+        return into / program
+
+    def test_command_is_all_that_it_takes(self):
+        lesson = examples.find("02")
+        command, = self.commands(lesson)
+        program = str(self.compile(lesson, command))
+        outcome = examples.run_pair(needs_device.PLACE, [program], [program])
+        self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
+
+    def test_every_command_compiles(self):
+        """Against the installed libraries in place of their sources, which take longer."""
+        count = 0
+        for lesson in LESSONS:
+            for command in self.commands(lesson):
+                with self.subTest(command):
+                    fast = re.sub(r"\.\./\.\./(\w+)/src/\*\.cpp", "", command)
+                    library = "rdmashared" if "shared/src/*.cpp" in command else "rdmacommon"
+                    fast = fast.replace(" -lrdmacm", f" -L'{self.installed}/lib' -Wl,-rpath,'{self.installed}/lib' -l{library} -lrdmacommon -lrdmacm")
+                    program = self.compile(lesson, fast)
+                    self.assertEqual(subprocess.run([program, "--help"], capture_output=True).returncode, 0)
+                    count += 1
+        self.assertGreaterEqual(count, len(LESSONS))
+
+
+if __name__ == "__main__":
+    needs_device.main()
