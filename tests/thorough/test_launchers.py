@@ -1,5 +1,5 @@
-"""./lab bench --server through a real sshd, and as the tasks of a real mpirun. All of them are on this host, and use the one device that it
-has. CI installs openssh-server and openmpi-bin for this; no other test needs them."""
+"""./lab bench --server through a real sshd, and as the tasks of a real mpirun and of a real srun. All of them are on this host, and use the
+one device that it has. CI installs openssh-server, openmpi-bin and Slurm for this; no other test needs them."""
 import contextlib
 import csv
 import os
@@ -18,13 +18,13 @@ LAB = str(ROOT / "lab")
 BENCH = [LAB, "bench", "--quick", "--repeats", "1", "--only", "latency/write"]
 LIMIT = 600  # seconds
 NODES = 4
-PROGRAMS = {"Ssh": ["/usr/sbin/sshd", "ssh", "ssh-keygen"], "OpenMpi": ["mpirun"]}
+PROGRAMS = {"Ssh": ["/usr/sbin/sshd", "ssh", "ssh-keygen"], "OpenMpi": ["mpirun"],
+            "Slurm": ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "srun", "sinfo", "squeue", "scancel"]}
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def free_ports(count):
+    with contextlib.ExitStack() as stack:  # all at once, or one may come twice
+        return [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
 
 
 class Launcher(unittest.TestCase):
@@ -78,7 +78,7 @@ class Launcher(unittest.TestCase):
 
 class Ssh(Launcher):
     def test_server_behind_a_real_sshd(self):
-        key, port = self.folder / "key", free_port()
+        key, (port,) = self.folder / "key", free_ports(1)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
         shutil.copy(f"{key}.pub", self.folder / "authorized")
         config = self.folder / "config"
@@ -97,6 +97,51 @@ class OpenMpi(Launcher):
     def test_tasks_of_mpirun(self):
         as_root = ["--allow-run-as-root"] if os.getuid() == 0 else []
         self.bench(["mpirun", *as_root, "--oversubscribe", "-n", str(NODES), *BENCH], NODES - 1)
+
+
+class Slurm(Launcher):
+    """A cluster of one machine: each of its nodes is a slurmd with a port and a folder of its own."""
+
+    def start_cluster(self):
+        self.folder.chmod(0o711)  # munged wants everybody to get at its socket
+        key, munge, config = self.folder / "munge.key", self.folder / "munge.socket", self.folder / "slurm.conf"
+        (self.folder / "state").mkdir()
+        key.touch(mode=0o600)
+        key.write_bytes(os.urandom(128))
+        host, (port, *ports) = socket.gethostname().split(".")[0], free_ports(1 + NODES)
+        nodes = [f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={its}" for number, its in enumerate(ports)]
+        # Without cgroups, which a container cannot make: processes are found in /proc, and nothing limits or counts what they use.
+        config.write_text("\n".join([
+            f"ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={port}\nSlurmUser={os.getuid()}\nSlurmdUser={os.getuid()}",
+            f"AuthInfo=socket={munge}\nStateSaveLocation={self.folder}/state\nSlurmdSpoolDir={self.folder}/%n",
+            f"SlurmctldPidFile={self.folder}/slurmctld.pid\nSlurmdPidFile={self.folder}/%n.pid",
+            "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\nMpiDefault=none",
+            *nodes, "PartitionName=all Nodes=ALL Default=YES\n"]))
+        # The plugin for version 1 looks at cgroups only when somebody wants one. The other, which is the default here, does so
+        # when slurmd starts, and then slurmd ends: "No filesystem mounted on /sys/fs/cgroup".
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        self.environment = {**os.environ, "SLURM_CONF": str(config)}
+        self.start("/usr/sbin/munged", "--foreground", "--key-file", str(key), "--socket", str(munge), "--pid-file", f"{munge}.pid",
+                   "--log-file", f"{munge}.log", "--seed-file", f"{munge}.seed")
+        self.wait_until(munge.exists, "munged")
+        self.start("/usr/sbin/slurmctld", "-D", "-f", str(config))
+        for number in range(NODES):
+            self.start("/usr/sbin/slurmd", "-D", "-N", f"n{number}", "-f", str(config))
+        self.wait_until(lambda: self.ask("sinfo", "--noheader", "--states=idle", "--Format=nodes").strip() == str(NODES), "nodes")
+        self.addCleanup(self.end_jobs)
+
+    def ask(self, *argv):
+        return subprocess.run(argv, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60).stdout
+
+    def end_jobs(self):
+        """What srun has left behind, if its time limit has ended it."""
+        if self.ask("squeue", "--noheader"):
+            self.ask("scancel", "--state=RUNNING")
+            self.wait_until(lambda: not self.ask("squeue", "--noheader"), "end of the job")
+
+    def test_tasks_of_srun(self):
+        self.start_cluster()
+        self.bench(["srun", f"--nodes={NODES}", f"--ntasks={NODES}", *BENCH], NODES - 1, SLURM_CONF=self.environment["SLURM_CONF"])
 
 
 if __name__ == "__main__":
