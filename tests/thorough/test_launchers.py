@@ -1,7 +1,10 @@
-"""./lab bench --server through a real sshd, and as the tasks of a real mpirun and of a real srun. All of them are on this host, and use the
-one device that it has. CI installs openssh-server, openmpi-bin and Slurm for this; no other test needs them."""
+"""./lab bench --server through a real sshd, and as the tasks of a real mpirun and of a real srun.
+All of them are on this host, and use the one device that it has. Then srun's tasks are on four
+emulated hosts, each with a device of its own. CI installs openssh-server, openmpi-bin and Slurm for
+this; no other test needs them."""
 import contextlib
 import csv
+import json
 import os
 import shutil
 import socket
@@ -12,19 +15,25 @@ import unittest
 from pathlib import Path
 
 import needs_device
+from bench import arms
+from lab import build
 from lab.paths import ROOT
 
 LAB = str(ROOT / "lab")
-BENCH = [LAB, "bench", "--quick", "--repeats", "1", "--only", "latency/write"]
+ONLY = "latency/write"
+BENCH = [LAB, "bench", "--quick", "--repeats", "1", "--only", ONLY]
 LIMIT = 600  # seconds
-NODES = 4
+HOSTS = "abcd"
+NODES = len(HOSTS)
 PROGRAMS = {"Ssh": ["/usr/sbin/sshd", "ssh", "ssh-keygen"], "OpenMpi": ["mpirun"],
-            "Slurm": ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "srun", "sinfo", "squeue", "scancel"]}
+            "Slurm": ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "srun",
+                     "sinfo", "squeue", "scancel"]}
 
 
 def free_ports(count):
     with contextlib.ExitStack() as stack:  # all at once, or one may come twice
-        return [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
+        listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+        return [stack.enter_context(listener).getsockname()[1] for listener in listeners]
 
 
 class Launcher(unittest.TestCase):
@@ -102,36 +111,49 @@ class OpenMpi(Launcher):
 class Slurm(Launcher):
     """A cluster of one machine: each of its nodes is a slurmd with a port and a folder of its own."""
 
+    def setUp(self):
+        super().setUp()
+        self.start_cluster()
+
     def start_cluster(self):
         self.folder.chmod(0o711)  # munged wants everybody to get at its socket
-        key, munge, config = self.folder / "munge.key", self.folder / "munge.socket", self.folder / "slurm.conf"
+        key, munge = self.folder / "munge.key", self.folder / "munge.socket"
+        config = self.folder / "slurm.conf"
         (self.folder / "state").mkdir()
         key.touch(mode=0o600)
         key.write_bytes(os.urandom(128))
-        host, (port, *ports) = socket.gethostname().split(".")[0], free_ports(1 + NODES)
-        nodes = [f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={its}" for number, its in enumerate(ports)]
-        # Without cgroups, which a container cannot make: processes are found in /proc, and nothing limits or counts what they use.
+        here, (port, *ports) = socket.gethostname().split(".")[0], free_ports(1 + NODES)
+        # Without cgroups, which a container cannot make: processes are found in /proc, and nothing
+        # limits or counts what they use.
         config.write_text("\n".join([
-            f"ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={port}\nSlurmUser={os.getuid()}\nSlurmdUser={os.getuid()}",
-            f"AuthInfo=socket={munge}\nStateSaveLocation={self.folder}/state\nSlurmdSpoolDir={self.folder}/%n",
-            f"SlurmctldPidFile={self.folder}/slurmctld.pid\nSlurmdPidFile={self.folder}/%n.pid",
-            "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\nMpiDefault=none",
-            *nodes, "PartitionName=all Nodes=ALL Default=YES\n"]))
-        # The plugin for version 1 looks at cgroups only when somebody wants one. The other, which is the default here, does so
-        # when slurmd starts, and then slurmd ends: "No filesystem mounted on /sys/fs/cgroup".
+            "ClusterName=lab", f"SlurmctldHost={here}(127.0.0.1)", f"SlurmctldPort={port}",
+            f"SlurmUser={os.getuid()}", f"SlurmdUser={os.getuid()}", f"AuthInfo=socket={munge}",
+            f"StateSaveLocation={self.folder}/state", f"SlurmdSpoolDir={self.folder}/%n",
+            f"SlurmctldPidFile={self.folder}/slurmctld.pid", f"SlurmdPidFile={self.folder}/%n.pid",
+            "ProctrackType=proctrack/linuxproc", "JobAcctGatherType=jobacct_gather/none",
+            "TaskPlugin=task/none", "MpiDefault=none",
+            *(f"NodeName={name} NodeHostname={here} NodeAddr=127.0.0.1 Port={port}"
+              for name, port in zip(HOSTS, ports)),
+            "PartitionName=all Nodes=ALL Default=YES\n"]))
+        # The plugin for version 1 looks at cgroups only when somebody wants one. By default slurmd
+        # looks for their version when it starts, and then ends: "No filesystem mounted on
+        # /sys/fs/cgroup".
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         self.environment = {**os.environ, "SLURM_CONF": str(config)}
-        self.start("/usr/sbin/munged", "--foreground", "--key-file", str(key), "--socket", str(munge), "--pid-file", f"{munge}.pid",
+        self.start("/usr/sbin/munged", "--foreground", "--key-file", str(key),
+                   "--socket", str(munge), "--pid-file", f"{munge}.pid",
                    "--log-file", f"{munge}.log", "--seed-file", f"{munge}.seed")
         self.wait_until(munge.exists, "munged")
         self.start("/usr/sbin/slurmctld", "-D", "-f", str(config))
-        for number in range(NODES):
-            self.start("/usr/sbin/slurmd", "-D", "-N", f"n{number}", "-f", str(config))
-        self.wait_until(lambda: self.ask("sinfo", "--noheader", "--states=idle", "--Format=nodes").strip() == str(NODES), "nodes")
+        for name in HOSTS:
+            self.start("/usr/sbin/slurmd", "-D", "-N", name, "-f", str(config))
+        idle = ["sinfo", "--noheader", "--states=idle", "--Format=nodes"]
+        self.wait_until(lambda: self.ask(*idle).strip() == str(NODES), "nodes")
         self.addCleanup(self.end_jobs)
 
     def ask(self, *argv):
-        return subprocess.run(argv, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60).stdout
+        return subprocess.run(argv, env=self.environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60).stdout
 
     def end_jobs(self):
         """What srun has left behind, if its time limit has ended it."""
@@ -139,9 +161,34 @@ class Slurm(Launcher):
             self.ask("scancel", "--state=RUNNING")
             self.wait_until(lambda: not self.ask("squeue", "--noheader"), "end of the job")
 
+    def srun(self, *argv, **environment):
+        self.bench(["srun", f"--nodes={NODES}", f"--ntasks={NODES}", *argv], NODES - 1,
+                   SLURM_CONF=self.environment["SLURM_CONF"], **environment)
+
     def test_tasks_of_srun(self):
-        self.start_cluster()
-        self.bench(["srun", f"--nodes={NODES}", f"--ntasks={NODES}", *BENCH], NODES - 1, SLURM_CONF=self.environment["SLURM_CONF"])
+        self.srun(*BENCH)
+
+    def test_each_task_on_an_emulated_host_of_its_own(self):
+        """A node's name is its host's. What the hosts share is the project's folder."""
+        programs = arms.programs(arms.probes(True, (ONLY,)))
+        build.build(*(f"examples/{name}" for name in programs))  # there it would take long
+        (ROOT / "results").mkdir(exist_ok=True)
+        self.results = Path(tempfile.mkdtemp(prefix="test-", dir=ROOT / "results"))
+        self.addCleanup(shutil.rmtree, self.results)
+        hosts = {"LAB_HOSTS": "4", "LAB_MACHINE": f"test-{os.getpid()}", "LAB_PLACE": ""}
+
+        def lab(*words):
+            return subprocess.run([LAB, *words], env={**os.environ, **hosts}, timeout=LIMIT,
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        self.addCleanup(lab, "down")
+        # Not by a task: what that starts ends with it.
+        started = lab("exec", "--on", HOSTS[-1], "--", "true")
+        self.assertEqual(started.returncode, 0, started.stderr)
+        on_its_host = 'exec "$0" exec --on "$SLURMD_NODENAME" -- "$@"'
+        self.srun("sh", "-c", on_its_host, LAB, *BENCH, **hosts)
+        said = json.loads((self.results / "machine.json").read_text())
+        clients = [said["clients"][str(client)]["host"] for client in range(1, NODES)]
+        self.assertEqual([said["server"]["host"], *clients], list(HOSTS))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import asyncio
 import ctypes
 import fcntl
 import functools
+import itertools
 import marshal
 import os
 import re
@@ -32,7 +33,7 @@ from lab.machine import GROUPS, machine_name
 from lab.paths import ROOT, cache_dir, runtime_dir
 
 KVM_LIMIT = 8      # seconds to the first word; KVM that only seems to work never gets there
-BOOT_LIMIT = 60    # the same under emulation
+BOOT_LIMIT = 60    # the same under emulation, for two machines
 SILENCE_LIMIT = 60  # an agent that does not answer for so long is taken for dead
 IDLE_LIMIT = float(os.environ.get("LAB_IDLE", "180"))
 
@@ -45,8 +46,8 @@ class Machine:
     """One run of QEMU and the stream to the agent in it."""
 
     def __init__(self, kernel: kernels.Kernel, accelerator: str, folder: Path, host: str,
-                 wire: Optional[socket.socket]):
-        self.kernel, self.accelerator, self.host, self.wire = kernel, accelerator, host, wire
+                 wires: list[socket.socket]):
+        self.kernel, self.accelerator, self.host, self.wires = kernel, accelerator, host, wires
         self.process: Optional[asyncio.subprocess.Process] = None
         self.console = folder / f"console{host}.log"
         self.splitter = Splitter()
@@ -58,14 +59,14 @@ class Machine:
         """@raises LabError if the agent does not speak within `limit` seconds"""
         began = time.monotonic()
         ours, theirs = socket.socketpair()
-        wire = None if self.wire is None else self.wire.fileno()
+        wires = [wire.fileno() for wire in self.wires]
         argv = qemu.command(self.kernel, kernels.initramfs(self.kernel), self.accelerator, self.host,
-                            theirs.fileno(), wire, self.console)
+                            theirs.fileno(), wires, self.console)
         self.console.write_bytes(b"")
         with open(self.console, "ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=[theirs.fileno()] + ([] if wire is None else [wire]), preexec_fn=die_with_parent)
+                pass_fds=[theirs.fileno(), *wires], preexec_fn=die_with_parent)
         theirs.close()
         self.reader, self.writer = await asyncio.open_connection(sock=ours)
         self.send(0, START, marshal.dumps({"root": str(ROOT), "modules": str(self.kernel.modules)}))
@@ -244,8 +245,10 @@ def kvm_verdict_file() -> Path:
 async def start_all(accelerator: str, group: str, limit: float) -> list[Machine]:
     """The machines of `group`, booting at the same time. @raises LabError if one of them does not start"""
     kernel, folder = kernels.get(), runtime_dir(group)
-    wires = socket.socketpair() if group else (None,)  # between two hosts: an Ethernet that goes nowhere else
-    machines = [Machine(kernel, accelerator, folder, host, wire) for host, wire in zip(GROUPS[group], wires)]
+    # An Ethernet that goes nowhere else: from each other host a wire to the first one.
+    pairs = [socket.socketpair() for _ in GROUPS[group][1:]]
+    wires = [[first for first, _ in pairs], *([other] for _, other in pairs)]
+    machines = [Machine(kernel, accelerator, folder, host, ends) for host, ends in zip(GROUPS[group], wires)]
     starts = [asyncio.create_task(machine.start(limit)) for machine in machines]
     try:
         await asyncio.gather(*starts)
@@ -257,7 +260,7 @@ async def start_all(accelerator: str, group: str, limit: float) -> list[Machine]
             await machine.stop()
         raise
     finally:
-        for wire in filter(None, wires):
+        for wire in itertools.chain(*wires):
             wire.close()
     return machines
 
@@ -275,7 +278,7 @@ async def boot(group: str) -> list[Machine]:
             if forced:
                 raise
             verdict.write_text(f"{error}\n")
-    return await start_all("tcg", group, BOOT_LIMIT)
+    return await start_all("tcg", group, BOOT_LIMIT * max(1, len(GROUPS[group]) / 2))
 
 
 async def main(group: str, report: int) -> None:

@@ -1,7 +1,8 @@
 """The client's side of the emulated machines: starts them where they are not running, runs commands in them.
 
 There is the machine that is alone, whose name is "", and there are two hosts, "a" and "b", joined by an
-Ethernet. Hosts begin and end together.
+Ethernet. Hosts begin and end together. With LAB_HOSTS=4 there are "c" and "d", too: a test of a cluster
+runs commands there (./lab exec --on d), and all other commands know a and b only.
 
 ./lab exec is such a client. It passes on its own input, both output streams, signals and window size, and
 ends as the command ended: with its exit status, or by the same signal. A machine that dies is not
@@ -32,7 +33,7 @@ from lab.frames import (CHUNK, CRASH, CREDIT, EXIT, HELLO, NUMBER, REFUSED, RESI
                         STDIN, STDOUT, STOP, WINDOW, Splitter, pack)
 from lab.paths import ROOT, runtime_dir
 
-GROUPS = {"": ("",), "hosts": ("a", "b")}  # what one keeper keeps
+GROUPS = {"": ("",), "hosts": tuple("abcd" if os.environ.get("LAB_HOSTS") == "4" else "ab")}  # what one keeper keeps
 HOSTS = GROUPS["hosts"]
 CRASHED = 125
 TIMED_OUT = 124
@@ -78,7 +79,7 @@ def _start_keeper(group: str) -> None:
     """Returns when the machines are ready. @raises LabError; interrupted, it takes the keeper along"""
     from lab import kernel as kernels  # what it imports takes longer than all the rest of a command in a machine that runs
     kernels.initramfs(kernels.get())  # here and not in the keeper, so that a download is seen and can be stopped
-    what = "two hosts, a and b" if group else "the emulated machine"
+    what = f"{'four' if len(HOSTS) == 4 else 'two'} hosts, {', '.join(HOSTS[:-1])} and {HOSTS[-1]}" if group else "the emulated machine"
     print(f"lab: starting {what}", file=sys.stderr, flush=True)
     report, report_write = os.pipe()
     log_file = runtime_dir(group) / "keeper.log"

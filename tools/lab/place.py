@@ -20,7 +20,7 @@ from lab.errors import LabError
 from lab.paths import ROOT, cache_dir
 
 NETDEV, RDMA, ADDRESS, PREFIX = "lab0", "rxe0", "10.77.0.1", "10.77.0.1/24"
-HOST_ADDRESSES = {"a": "10.77.0.1", "b": "10.77.0.2"}
+HOST_ADDRESSES = {host: f"10.77.0.{number}" for number, host in enumerate(machine.HOSTS, 1)}
 SYSFS = Path("/sys/class/infiniband")
 INSIDE = Path("/run/lab/machine")  # exists in the emulated machine only
 

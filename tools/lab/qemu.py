@@ -5,7 +5,6 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Optional
 
 from lab import kernel as kernels
 from lab.errors import LabError
@@ -17,11 +16,11 @@ TRANSLATED = 256  # MiB for translated code; QEMU itself would take up to 1 GiB
 PROCESSORS = 2  # one until the agent is ready: two hosts on two real ones come up in little more than half the time
 
 
-def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str, port: int, wire: Optional[int],
+def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str, port: int, wires: list[int],
             console: Path) -> list[str]:
     """@param host "a" or "b" for one of two, "" for the machine that is alone
     @param port a connected socket that becomes the agent's virtio port
-    @param wire a connected socket that becomes the Ethernet between two hosts"""
+    @param wires connected sockets that become the Ethernet between hosts"""
     arch = kernels.arch()
     if not shutil.which(arch.qemu):
         raise LabError(f"{arch.qemu} is not installed: ./lab doctor names the package")
@@ -39,10 +38,22 @@ def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str
         "-serial", "file:" + _quote(console),
         "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=agent,fd={port}", "-device", "virtserialport,chardev=agent,name=lab.agent",
-        *([] if wire is None else ["-netdev", f"socket,id=wire,fd={wire}",
-                                   "-device", "virtio-net-pci,netdev=wire,romfile="]),
+        *_ethernet(wires),
         *_share("host", Path("/"), "readonly=on"), *_share("project", ROOT, "readonly=off"),
     ]
+
+
+def _ethernet(wires: list[int]) -> list[str]:
+    """The machine has one NIC. Where there are several wires, a hub joins them and the NIC."""
+    if not wires:
+        return []
+    if len(wires) == 1:
+        nets = [f"socket,id=wire,fd={wires[0]}"]
+    else:
+        nets = ["hubport,id=wire,hubid=0"]
+        for fd in wires:
+            nets += [f"socket,id=wire{fd},fd={fd}", f"hubport,id=port{fd},hubid=0,netdev=wire{fd}"]
+    return [*(word for net in nets for word in ("-netdev", net)), "-device", "virtio-net-pci,netdev=wire,romfile="]
 
 
 def _share(tag: str, path: Path, access: str) -> list[str]:
