@@ -145,7 +145,7 @@ $""")
         result = subprocess.run([*prefix, project / "build/send_recv", "--device", "none_such"], capture_output=True, text=True)
         file, anchor = re.search(r"see (\S+\.md)#([\w-]+)", result.stderr).groups()
         text = (project / file).read_text()
-        self.assertIn(f"\n## {anchor.replace('-', ' ')}\n".lower(), text.lower())
+        self.assertTrue(re.search(rf"^#+ {anchor.replace('-', ' ')}$", text, re.M | re.I), anchor)
         self.assertEqual(re.findall(r"\]\((?!https?:|#)[^)]*\)", text), [], "links to files that the copy does not have")
 
     def fails(self, status, says, *options):

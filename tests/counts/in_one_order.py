@@ -2,9 +2,10 @@
 
     python3 in_one_order.py SERVER CLIENT COUNTED    each is JSON; COUNTED: calls, server or client
 
-Real processes sleep and wake in an order that the scheduler chooses, and the counts depend on that order. So all of them run on one
-CPU, in the class SCHED_FIFO with the same priority: each runs until it sleeps, and then the one that has waited longest. That makes
-one order out of many, and the counts come out the same. This program, which starts them, stays on another CPU.
+Ordinarily the scheduler chooses the order in which processes run, and the counts depend on it. Here
+all of them run on one CPU, in the class SCHED_FIFO with the same priority: each runs until it
+sleeps, and the next is the one that has been ready for the longest time. This program, which starts
+them, stays on another CPU.
 
 System calls are counted by the kernel (a "hist" trigger of its tracing), which sees all processes and holds none of them up: strace
 stops a process at each call, and that would be another order. Needs root.

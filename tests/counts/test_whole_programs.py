@@ -1,23 +1,27 @@
-"""What whole programs do for a request or a message, over the device: system calls of all their processes and threads, posts,
-completions, wakes and sleeps, and instructions in user space.
+"""What whole programs do for a request or a message, over the device: the system calls of all their
+processes and threads, posts, completions, wakes, sleeps, and instructions in user space.
 
-With ordinary scheduling these counts are not the same twice: in three runs of 16 processes, the system calls of a request differed by
-10 to 12 %, since it depends on the order of the processes how many requests go in a group, and who has to be woken. No test can
-find a change of 5 % there. In one order (in_one_order.py) they hardly differ. So these are counts of that
-order. They are good for finding what a change adds; they do not say how many groups are formed on a machine with more CPUs.
+With ordinary scheduling, these counts differ from run to run: 10 to 12 % in three runs with 16
+processes. How many requests go in a group, and which threads sleep, depends on the order in which
+the processes run. So in_one_order.py fixes that order. Ten runs of each arm, four of them beside two
+endless loops, then differed by 3 % at most. The loads are those with a fixed pattern: one process
+with one request, or processes with 16 requests each. (16 processes with one request each may split
+into two halves, which doubles the number of groups.) The counts show what a change adds. They do not
+show how large groups are on a machine with more CPUs.
 
 In detail:
-- A start-up goes out of the difference of two runs, of which one has twice as many requests. --stats counts a whole run.
-- Something can still disturb the order. With three times as many busy processes as CPUs, two of ten runs had the callers in two halves, one
-  after the other, with exactly twice as many groups. So a count that differs is counted again, up to four times, and of each kind of
-  run the one with the least counts decides. Disturbances only add; what a change adds is in each run.
+- The start of the programs goes out by a difference: one run has twice as many requests as the
+  other. --stats counts the whole run.
+- A count that differs is counted again, up to four times, and of each kind of run the one with the
+  fewest system calls decides.
 - --stats prints three digits, so half of the last one is allowed beside the 5 %.
-- Instructions: of a server, and of clients that are threads of one process. A worker that is a process needs pidfd_open, which
-  Debian 12's valgrind does not know. Each start under valgrind takes many seconds in the emulated machine: hence few arms.
-- rate has no place here: it polls, so its counts are of time and not of work. In one order it would also keep the CPU from all others.
+- Instructions: of a server, and of clients that are threads of one process. A worker process needs
+  pidfd_open, which the valgrind of Debian 12 does not know.
+- `rate` polls, so its counts measure time. It is not counted here.
 
-whole_programs.json has the counts of the systems that CI uses: they depend on the compiler, and on the kernel and its libraries;
-`PYTHONPATH=tools:tests python3 tests/counts/test_whole_programs.py --record` writes those of this one."""
+whole_programs.json has the counts of the system on which CI runs this: they depend on the compiler,
+the kernel and the libraries. --record writes those of this system:
+PYTHONPATH=tools:tests python3 tests/counts/test_whole_programs.py --record"""
 import json
 import os
 import platform
@@ -63,9 +67,9 @@ def group(messages):
 
 # name -> the two command lines and the number of requests, or messages, for a run of so many of each process
 CALLS = {
-    "shared client, 16 x 1": (lambda each: shared(16, 1, 1, each), 200),
+    "shared client, 1 x 1": (lambda each: shared(1, 1, 1, each), 400),
     "shared client, 16 x 16": (lambda each: shared(16, 1, 16, each), 400),
-    "own connections, 16 x 1": (lambda each: own(16, 1, each), 60),
+    "own connections, 1 x 1": (lambda each: own(1, 1, each), 400),
     "group_send": (group, 2000),
 }
 INSTRUCTIONS = {
@@ -130,8 +134,8 @@ def is_asserted(what):
     return "system calls" in what or "--stats" in what or what == "instructions"
 
 
-# In one order, too, it was 1.249 once and 1.3125 once: one wake more for all 16. That is recorded, and not asserted.
-NOT_STEADY = {("own connections, 16 x 1", "server: system calls")}
+# Between 0.033 and 0.040 in ten runs: the server's other thread is woken now and then.
+NOT_STEADY = {("shared client, 1 x 1", "server: --stats wakes")}
 
 
 def slack(what):

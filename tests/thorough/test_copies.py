@@ -56,7 +56,7 @@ class Copied(copies.Copies):
         with tempfile.TemporaryDirectory(prefix="lab-module-") as folder:  # kbuild takes no folder with a space in its name
             project = self.new("--from", "16", folder=Path(folder) / "mine")
             tree = headers.get(kernel.get())
-            copies.run(["make", "-s", "-C", tree, f"M={project}", f"CC={kbuild._compiler(tree)}", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"], project)
+            copies.run(["make", "-s", "-C", tree, f"M={project}", f"CC={kbuild.compiler(tree)}", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"], project)
             self.assertTrue((project / "kernel_client.ko").exists())
 
 
@@ -91,7 +91,8 @@ class Readmes(copies.Copies):
                     library = "rdmashared" if "shared/src/*.cpp" in command else "rdmacommon"
                     fast = fast.replace(" -lrdmacm", f" -L'{self.installed}/lib' -Wl,-rpath,'{self.installed}/lib' -l{library} -lrdmacommon -lrdmacm")
                     program = self.compile(lesson, fast)
-                    self.assertEqual(subprocess.run([program, "--help"], capture_output=True).returncode, 0)
+                    # 77: what this rdma-core does not have.
+                    self.assertIn(subprocess.run([program, "--help"], capture_output=True).returncode, (0, 77))
                     count += 1
         self.assertGreaterEqual(count, len(LESSONS))
 

@@ -19,7 +19,7 @@ def why_not() -> str:
     """Why no module can be built here, in one line; "" if it can."""
     try:
         packages.need("machine", "kernel")
-        _compiler(headers.get(kernel.get()))
+        compiler(headers.get(kernel.get()))
     except LabError as error:
         return str(error)
     return ""
@@ -77,7 +77,7 @@ def module(lesson: Lesson, program: str, folder: Path) -> Path:
             for name, text in files.items():
                 (Path(work) / name).write_text(text)
             # Types for BPF would need pahole, and the kernel as it was linked.
-            done = subprocess.run(["make", "-s", "-C", str(tree), f"M={work}", f"CC={_compiler(tree)}", "CONFIG_DEBUG_INFO_BTF_MODULES=",
+            done = subprocess.run(["make", "-s", "-C", str(tree), f"M={work}", f"CC={compiler(tree)}", "CONFIG_DEBUG_INFO_BTF_MODULES=",
                                    "W=1", "modules"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             if done.returncode or "warning:" in done.stdout:  # a warning in a module is a mistake more often than not
                 print(done.stdout, file=sys.stderr, end="")
@@ -88,7 +88,7 @@ def module(lesson: Lesson, program: str, folder: Path) -> Path:
     return result
 
 
-def _compiler(tree: Path) -> str:
+def compiler(tree: Path) -> str:
     """The compiler that built the kernel, which Debian's headers name; else the usual one. @raises LabError without it"""
     variables = tree / ".kernelvariables"
     found = re.search(r"\bgcc-\d+\b", variables.read_text()) if variables.exists() else None
