@@ -43,7 +43,7 @@ def link(match, here: Path) -> str:
         return match[0]
     file, _, anchor = target.partition("#")
     path = Path(os.path.normpath(here.parent / file)) if file else here
-    if path.suffix == ".md":
+    if path.suffix == ".md" and path.parts[len(ROOT.parts)] not in ("examples", "tools"):
         if page_of(path) == "README":
             return f"[{text}](index.html)"
         return f"[{text}](#{label(page_of(path), anchor)})"
@@ -51,7 +51,7 @@ def link(match, here: Path) -> str:
         return f'<a href="{example_page(path)}">{text}</a>'
     if path.suffix == ".hpp":
         return f"[{text}](@ref {path.name})"
-    return text  # a folder, a patch, a source of rdmacommon: not part of the site
+    return text  # a folder, a patch, a source of rdmacommon, an example's README: not part of the site
 
 
 def filtered(text: str, here: Path) -> str:
