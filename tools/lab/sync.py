@@ -10,7 +10,8 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
     <!-- table tests/expected/11_when_it_breaks.txt -->             the table that a run printed
     <!-- table latency -->                                          what ./lab bench has published, as a table: latency, p99,
                                                                     rate, groups, requests (time), cpu, counters, goals; or
-                                                                    as a sentence: machine
+                                                                    as a sentence: machine. Or what tests/counts has counted:
+                                                                    system-calls
     <!-- diff examples/02_send_recv/break/no_grh.patch -->           a change
     <!-- nav -->                                                     previous, index, next
     <!-- ladder -->                                                  the table of lessons

@@ -1,7 +1,10 @@
 """The published measurements as tables in Markdown, for `<!-- table NAME -->` in a lesson."""
 from __future__ import annotations
 
+import json
+
 from lab.measured import Measured, Row, figure, in_flight_words, name_of, processes_of, size_words, slots_words
+from lab.paths import ROOT
 
 METRICS = {"latency_us": "latency", "messages_per_s": "rate", "us_per_request": "time", "cpu_us_per_request": "CPU time"}
 COUNTERS = {"posts": "posts", "completions": "completions", "wakes": "wakes", "system_calls": "system calls"}
@@ -100,6 +103,14 @@ def machine(measured: Measured) -> list[str]:
     return ["", f"Measured on: {measured.where()}" + (f"; {versions}" if versions else "") + f"; commit {(m['commit'] or 'unknown')[:12]}.", ""]
 
 
+def system_calls(measured: Measured) -> list[str]:
+    """What tests/counts has counted, which no run of the benchmark changes."""
+    counted = json.loads((ROOT / "tests/counts/whole_programs.json").read_text())["bookworm x86_64"]
+    return table(["system calls for a request or message", "client's processes", "server"],
+                 [[name.replace(" x ", " × "), *(f"{counts[f'{side}: system calls']:.3g}" for side in ("client", "server"))]
+                  for name, counts in counted.items() if "client: system calls" in counts])
+
+
 TABLES = {
     "latency": lambda it: by_parameter(it.of_metric("latency", "latency_us"), "latency in µs, median", size_words, int),
     "p99": lambda it: by_parameter(it.of_metric("latency", "p99_us"), "latency in µs, 99th percentile", size_words, int),
@@ -116,6 +127,7 @@ TABLES = {
                                            "µs until the response, 99th percentile, by processes × in flight", load, by_load),
     "timetable": timetable,
     "counters": counters,
+    "system-calls": system_calls,
     "goals": goals,
     "machine": machine,
 }
