@@ -186,7 +186,7 @@ class Places(unittest.TestCase):
                                      "lab exec -- true; code=$?; umount /lib/modules; "
                                      "rdma link add rxe0 type rxe netdev lab0; exit $code")
         self.assertEqual(code, 1)
-        self.assertRegex(err, r"^lab: no RDMA device to be had\. device: .+; softroce: .+; machine: .+\n$")
+        self.assertRegex(err, r"^lab: no RDMA device is available\. device: .+; softroce: .+; machine: .+\n$")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from lab.errors import LabError
 def get(of: kernel.Kernel) -> Path:
     """The folder that `make -C` wants, for this kernel. Downloads it if need be.
 
-    @raises LabError if it is not to be had"""
+    @raises LabError if it is not available"""
     found = _find(of)
     if found:
         return found

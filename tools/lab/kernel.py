@@ -75,7 +75,7 @@ def get() -> Kernel:
     """The kernel to boot, downloaded if it has to be. LAB_KERNEL chooses another release's ("bookworm-
     backports") or a version by its beginning ("6.12").
 
-    @raises LabError if there is none to be had"""
+    @raises LabError if none is available"""
     wanted = os.environ.get("LAB_KERNEL", "")
     folder = cache_dir() / "kernel" / (wanted or "stable").replace("/", "_")
     with locked(folder.with_suffix(".lock")):

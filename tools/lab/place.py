@@ -59,7 +59,7 @@ def find_place(want: Optional[str] = None) -> Place:
             if isinstance(found, Place):
                 return found
             reasons.append(f"{kind}: {found}")
-    raise NoDevice("no RDMA device to be had. " + "; ".join(reasons))
+    raise NoDevice("no RDMA device is available. " + "; ".join(reasons))
 
 
 def groups(want: Optional[str] = None) -> list[str]:
@@ -193,7 +193,7 @@ def find_machine() -> Place:
     found = _machine(None)
     if isinstance(found, Place):
         return found
-    raise NoDevice(f"no emulated machine to be had: {found}")
+    raise NoDevice(f"no emulated machine is available: {found}")
 
 
 def _machine(want: Optional[str]) -> "Place | str":

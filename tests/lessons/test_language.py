@@ -1,0 +1,49 @@
+"""The texts avoid the phrases of phrases.txt, each of which has a plainer word beside it."""
+import re
+import unittest
+from pathlib import Path
+
+from lab.paths import ROOT
+
+PHRASES = Path(__file__).parent / "phrases.txt"
+# Generated blocks, code and commands are not prose.
+BLOCK = re.compile(r"^<!-- \w+[^>]*-->$.*?^<!-- end -->$|^```.*?^```$", re.M | re.S)
+CODE = re.compile(r"`[^`\n]*`")
+
+
+def phrases():
+    for line in PHRASES.read_text().splitlines():
+        if line and not line.startswith("#"):
+            phrase, better = line.rsplit(" | ", 1)
+            yield re.compile(rf"(?:\b|(?<=\s))(?:{phrase})\b" if phrase[0] != "(" else rf"(?:{phrase})\b", re.I), better
+
+
+def prose(text):
+    """The text, with as many lines, and with what is not prose left empty."""
+    blank = BLOCK.sub(lambda match: "\n" * match[0].count("\n"), text)
+    return CODE.sub("x", blank)
+
+
+def found(text):
+    """@return (line, words, better words)"""
+    text = prose(text)
+    return [(text.count("\n", 0, match.start()) + 1, match[0], better) for phrase, better in phrases() for match in phrase.finditer(text)]
+
+
+class Language(unittest.TestCase):
+    maxDiff = None
+
+    def test_texts(self):
+        wrong = [f"{path.relative_to(ROOT)}:{line}: {words!r}: {better}"
+                 for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "lessons").glob("*.md")),
+                              *sorted((ROOT / "tools").glob("*/*.md")))
+                 for line, words, better in found(path.read_text())]
+        self.assertEqual("\n".join(wrong), "")
+
+    def test_finds_them(self):
+        self.assertEqual([words for _, words, _ in found("It works for ever. Who waits, polls.\nTo poll costs time.")], ["for ever", "Who", "To poll costs"])
+        self.assertEqual(found("```text\nfor ever\n```\n<!-- snippet a b -->\nwhoever\n<!-- end -->\n`is to be`"), [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
