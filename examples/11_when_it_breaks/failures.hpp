@@ -1,4 +1,4 @@
-// The failures of 11_when_it_breaks: what each side does for one to happen, why it happens, what mends it.
+// The failures of 11_when_it_breaks: what each side does for one to happen, why it happens, how to fix it.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -54,7 +54,7 @@ inline void to_state(const Side &side, ibv_qp_state state, const char *call) {
 // [send]
 
 struct Failure {
-  const char *name, *what, *why, *mend;
+  const char *name, *what, *why, *fix;
   void (*server)(const Side &); // first: what the server does, or leaves out
   void (*client)(const Side &); // then: the request that fails
   bool shares_foreign = false;  // the server tells of its region in the other protection domain
@@ -78,15 +78,15 @@ constexpr std::array failures{
             [](const Side &side) { to_state(side, IBV_QPS_RESET, "ibv_modify_qp(RESET)"); },
             [](const Side &side) { send(side, side.message()); }},
     Failure{
-        "bad-rkey", "WRITE with an rkey that nobody has given out",
+        "bad-rkey", "WRITE with an rkey that the server has not given out",
         "the server's NIC knows no region with this rkey",
-        "use the rkey that the server told (not its lkey), and ask again after it has registered "
+        "use the rkey that the server sent (not its lkey), and ask again after it has registered "
         "anew",
         one_receive,
         [](const Side &side) { write(side, side.theirs.address, side.theirs.rkey ^ 0xffff00); }},
     Failure{"past-the-end", "WRITE one byte past the end of the region",
             "the server's NIC checks address and length against the region",
-            "compare with the length that the server told, before posting", one_receive,
+            "compare with the length that the server sent, before posting", one_receive,
             [](const Side &side) {
               write(side, side.theirs.address + side.theirs.length - message_size + 1,
                     side.theirs.rkey);
@@ -118,17 +118,17 @@ constexpr std::array failures{
             "agree on the largest message, and post receives of that size",
             [](const Side &side) { receive(side, 8); },
             [](const Side &side) { send(side, side.message()); }},
-    Failure{
-        "flush", "the client moves its own queue pair to the error state",
-        "in the error state every posted request comes back, unexecuted, with status 5",
-        "nothing to mend: this is how one gets one's requests back before destroying a queue pair",
-        one_receive,
-        [](const Side &side) {
-          receive(side);
-          to_state(side, IBV_QPS_ERR, "ibv_modify_qp(ERR)");
-        }},
+    Failure{"flush", "the client moves its own queue pair to the error state",
+            "in the error state every posted request comes back, unexecuted, with status 5",
+            "nothing to fix: do this to get your requests back before you destroy a queue pair",
+            one_receive,
+            [](const Side &side) {
+              receive(side);
+              to_state(side, IBV_QPS_ERR, "ibv_modify_qp(ERR)");
+            }},
     Failure{"cq-overrun", "one completion more than the completion queue has room for",
-            "nobody polled, and the device has no place for the next completion, which is lost",
+            "the program did not poll, and the device has no place for the next completion, which "
+            "is lost",
             "make the queue as large as all that may be under way (and poll)", one_receive,
             [](const Side &side) {
               for (int i = 0; i <= side.cq->cqe; ++i)

@@ -49,7 +49,7 @@ void wait_for_error_state(ibv_qp *qp, std::chrono::seconds timeout) {
       throw Error("the queue pair", std::string("it stays in ") + state_of(qp), Where::here());
 }
 
-// What does not belong to a request is told by an event of the device.
+// An event of the device reports news that belong to no request.
 std::string wait_for_event(ibv_context *context, std::chrono::seconds timeout) {
   pollfd what{.fd = context->async_fd, .events = POLLIN};
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
@@ -185,9 +185,9 @@ Row client(const Failure &failure, Connection &connection, Exchange &exchange, c
   exchange.receive_done();
   wait_for_completion(connection.side().cq, "the message that proves it", options.timeout);
   const std::string theirs(connection.text(), strnlen(connection.text(), message_size));
-  std::printf("  server:    %s\n  why:       %s\n  mend:      %s\n  recovered: by %s, and the "
+  std::printf("  server:    %s\n  why:       %s\n  fix:       %s\n  recovered: by %s, and the "
               "server's message is here\n",
-              theirs.c_str(), failure.why, failure.mend,
+              theirs.c_str(), failure.why, failure.fix,
               failure.is_event ? "a new CQ and a new QP" : "RESET, INIT, RTR, RTS");
   return {failure, seen, theirs};
 }
@@ -198,7 +198,7 @@ void print(const std::vector<Row> &table) {
               "|---|---|---|---|---|\n");
   for (const auto &[failure, client, server] : table)
     std::printf("| %s | %s | %s | %s | %s |\n", failure.name, failure.what, client.c_str(),
-                server.c_str(), failure.mend);
+                server.c_str(), failure.fix);
 }
 
 void when_it_breaks(int argc, char **argv) {

@@ -50,7 +50,7 @@ class Commands(unittest.TestCase):
             return self.run_block(commands)
         finally:
             if "./lab hosts" in commands:  # a block that fails half-way must not leave the wire as it is
-                self.run_block("./lab hosts mend")
+                self.run_block("./lab hosts repair")
             for made in re.findall(r"/tmp/[\w-]+", commands):
                 shutil.rmtree(made, ignore_errors=True)
 

@@ -54,7 +54,7 @@ class ManyClients(unittest.TestCase):
 
     def test_a_host_that_dies(self):
         """Nobody says that it has gone: the server finds out by a WRITE of no bytes, which is not acknowledged."""
-        self.addCleanup(two_hosts.lab, "hosts", "mend")
+        self.addCleanup(two_hosts.lab, "hosts", "repair")
         server = self.start(A, str(BUILD / "examples/many_server"), "--cm-port", "0", "--clients", "0", "--silence", "1")
         port = server.stdout.readline().split()[-1]
         client = self.start(B, str(BUILD / "examples/many_client"), "--host", A.address, "--cm-port", port, "--rude", "0",

@@ -11,7 +11,7 @@ MESSAGES = 64
 
 class Lossy(unittest.TestCase):
     def setUp(self):
-        self.addCleanup(lab, "hosts", "mend")
+        self.addCleanup(lab, "hosts", "repair")
 
     def run_it(self):
         """How many of the client's datagrams left b, and how many came to a."""

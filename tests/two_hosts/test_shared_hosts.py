@@ -28,7 +28,7 @@ class Link(Shared):
 
     def test_lost_for_good(self):
         """Both sides notice; whoever waits gets an error. The sender goes on trying, and gets through when there is a link."""
-        self.addCleanup(lab, "hosts", "mend")
+        self.addCleanup(lab, "hosts", "repair")
         self.serve("--workers", "10")
         self.sender()
         waiting = self.worker("waiting", "--microseconds", "60000000")
@@ -37,11 +37,11 @@ class Link(Shared):
         self.assertIn("8 failed: the request: the connection broke while it was under way", self.finish(waiting)[0])
         self.assertLess(time.monotonic() - began, 60)  # which the requests would have taken
         self.assertIn("dropped a client", self.server.stderr.readline())
-        lab("hosts", "mend")
+        lab("hosts", "repair")
         self.assertGreater(self.right(self.attached("--patient", "--seconds", "10")), 0)
 
     def test_lost_while_the_server_drains(self):
-        self.addCleanup(lab, "hosts", "mend")
+        self.addCleanup(lab, "hosts", "repair")
         self.serve("--workers", "10", "--grace", "600")
         self.sender()
         waiting = self.worker("waiting", "--microseconds", "60000000")
@@ -50,7 +50,7 @@ class Link(Shared):
             pass
         lab("hosts", "cut")
         self.assertIn("8 failed: the request: the connection broke while it was under way", self.finish(waiting)[0])
-        lab("hosts", "mend")
+        lab("hosts", "repair")
 
 
 class LinkOfLongResponses(Link):

@@ -12,7 +12,7 @@ SIZE = 655_360
 
 class Faults(unittest.TestCase):
     def setUp(self):
-        self.addCleanup(lab, "hosts", "mend")
+        self.addCleanup(lab, "hosts", "repair")
 
     def transfer(self, file):
         """write_with_imm, which compares a checksum; its packets as b, the client, saw them. Not ibv_rc_pingpong: it
@@ -47,7 +47,7 @@ class Faults(unittest.TestCase):
         times = [float(line.split()[0]) for line in result.stdout.splitlines()[1:]]
         self.assertGreater(times[1] - times[0], 39)  # there and back
 
-    def test_reordering_is_mended(self):
+    def test_reordering_is_repaired(self):
         lab("hosts", "reorder", "5%")
         self.assertIn("NAK, PSN sequence error", {packet.nak for packet in self.transfer(pcap("test"))})
 
@@ -81,7 +81,7 @@ class Faults(unittest.TestCase):
                 self.assertIn(said, lab("hosts", *words, status=2).stderr)
 
     def test_status_says_what_is_wrong(self):
-        for words, said in ((("lose", "2.5"), "loss 2.5%"), (("cut",), "cut"), (("mend",), "perfect")):
+        for words, said in ((("lose", "2.5"), "loss 2.5%"), (("cut",), "cut"), (("repair",), "perfect")):
             lab("hosts", *words)
             self.assertIn(f"the wire: {said}", lab("hosts").stdout)
 

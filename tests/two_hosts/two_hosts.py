@@ -21,7 +21,7 @@ def find() -> tuple[place.Place, place.Place]:
     except place.NoDevice as error:
         print(f"skipped: {error}")
         sys.exit(1 if os.environ.get("LAB_REQUIRE_DEVICE") else 77)
-    lab("hosts", "mend")
+    lab("hosts", "repair")
     return hosts
 
 

@@ -1,8 +1,8 @@
-"""./lab doctor: where the device comes from and why, and what is missing, with the command that mends it.
+"""./lab doctor: where the device comes from and why, and what is missing, with the command that fixes it.
 
     ok       as it should be
     missing  something that ./lab needs, or that the chosen place needs
-    note     something to know; nothing to mend unless you want that
+    note     something to know; nothing to fix unless you want that
 """
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def add_parser(subparsers) -> None:
     parser.set_defaults(main=main)
 
 
-def report(state: str, what: str, mend: str = "") -> None:
-    print(f"{state:8}{what}" + (f"\n        -> {mend}" if mend else ""), flush=True)
+def report(state: str, what: str, fix: str = "") -> None:
+    print(f"{state:8}{what}" + (f"\n        -> {fix}" if fix else ""), flush=True)
 
 
 def main(args) -> int:

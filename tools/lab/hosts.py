@@ -33,14 +33,14 @@ REORDER_DELAY = "2ms"  # what the others are held for, when some overtake
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "hosts", help="start two hosts, a and b; spoil and mend the wire between them",
+        "hosts", help="start two hosts, a and b; spoil and repair the wire between them",
         description="Without a word more: starts the two hosts if they do not run, and shows them. What is done to the "
-                    "wire lasts until mend, or down.")
+                    "wire lasts until repair, or down.")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     for name, fault in FAULTS.items():
         actions.add_parser(name, help=fault.help).add_argument("value", metavar=fault.value)
     actions.add_parser("cut", help="nothing gets through")
-    actions.add_parser("mend", help="a perfect wire again")
+    actions.add_parser("repair", help="a perfect wire again")
     parser.set_defaults(main=main)
 
 
@@ -67,10 +67,10 @@ def show() -> int:
 
 
 def spoil(action: str, value: Optional[str] = None) -> None:
-    """Does to the wire what one of FAULTS says, or "cut" or "mend"; what was done before is undone.
+    """Does to the wire what one of FAULTS says, or "cut" or "repair"; what was done before is undone.
 
     @raises UsageError for a value that is not one"""
-    netem = {"lose": ["loss", value], "delay": ["delay", value], "cut": None, "mend": None,
+    netem = {"lose": ["loss", value], "delay": ["delay", value], "cut": None, "repair": None,
              "reorder": ["delay", REORDER_DELAY, "reorder", value]}[action]
     fault = FAULTS.get(action)
     if fault and not re.fullmatch(fault.pattern, value):

@@ -1,6 +1,6 @@
 // Exercise 11.1 (★★): three mistakes, one behind the other.
 // Wanted:   the client SENDs a question, and the server WRITEs the answer into the client's memory.
-// Hint: run it, look up the status in the lesson's table, mend that one, run it again. Each has
+// Hint: run it, look up the status in the lesson's table, fix that one, run it again. Each has
 //       another status; none of them is in the exchange.
 // Check: ./lab check 11.1
 
