@@ -126,7 +126,7 @@ CmOptions::CmOptions(CommandLine &line, const std::string &host_help) {
 
 // [run-main]
 int run_main(int argc, char **argv, void (*body)(int argc, char **argv)) {
-  // A line at a time even into a pipe: whoever runs both sides sees them as they happen.
+  // Flush each line, also into a pipe: a program that runs both sides sees the lines as they happen.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   try {
     body(argc, argv);

@@ -173,7 +173,7 @@ void RingHost::welcome(uint32_t number) {
                         std::to_string(doorbells_.size()),
                     gifts);
     ++joined_;
-  } catch (const Error &) { // whoever that is; the others do not suffer
+  } catch (const Error &) { // of this process; the others are served on
     return forget(number);
   }
   silent_.erase(number);

@@ -159,7 +159,7 @@ Run RunReceiver::received(const ibv_wc &wc) {
 void RunReceiver::repost() {
   if (used_ == 0)
     return;
-  // Of the chain, as many as are needed: it is cut there, and mended again.
+  // Posts as many of the chain as are needed: cuts it there, and links it again.
   ibv_recv_wr &last = chain_[used_ - 1], *const behind = last.next, *refused = nullptr;
   last.next = nullptr;
   const int rc = ibv_post_recv(qp_, chain_.data(), &refused);

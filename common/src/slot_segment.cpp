@@ -62,8 +62,8 @@ SlotRing::SlotRing(int memory, int doorbell) : process_(getpid()), doorbell_(doo
   if (about.st_size < static_cast<off_t>(sizeof(RingHeader)))
     fail("the shared memory", "it is no slot ring");
   memory_ = std::make_unique<SharedMemory>(memory, static_cast<size_t>(about.st_size));
-  // A child that is forked does not get the mapping, so that whoever can write to it has attached, and when that
-  // process has ended, nobody writes in its name any more.
+  // A forked child does not get the mapping. So only a process that has attached can write to it, and when that
+  // process has ended, no process writes in its name any more.
   check_errno(madvise(memory_->data(), memory_->length(), MADV_DONTFORK), "madvise");
   // Nor does a core dump, which would take longer for it: a process keeps its slots until its dump has been written. And what
   // is in the segment is not all its own.

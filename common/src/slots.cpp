@@ -109,7 +109,7 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
       continue;
     }
     const uint64_t position = head;
-    // Whoever finds the slot claimed may do this for us. So may the consumer, if we die here.
+    // If we die here, the next worker moves `head` when it finds the slot claimed, or the consumer.
     header_->head.compare_exchange_strong(head, head + count);
     if (fits)
       return Claim(*this, position, worker, count, length);
@@ -426,7 +426,7 @@ bool SlotRing::holds(uint64_t position) const {
 void SlotRing::wake(uint32_t most) {
   std::atomic<uint32_t> &room = header_->room;
   uint32_t seen = room.load(std::memory_order_relaxed);
-  // Counts one more wake, and takes the bit away: whoever is about to sleep on the old value does not.
+  // Counts one more wake and clears the bit, so a worker that is about to sleep on the old value does not.
   while (!room.compare_exchange_weak(seen, (seen | 1) + 1, std::memory_order_acq_rel))
     ;
   const long woken =

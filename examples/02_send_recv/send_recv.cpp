@@ -214,7 +214,7 @@ void send_recv(int argc, char **argv) {
   to_rts(qp.get(), self.psn);
   std::printf("QP in RTS\n");
   if (options.is_server()) {
-    exchange.send(self); // only now: whoever has our address may send to it
+    exchange.send(self); // only now: a peer with our address may send to it
     exchange.receive_done();
   } else {
     exchange.send_done();

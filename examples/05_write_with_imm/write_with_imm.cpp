@@ -86,7 +86,7 @@ void receive(const Connection &from, const std::string &path) {
     bytes += wc.byte_len;
 
     // [credit]
-    // In this order: whoever has a credit may use the slots, and a receive, at once.
+    // In this order: a client with a credit may use the slots, and a receive, at once.
     post_recv(from.qp, {});
     if (++messages > 1)
       wait_for_completion(from.send_cq, "the credit before", from.timeout);

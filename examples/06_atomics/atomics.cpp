@@ -93,7 +93,7 @@ constexpr size_t counter = offsetof(Words, counter), lock = offsetof(Words, lock
                  value = offsetof(Words, value), takeovers = offsetof(Words, takeovers);
 
 // [acquire]
-// Returns which holder of the lock this is. Whoever has held it for longer than a lease is taken for dead.
+// Returns which holder of the lock this is. A holder that keeps it longer than a lease counts as dead.
 uint64_t acquire(Remote &remote, uint64_t me, std::chrono::milliseconds lease) {
   using Clock = std::chrono::steady_clock;
   uint64_t seen = remote.fetch_add(lock, 0);

@@ -3,7 +3,7 @@
 // Lesson:  lessons/08_datagrams.md
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
 // Run:     ./lab run 08_datagrams
-// By hand: datagrams                 the server: one queue pair, which answers whoever sends
+// By hand: datagrams                 the server: one queue pair, which answers all senders
 //          datagrams --host ADDRESS  the client: several queue pairs, each of which sends some messages
 
 #include "datagram_qp.hpp"

@@ -47,8 +47,8 @@ inline std::string encode(const Message &message) {
 }
 
 // [decode]
-// Fills in `message` and returns nullptr, or says what is wrong. Whoever knows QP number and Q_Key can
-// send here, so nothing in `bytes` is believed; `message.text` points into them.
+// Fills in `message` and returns nullptr, or says what is wrong. Any program that knows QP number and Q_Key can
+// send here, so this checks everything in `bytes`; `message.text` points into them.
 inline const char *decode(std::string_view bytes, Message &message) {
   Header header;
   if (bytes.size() < sizeof header)

@@ -42,7 +42,7 @@ void post_grant(ibv_qp *qp, const Window &window) {
 // [tell]
 
 // [type-2]
-// Of type 2: the bind is a work request, and whoever posts it chooses the new rkey.
+// Of type 2: the bind is a work request, and the program that posts it chooses the new rkey.
 void bind_type_2(ibv_qp *qp, ibv_mw *mw, const ibv_mw_bind_info &what) {
   const uint32_t rkey = ibv_inc_rkey(mw->rkey); // another one than last time: old grants stay dead
   post_send(qp, {.opcode = IBV_WR_BIND_MW,
@@ -215,7 +215,7 @@ void request(const Client &with, const Case &now) {
     next_completion(to.received.get(), timeout);
   std::printf("%-11s  %-26s  %-25s  %s\n", now.name, now.in_words, ibv_wc_status_str(status),
               state_now(to.qp.get()));
-  if (now.at < 0 && status == IBV_WC_SUCCESS) // whoever answered looks at the region's bounds alone
+  if (now.at < 0 && status == IBV_WC_SUCCESS) // this NIC checks only the region's bounds
     std::printf("%-11s  ... and it brought \"%.24s\"\n", now.name, memory.in.data());
   if (status == IBV_WC_SUCCESS) {
     post_send(to.qp.get(), {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});

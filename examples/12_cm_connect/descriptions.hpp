@@ -20,7 +20,7 @@
 // [announcement]
 // The private data of a client's request, and of the server's answer and rejection: 16 bytes.
 struct Announcement {
-  rdmacommon::Greeting greeting; // who speaks, and why the server rejects
+  rdmacommon::Greeting greeting; // version of the sender, and why the server rejects
   uint64_t length;               // the client: bytes that it needs; the server: bytes that it gives
 };
 // A reason of this example's own. rdmacommon's reasons are small numbers.

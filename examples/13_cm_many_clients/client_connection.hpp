@@ -1,7 +1,7 @@
 // One client of many_server.cpp: everything that belongs to it, and what happens when something of its has completed.
 //
-// It speaks one of two protocols: ours, that of lesson 12, or that of the stock program rping. A client that says what it
-// should not, or nothing, is an Error; whoever catches it closes the connection.
+// It speaks one of two protocols: ours, that of lesson 12, or that of the stock program rping. A client that sends a wrong
+// message, or none, causes an Error; the code that catches it closes the connection.
 #pragma once
 
 #include <rdmacommon/check.hpp>

@@ -44,7 +44,7 @@ struct Wanted {
   bool verbose = false;
 };
 
-// What coming again does not mend.
+// An error that another try does not fix.
 class Final : public Error {
 public:
   using Error::Error;

@@ -236,7 +236,7 @@ private:
   void begin_to_end() {
     if (!closing_)
       std::printf("closing: no new clients, and %u may finish\n", clients_now());
-    // Whoever says it twice does not want to wait.
+    // A second signal means: do not wait.
     grace_ends_ = closing_ ? Clock::now() : Clock::now() + limits_.grace;
     closing_ = true;
   }

@@ -26,8 +26,8 @@ struct SlotText {
 using Slots = std::array<SlotText, n>;
 
 // [pool]
-// Who still uses each slot: the worker that answers it, and the SEND that carries the answer. Whoever
-// is the last to let go of it posts its receive again.
+// Counts the users of each slot: the worker that answers it, and the SEND that carries the answer. The
+// last of them posts the slot's receive again.
 class Pool {
 public:
   explicit Pool(const Linked &rdma, Slots &slots) : rdma_(rdma), slots_(slots) {

@@ -228,7 +228,7 @@ void one_owner(const Settings &to) {
   std::vector<Worker> team;
   for (unsigned i = 0; i < workers; ++i)
     team.push_back({i + 1 < workers ? &children[i].link() : &stranger, i, ""});
-  const auto patience = [&] { // with whoever starts the other one by hand
+  const auto patience = [&] { // with a reader who starts the other one by hand
     return stranger.fd() < 0 && !to.serve.empty() ? 12 * to.limit : to.limit;
   };
   for (Worker *next; (next = next_to_speak(team, listener, patience())) != nullptr;)

@@ -1,5 +1,5 @@
 // 15_device_memory: memory on the NIC's own chip: copied into, sent from, read and written by offset; and a table of
-// locks in it, which processes take by compare-and-swap and give back by WRITE. Who dies with a lock is fenced off.
+// locks in it, which processes take by compare-and-swap and give back by WRITE. The server fences off a holder that dies.
 //
 // Lesson:  lessons/15_device_memory.md
 // Needs:   an RDMA device with atomics on both sides; where the server's has no memory of its own, host memory

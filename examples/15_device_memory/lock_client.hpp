@@ -86,7 +86,7 @@ public:
   uint64_t holder_of(size_t lock) { return words_->read(lock_at(lock)); } // 0: nobody
 
   // [load]
-  // A counter may be changed by plain READ and WRITE: whoever has its lock is alone.
+  // Plain READ and WRITE may change a counter: only the holder of its lock uses it.
   uint64_t load(size_t counter) {
     ibv_sge here = piece(mr_.get(), &mine_.value, sizeof mine_.value);
     post_send(qp_.get(), {.sg_list = &here,

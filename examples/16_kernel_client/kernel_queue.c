@@ -124,7 +124,7 @@ int poll_until(struct queue *q, const bool *done, const char *what)
 			continue;
 		if (time_after(jiffies, limit))
 			return fail(c, -ETIMEDOUT, "%s", what);
-		cond_resched(); /* who else needs this CPU, the server perhaps */
+		cond_resched(); /* others may need this CPU, the server perhaps */
 	}
 	return READ_ONCE(c->error);
 }

@@ -54,7 +54,7 @@ private:
     throw rdmacommon::Error("the client's message", what, rdmacommon::Where::here());
   }
 
-  // A copy of a body, which is to be exactly this.
+  // A copy of a body, which must be exactly of this type.
   template <typename Body> static Body copy_of(std::span<const std::byte> body) {
     Body copy;
     if (body.size() != sizeof copy)

@@ -30,7 +30,7 @@ public:
         else
           side_.queue.completed(wc);
       }
-      // In this order: whoever has its slots back may send as many runs again, at once.
+      // In this order: a client that has its slots back may send as many runs again, at once.
       side_.receives->repost();
       give_back();
     }

@@ -62,7 +62,7 @@ std::span<std::byte> add_message(Bytes &stream, size_t length) {
 class Socket {
 public:
   explicit Socket(int fd) : file_(fd) {
-    const int one = 1; // a response shall not wait until the last one has been acknowledged
+    const int one = 1; // no response must wait until the last one is acknowledged
     check_errno(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one), "TCP_NODELAY");
   }
   int fd() const { return file_.get(); }

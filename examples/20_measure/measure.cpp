@@ -1,4 +1,4 @@
-// 20_measure: how long a message takes. Client and server send one to and fro, and the client times every round.
+// 20_measure: how long a message takes. Client and server send one back and forth, and the client times every round.
 //
 // Lesson:  lessons/20_measure.md
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
@@ -92,7 +92,7 @@ void measure(PingSide &side, const Wanted &wanted) {
   }
   const double tick_us = length.us();
   check_sum(static_cast<double>(all) * tick_us, monotonic_us() - began_us);
-  // To and fro are two messages. A READ is one, though its packets go both ways.
+  // A round has two messages, one in each direction. A READ is one, though its packets go both ways.
   const double unit = tick_us / (wanted.shape.operation == Operation::read ? 1 : 2);
   times.sort();
   std::printf("%s, %u bytes, %s: ", name_of(wanted.shape.operation), wanted.shape.size,

@@ -71,8 +71,8 @@ public:
   void tell(uint32_t round) {
     while (queue_.room() == 0)
       take_sent();
-    // Who polls the memory sees by its last byte that it is another message. The last one has been answered, so nothing is
-    // on its way from here, though its completion may not have been asked for.
+    // The last byte tells a peer that polls its memory that this is another message. The one before has been answered, so nothing
+    // is on its way from here, even if no completion was requested for it.
     out().back() = std::byte(round);
     ibv_sge piece = rdmacommon::piece(mr_.get(), out().data(), shape_.size);
     ibv_send_wr request{.sg_list = &piece, .num_sge = 1};

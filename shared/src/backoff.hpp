@@ -8,7 +8,7 @@
 
 namespace rdmashared {
 
-// Twice as long each time, up to a limit, with a random part: clients that lost the server together shall not come back together.
+// Twice as long each time, up to a limit, with a random part: so clients that lost the server together do not come back together.
 class Backoff {
 public:
   Backoff(std::chrono::milliseconds first, std::chrono::milliseconds limit)

@@ -96,7 +96,7 @@ private:
   Cut cut_;                            // what is being sent
   Joined joined_;                      // what is coming,
   Message coming_{};                   // and its header
-  uint32_t awaited_ = 1;               // connections that are to be established
+  uint32_t awaited_ = 1;               // connections that must still be established
   bool wants_to_say_closing_ = false, has_drained_ = true;
 
   rdmacommon::unique_cm_id id_, data_id_;

@@ -55,7 +55,7 @@ public:
   void close() { orders_.close(); }
   Counts counts() const { return stats_.now(); }
 
-  // For sessions that are to be this loop's.
+  // For sessions that this loop will own.
   rdma_event_channel *channel() const { return channel_.get(); }
   const std::shared_ptr<Wake> &wake() const { return wake_; }
   Stats &stats() { return stats_; }

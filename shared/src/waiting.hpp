@@ -9,7 +9,7 @@ namespace rdmashared {
 
 constexpr std::chrono::microseconds spin_time(50); // of Waiting::spin
 
-// Whether a thread with nothing to do shall sleep. Of that thread alone.
+// Says whether a thread without work should sleep. Used by that thread alone.
 class Patience {
 public:
   explicit Patience(Waiting how) : how_(how) {}

@@ -1,4 +1,4 @@
-"""The texts avoid the phrases of phrases.txt, each of which has a plainer word beside it."""
+"""The texts, and the comments in the sources, avoid the phrases of phrases.txt, each of which has a plainer word beside it."""
 import re
 import unittest
 from pathlib import Path
@@ -7,7 +7,7 @@ from lab.paths import ROOT
 
 PHRASES = Path(__file__).parent / "phrases.txt"
 # Generated blocks, code and commands are not prose.
-BLOCK = re.compile(r"^<!-- \w+[^>]*-->$.*?^<!-- end -->$|^```.*?^```$", re.M | re.S)
+BLOCK = re.compile(r"^<!-- (?!not-run|words)\w+[^>]*-->$.*?^<!-- end -->$|^<!-- [^>]*-->$|^```.*?^```$", re.M | re.S)
 CODE = re.compile(r"`[^`\n]*`")
 
 
@@ -22,6 +22,11 @@ def prose(text):
     """The text, with as many lines, and with what is not prose left empty."""
     blank = BLOCK.sub(lambda match: "\n" * match[0].count("\n"), text)
     return CODE.sub("x", blank)
+
+
+def comments(text):
+    """Of C++ or C, each on its line."""
+    return "\n".join(match[1] if (match := re.search(r"(?://+|^ \*|/\*+) ?(.*)$", line)) else "" for line in text.split("\n"))
 
 
 def found(text):
@@ -40,9 +45,18 @@ class Language(unittest.TestCase):
                  for line, words, better in found(path.read_text())]
         self.assertEqual("\n".join(wrong), "")
 
+    def test_comments(self):
+        sources = [path for folder in ("common", "shared", "examples") for ending in ("*.hpp", "*.cpp", "*.h", "*.c")
+                   for path in sorted((ROOT / folder).rglob(ending))]
+        self.assertGreater(len(sources), 100)
+        wrong = [f"{path.relative_to(ROOT)}:{line}: {words!r}: {better}" for path in sources for line, words, better in found(comments(path.read_text()))]
+        self.assertEqual("\n".join(wrong), "")
+
     def test_finds_them(self):
+        self.assertEqual([line for line, *_ in found(comments("int whoever; // not a word\n\n/// Wait\n/// for whoever it is.\n"))], [4])
         self.assertEqual([words for _, words, _ in found("It works for ever. Who waits, polls.\nTo poll costs time.")], ["for ever", "Who", "To poll costs"])
         self.assertEqual(found("```text\nfor ever\n```\n<!-- snippet a b -->\nwhoever\n<!-- end -->\n`is to be`"), [])
+        self.assertEqual([line for line, *_ in found("<!-- not-run: why -->\nwhoever\n<!-- snippet a b -->\n<!-- end -->\n")], [2])
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@
 
 namespace rdmacommon {
 
-/// Where a queue pair is to be found: what one side must know of the other to connect to it.
+/// The address of a queue pair: what one side must know of the other to connect to it.
 struct Endpoint {
   uint16_t lid; ///< Local identifier of the port (InfiniBand); 0 on RoCE.
   uint32_t qpn; ///< Queue pair number, 24 bits.

@@ -25,7 +25,7 @@ namespace rdmacommon {
 /// The command line of a program: what it takes, with a line of help for each, `--help` included.
 ///
 /// A front to CLI11 (https://github.com/CLIUtils/CLI11), whose headers take longer to compile than an
-/// example does. Whoever needs more of it includes <CLI/App.hpp> and calls cli11().
+/// example does. For more of CLI11, include <CLI/App.hpp> and call cli11().
 /// The names are options ("--size") or, without dashes, arguments ("size"). The values that are added keep
 /// their contents where the command line does not say otherwise, and must live until parse() has returned.
 class CommandLine {

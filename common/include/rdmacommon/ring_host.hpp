@@ -55,7 +55,7 @@ public:
   void invite(Link link);
 
   /// Lets processes join that were started on their own, if they belong to the same user. The kernel says whose they
-  /// are (unix(7), SO_PEERCRED). Whoever joins can write to the rings' memory, whatever is in it.
+  /// are (unix(7), SO_PEERCRED). A process that joins can write to all of the rings' memory.
   /// @param name  of an abstract socket (unix(7)), which is gone with this process
   /// @param group admits any user's process, too, that has this group as its effective one or among its others
   /// @throws Error if the name is in use, empty or too long

@@ -2,7 +2,7 @@
 /// A ring of slots in shared memory: many workers, of many processes, put messages into it; one consumer takes them
 /// in runs of consecutive slots.
 ///
-/// Written out in lesson 17_slot_ring. Who may attach, and what happens when one of them dies: ring_host.hpp.
+/// Written out in lesson 17_slot_ring. For the processes that may attach, and for their death, see ring_host.hpp.
 #pragma once
 
 #include "rdmacommon/processes.hpp"
@@ -21,7 +21,7 @@
 namespace rdmacommon {
 
 // [shape]
-/// How large a ring is. Chosen by whoever makes it.
+/// How large a ring is. The process that makes the ring chooses it.
 struct RingShape {
   uint32_t slots = 1024;    ///< A power of two, at most SlotRing::most_slots.
   uint32_t slot_size = 256; ///< In bytes, a multiple of 64, at most 1 MiB.
@@ -127,7 +127,7 @@ struct SlotMessage {
 /// The ring, as one process has it. A *position* counts slots over all laps: position p is slot p % slots, in lap
 /// p / slots.
 ///
-/// Workers call claim() and try_claim(), from any number of threads and processes; give_back() is for whoever has the
+/// Workers call claim() and try_claim(), from any number of threads and processes; give_back() is for the owner of the
 /// run. The rest that is not const is the consumer's: one thread of one process.
 /// Neither a Claim nor this object may be used in a child that was forked after it was made: the mapping is not
 /// inherited. The child attaches for itself.

@@ -64,8 +64,8 @@ public:
 
   /// How many more requests may be added now. What has been sent gives its places back in completed(), and only there:
   /// that something has gone out, or that the peer has answered it, does not mean that its place is free.
-  /// A wait for one place always ends. Whoever waits for more than half of the queue has to ask for the completion of
-  /// the last request (IBV_SEND_SIGNALED), since what is behind the last signaled one has none.
+  /// A wait for one place always ends. A caller that waits for more than half of the queue must ask for the completion of
+  /// the last request (IBV_SEND_SIGNALED), since requests behind the last signaled one have none.
   uint32_t room() const { return depth_ - static_cast<uint32_t>(added_ - done_); }
 
   /// Adds a request, to go with the next post().
@@ -114,7 +114,7 @@ struct SlotMirror {
 /// @param queue  with room for one request
 /// @param run    its count may be 0 if the protocol gives that a meaning
 /// @param bytes  from the beginning of the first slot on. They may end within the last slot; 0: only the immediate data
-/// @param flags  of ibv_send_wr, besides: IBV_SEND_SIGNALED for whoever has to know when the slots are read
+/// @param flags  of ibv_send_wr, besides: IBV_SEND_SIGNALED if the caller must know when the slots have been read
 /// @throws Error if the run is not one, if `bytes` are more than its slots have or lie outside the region, or if there
 ///               is no room
 void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes,
