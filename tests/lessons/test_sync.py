@@ -58,6 +58,11 @@ class Sync(unittest.TestCase):
                     sync.renewed(text, LESSON)
                 self.assertIn(says, str(caught.exception))
 
+    def test_reading_time(self):
+        text = "<!-- not-run: this is not read -->\nword " + "word " * 1799 + "\n| a | table |\n```cpp\n" + "code;\n\n" * 100 + "```\n"
+        self.assertEqual(sync.reading_minutes(text), 15)  # 10 for the words, 5 for the code
+        self.assertEqual(sync.reading_minutes("a few words"), 5)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -13,7 +13,7 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
                                                                     as a sentence: machine. Or what tests/counts has counted:
                                                                     system-calls
     <!-- diff examples/02_send_recv/break/no_grh.patch -->           a change
-    <!-- nav -->                                                     previous, index, next
+    <!-- nav -->                                                     previous, index, next, and how long it takes to read
     <!-- ladder -->                                                  the table of lessons
     <!-- verbs -->                                                   the index of verbs
     <!-- symptoms -->                                                the entries of this page, by what one sees
@@ -36,6 +36,7 @@ from lab.errors import LabError
 from lab.paths import ROOT
 
 MARKER = re.compile(r"<!-- (\w+)((?: [^ >]+)*) -->$")
+MINUTES = "@minutes@"  # in what nav() returns, until the lesson is whole
 TAG = re.compile(r"\s*// \[[\w-]+\]$")
 
 
@@ -91,7 +92,10 @@ def renewed(text: str, path: Path) -> str:
                 raise LabError(f"{path}:{number}: the block has no <!-- end -->")
         else:
             raise LabError(f"{path}:{number}: the block has no <!-- end -->")
-    return glossary.linked("\n".join(result) + "\n", path)
+    new = "\n".join(result) + "\n"
+    # At the lesson's beginning. The second line of this kind stands at its end.
+    new = new.replace(MINUTES, f" · {reading_minutes(new)} minutes to read", 1).replace(MINUTES, "")
+    return glossary.linked(new, path)
 
 
 def fence(language: str, lines: list[str]) -> list[str]:
@@ -152,7 +156,15 @@ def nav(path: Path) -> list[str]:
         parts.insert(0, f"[← {stems[here - 1]}]({stems[here - 1]}.md)")
     if here + 1 < len(stems):
         parts.append(f"[{stems[here + 1]} →]({stems[here + 1]}.md)")
-    return [" · ".join(parts)]
+    return [" · ".join(parts) + MINUTES]
+
+
+def reading_minutes(text: str) -> int:
+    """180 words of prose a minute, and 20 lines of code or output: that comes near to what new readers took. A multiple of 5."""
+    blocks = re.findall(r"^```.*?^```$", text, re.M | re.S)
+    lines = sum(len([line for line in block.splitlines() if line.strip()]) - 2 for block in blocks)
+    prose = re.sub(r"<!--.*?-->|^```.*?^```$|^\|[^\n]*$", "", text, flags=re.M | re.S)
+    return max(5, 5 * round((len(prose.split()) / 180 + lines / 20) / 5))
 
 
 def ladder_table(path: Path) -> list[str]:
