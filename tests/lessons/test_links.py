@@ -56,6 +56,7 @@ class Links(unittest.TestCase):
         for lesson in ladder.read():
             text = lesson.file.read_text()
             self.assertEqual(text.count("<!-- nav -->"), 2, lesson.stem)
+            self.assertEqual("<!-- contents -->" in text, text.count("\n") > 400, f"{lesson.stem}: a table of contents if it has over 400 lines")
             wanted = [name for name in SECTIONS if lesson.kind != "lesson" or name != "On the wire"]
             headings = re.findall(r"^## (.*)", text, re.M)
             self.assertEqual([heading for heading in headings if heading in SECTIONS], wanted, lesson.stem)

@@ -14,6 +14,7 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
                                                                     system-calls
     <!-- diff examples/02_send_recv/break/no_grh.patch -->           a change
     <!-- nav -->                                                     previous, index, next, and how long it takes to read
+    <!-- contents -->                                                the lesson's headings, with links
     <!-- ladder -->                                                  the table of lessons
     <!-- verbs -->                                                   the index of verbs
     <!-- symptoms -->                                                the entries of this page, by what one sees
@@ -32,6 +33,7 @@ import textwrap
 from pathlib import Path
 
 from lab import glossary, ladder, normalise, readmes, symptoms, tables, variants, verbs
+from lab.anchors import slug
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -159,6 +161,19 @@ def nav(path: Path) -> list[str]:
     return [" · ".join(parts) + MINUTES]
 
 
+def contents(path: Path) -> list[str]:
+    """A line for each section but the two that follow at once, with the section's parts behind it."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
+    lines: list[str] = []
+    for marks, heading in re.findall(r"^(###?) (.*)$", text, re.M):
+        link = f"[{heading}](#{slug(heading)})"
+        if marks == "##":
+            lines.append(f"- {link}")
+        else:
+            lines[-1] += (" · " if ": [" in lines[-1] else ": ") + link
+    return ["", *lines[2:], ""]
+
+
 def reading_minutes(text: str) -> int:
     """180 words of prose a minute, and 20 lines of code or output: that comes near to what new readers took. A multiple of 5."""
     blocks = re.findall(r"^```.*?^```$", text, re.M | re.S)
@@ -179,5 +194,5 @@ def ladder_table(path: Path) -> list[str]:
     return [*result, ""]
 
 
-BLOCKS = {"snippet": snippet, "usage": usage, "output": output, "newer": newer, "table": table, "diff": diff, "nav": nav, "ladder": ladder_table,
+BLOCKS = {"snippet": snippet, "usage": usage, "output": output, "newer": newer, "table": table, "diff": diff, "nav": nav, "contents": contents, "ladder": ladder_table,
           "verbs": verbs.index, "symptoms": symptoms.table}
