@@ -50,7 +50,14 @@ $""")
 
     def test_against_the_installed_library(self):
         project = self.new("--from", "02_send_recv")
-        self.sends_and_receives(project, *self.meson(project))
+        prefix = self.meson(project)
+        self.sends_and_receives(project, *prefix)
+        # A hint leads to a text that the copy has.
+        result = subprocess.run([*prefix, project / "build/send_recv", "--device", "none_such"], capture_output=True, text=True)
+        file, anchor = re.search(r"see (\S+\.md)#([\w-]+)", result.stderr).groups()
+        text = (project / file).read_text()
+        self.assertTrue(re.search(rf"^#+ {anchor.replace('-', ' ')}$", text, re.M | re.I), anchor)
+        self.assertEqual(re.findall(r"\]\((?!https?:|#)[^)]*\)", text), [], "links to files that the copy does not have")
 
     def test_as_a_subproject(self):
         project = self.new("--from", "02_send_recv")
@@ -137,16 +144,6 @@ $""")
         project = self.new("--from", "13", "--only", "many_client")
         self.assertEqual({path.name for path in project.glob("*.?pp")}, {"many_client.cpp", "children.hpp"})
         self.assertEqual(re.findall(r"^executable\('(\w+)'", (project / "meson.build").read_text(), re.M), ["many_client"])
-        self.meson(project)
-
-    def test_a_hint_leads_to_a_text_that_the_copy_has(self):
-        project = self.new("--from", "02")
-        prefix = self.meson(project)
-        result = subprocess.run([*prefix, project / "build/send_recv", "--device", "none_such"], capture_output=True, text=True)
-        file, anchor = re.search(r"see (\S+\.md)#([\w-]+)", result.stderr).groups()
-        text = (project / file).read_text()
-        self.assertTrue(re.search(rf"^#+ {anchor.replace('-', ' ')}$", text, re.M | re.I), anchor)
-        self.assertEqual(re.findall(r"\]\((?!https?:|#)[^)]*\)", text), [], "links to files that the copy does not have")
 
     def fails(self, status, says, *options):
         result = subprocess.run([ROOT / "lab", "new", *options], capture_output=True, text=True)
