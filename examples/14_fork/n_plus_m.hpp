@@ -1,4 +1,4 @@
-// 14_fork, case `n-plus-m`: n receives, n + m requests, n replies, and everybody waits.
+// 14_fork, case `n-plus-m`: with n receives, n + m requests, n replies, and everybody waits.
 #pragma once
 
 #include "family.hpp"

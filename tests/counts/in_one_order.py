@@ -94,7 +94,12 @@ def main():
 
 
 # By default the kernel stops SCHED_FIFO for a twentieth of each second in which nothing else has run, and a slow host makes that likely.
-Path("/proc/sys/kernel/sched_rt_runtime_us").write_text("-1")
+throttle = Path("/proc/sys/kernel/sched_rt_runtime_us")
+usual = throttle.read_text()
+throttle.write_text("-1")
 every_cpu = os.sched_getaffinity(0)
 os.sched_setaffinity(0, {min(every_cpu)})
-main()
+try:
+    main()
+finally:
+    throttle.write_text(usual)

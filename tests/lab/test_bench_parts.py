@@ -136,6 +136,11 @@ class Figures(unittest.TestCase):
         found.runs += run("ib_write_lat", 2, 2, 2)
         self.assertEqual([(row.state, row.why) for row in found.rows()], [("ok", ""), ("ok", "1 more runs have failed: first")])
         self.assertEqual(found.ratios()[0].ratio, 1)
+        found.machines = {1: {}}
+        self.assertEqual(bench.verdict(found), 0)  # a peer may fail
+        found.failures["latency", "write", "64", 1] = ["ours may not"]
+        self.assertEqual(bench.verdict(found), 1)
+        del found.failures["latency", "write", "64", 1]
         for _ in range(2):
             self.assertFalse(found.is_given_up(("latency", "ib_write_lat", "64", 1)))
             found.take({"state": "failed", "group": "latency", "arm": "ib_write_lat", "parameter": "64", "why": "again"})

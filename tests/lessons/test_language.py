@@ -15,7 +15,7 @@ def phrases():
     for line in PHRASES.read_text().splitlines():
         if line and not line.startswith("#"):
             phrase, better = line.rsplit(" | ", 1)
-            yield re.compile(rf"(?:\b|(?<=\s))(?:{phrase})\b" if phrase[0] != "(" else rf"(?:{phrase})\b", re.I), better
+            yield re.compile(rf"(?<!\w)(?:{phrase})\b", re.I), better
 
 
 def prose(text):

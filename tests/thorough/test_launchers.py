@@ -169,7 +169,7 @@ class Slurm(Launcher):
         self.srun(*BENCH)
 
     def test_each_task_on_an_emulated_host_of_its_own(self):
-        """A node's name is its host's. What the hosts share is the project's folder."""
+        """A node has the name of its host. The hosts share only the project's folder."""
         programs = arms.programs(arms.probes(True, (ONLY,)))
         build.build(*(f"examples/{name}" for name in programs))  # there it would take long
         (ROOT / "results").mkdir(exist_ok=True)

@@ -117,8 +117,7 @@ def prepare(args, only: List[str]) -> None:
 def verdict(found: results.Results) -> int:
     """Peers may fail, and goals may be missed; what is ours has to run."""
     ours = {probe.key for probe in arms.probes(True) + arms.probes(False) if probe.client.split()[0] in arms.OURS}
-    bad = sorted(f"{key[0]}/{key[1]} {key[2]}: {why}" for key, (state, why) in found.broken().items()
-                 if state == "failed" and key[:3] in ours)
+    bad = sorted(f"{key[0]}/{key[1]} {key[2]}: {whys[0]}" for key, whys in found.failures.items() if key[:3] in ours)
     for line in bad:
         print(f"lab: {line}", file=sys.stderr)
     return 1 if bad or found.lost or not found.machines else 0

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Optional, Sequence
 
-from lab import kbuild, ladder, pair, place as places
+from lab import kbuild, ladder, pair, place as places, sources
 from lab.errors import LabError, UsageError, nearest
 from lab.listening import LISTENING
 from lab.paths import ROOT
@@ -25,7 +25,7 @@ def find(stem: str) -> ladder.Lesson:
 def programs(lesson: ladder.Lesson) -> list[str]:
     if lesson.kind == "kernel":
         return [lesson.program]  # of several sources, whose names are no programs
-    return sorted(path.stem for path in (ROOT / "examples" / lesson.stem).glob("*.cpp"))
+    return sources.programs(ROOT / "examples" / lesson.stem)
 
 
 def others(lesson: ladder.Lesson) -> list[str]:

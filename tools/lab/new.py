@@ -35,7 +35,7 @@ foreach(program {programs})
 endforeach()
 """
 
-# What not every rdma-core has.
+# Some versions of rdma-core do not have these members.
 MEMBERS_MESON = """foreach member : [{names}]
   if meson.get_compiler('cpp').has_member('struct ibv_qp_ex', member, prefix: '#include <infiniband/verbs.h>')
     add_project_arguments('-DHAVE_' + member.to_upper(), language: 'cpp')

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab import examples, ladder, sources
+from lab import ladder, sources
 from lab.paths import ROOT
 
 TEXT = """# {stem}
 
-{idea}. Lesson: [{stem}](../../lessons/{stem}.md).
+The new idea: {idea}. Lesson: [{stem}](../../lessons/{stem}.md).
 
 This file is generated from the first comments of the sources (`./lab sync`).
 
@@ -52,17 +52,16 @@ make -C /lib/modules/$(uname -r)/build M=$PWD modules
 ```
 """
 
+
 def all_files() -> "list[tuple[Path, str]]":
     """@return each file with the text that it should have"""
     return [(ROOT / "examples" / lesson.stem / "README.md", text(lesson)) for lesson in ladder.read() if lesson.kind != "lesson"]
 
 
 def programs(lesson: ladder.Lesson) -> list[str]:
-    """Those that can be run, the lesson's own first."""
-    folder = ROOT / "examples" / lesson.stem
+    """Those that a compiler makes, the lesson's own first."""
     own = [*lesson.sides, lesson.program]
-    mains = [path.stem for path in sorted(folder.glob("*.cpp")) if sources.banner(path)]
-    return sorted(mains, key=lambda name: own.index(name) if name in own else len(own))
+    return sorted(sources.programs(ROOT / "examples" / lesson.stem), key=lambda name: own.index(name) if name in own else len(own))
 
 
 def text(lesson: ladder.Lesson) -> str:
@@ -71,7 +70,7 @@ def text(lesson: ladder.Lesson) -> str:
     if lesson.kind == "kernel":
         found += sorted(folder.glob("*.[ch]"))
     files = [f"| [{path.name}]({path.name}) | {sources.purpose(path)} |" for path in found if sources.banner(path)]
-    return TEXT.format(stem=lesson.stem, idea=lesson.idea[0].upper() + lesson.idea[1:], files="\n".join(files),
+    return TEXT.format(stem=lesson.stem, idea=lesson.idea, files="\n".join(files),
                        compile=_compile(lesson, folder).strip())
 
 
