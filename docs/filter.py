@@ -18,6 +18,7 @@ from lab.anchors import slug  # noqa: E402
 # The pages beside the ladder, in the order in which they stand in the tree of pages.
 BESIDE = ("what_is_rdma", "reading_a_packet", "real_hardware", "troubleshooting", "glossary", "verbs")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+CODE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
 
 def label(page: str, heading: str = "") -> str:
@@ -75,9 +76,16 @@ def header(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def with_whole_links(text: str) -> str:
+    """Doxygen loses the headings behind a link that a line break divides."""
+    parts = CODE.split(text)
+    parts[::2] = [LINK.sub(lambda match: match[0].replace("\n", " "), part) for part in parts[::2]]
+    return "".join(parts)
+
+
 def markdown(text: str, here: Path) -> str:
     page, in_code, out = page_of(here), False, []
-    for line in text.splitlines():
+    for line in with_whole_links(text).splitlines():
         if line.startswith("```"):
             in_code = not in_code
         elif not in_code:

@@ -33,6 +33,14 @@ class Site(unittest.TestCase):
                     missing.add(f"{page.name}: {target}")
         self.assertEqual(missing, set())
 
+    def test_links_to_headings(self):
+        """Doxygen says nothing if it prints a heading as text, with its label, and then nothing has the label."""
+        pages = {page.name: page.read_text() for page in self.html.glob("page_*.html")}
+        ids = {name: set(re.findall(r'id="([^"]+)"', text)) for name, text in pages.items()}
+        missing = {f"{name}: {target}#{heading}" for name, text in pages.items()
+                   for target, heading in re.findall(r'href="(page_[^"#]*)#([^"]+)"', text) if heading not in ids[target]}
+        self.assertEqual(missing, set())
+
     def test_lessons_have_pages_in_order(self):
         index = (self.html / "page_lessons_README.html").read_text()
         places = [index.find(f"page_lessons_{lesson.stem}") for lesson in ladder.read()]
