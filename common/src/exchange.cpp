@@ -71,9 +71,11 @@ int connect_to_server(const PairOptions &options) {
     for (const addrinfo *address = addresses.get(); address; address = address->ai_next) {
       Socket client(check_errno(
           socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), "socket"));
-      error = connect_to(*address, deadline, client.get());
-      if (error == 0)
+      const int result = connect_to(*address, deadline, client.get());
+      if (result == 0)
         return client.release();
+      if (result != ETIMEDOUT || error == 0) // a last attempt may have no time left
+        error = result;
     }
     if (error != ECONNREFUSED || Clock::now() >= deadline)
       break;
