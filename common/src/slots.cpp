@@ -36,10 +36,11 @@ long futex(std::atomic<uint32_t> &word, int operation, uint32_t value, const tim
                  0);
 }
 
-// Laps go round, so the half that lies ahead is newer.
-bool is_newer_lap(uint32_t lap, uint32_t than) {
-  const uint32_t distance = (lap - than) % SlotWord::lap_limit;
-  return distance > 0 && distance < SlotWord::lap_limit / 2;
+// Whether it is a free slot of an older lap. Laps go round, so the half that lies behind is older.
+bool is_free_before(uint64_t packed, uint32_t lap) {
+  const SlotWord word = SlotWord::unpacked(packed);
+  const uint32_t distance = (lap - word.lap) % SlotWord::lap_limit;
+  return word.state == SlotState::free && distance > 0 && distance < SlotWord::lap_limit / 2;
 }
 
 } // namespace
@@ -403,10 +404,11 @@ uint32_t SlotRing::give_back(uint64_t position, uint32_t most) {
     for (uint32_t i = 1; i < count; ++i) {
       std::atomic<uint64_t> &word_of = control(position + i).word;
       uint64_t old = word_of.load(std::memory_order_relaxed);
-      const SlotWord its = SlotWord::unpacked(old);
-      // If another gives this message back at the same time, the slot may be a newer message's by now.
-      if (its.state == SlotState::free && its.lap != next && !is_newer_lap(its.lap, next))
-        word_of.compare_exchange_strong(old, is_free, std::memory_order_release);
+      // Another may give this message back at the same time, also for an older lap. The newer lap stays.
+      while (is_free_before(old, next) &&
+             !word_of.compare_exchange_weak(old, is_free, std::memory_order_release,
+                                            std::memory_order_relaxed))
+        ;
     }
     // Release: what we have read here we have read before anybody writes here.
     if (first.compare_exchange_strong(seen, is_free, std::memory_order_acq_rel,

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cinttypes>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -68,6 +69,24 @@ private:
   std::thread thread_;
 };
 
+// Ends the program, with the ring's state: after a failure that is rare, this is all there is to go by.
+[[noreturn]] void fail(const char *why, int memory) {
+  std::fprintf(stderr, "%s\n", why);
+  const SharedMemory raw(memory, static_cast<size_t>(lseek(memory, 0, SEEK_END)));
+  const auto *begin = static_cast<const std::byte *>(raw.data());
+  const auto &header = *reinterpret_cast<const RingHeader *>(begin);
+  const auto *controls = reinterpret_cast<const SlotControl *>(begin + header.layout.controls);
+  std::fprintf(stderr, "head %" PRIu64 ", awaited %" PRIu64 ", taken %" PRIu64 "\n",
+               header.head.load(), header.awaited.load(), header.taken.load());
+  for (uint32_t slot = 0; slot < header.layout.shape.slots; ++slot) {
+    const SlotWord word = SlotWord::unpacked(controls[slot].word.load());
+    std::fprintf(stderr, "state %u, %u slots, worker %u, lap %u, claimed in lap %u\n",
+                 static_cast<unsigned>(word.state), word.count, word.worker, word.lap,
+                 controls[slot].lap);
+  }
+  std::_Exit(1); // the other threads still use the ring
+}
+
 } // namespace
 
 int main() {
@@ -75,21 +94,28 @@ int main() {
   const File memory = SlotRing::make({.slots = 32, .slot_size = 64});
   const File doorbell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   SlotRing ring(memory.get(), doorbell.get()); // one mapping: the sanitizer goes by addresses
+  const auto work = [&ring](uint32_t worker) {
+    bool has_dropped = false;
+    for (uint32_t number = 0; number < messages;) {
+      const uint32_t length = 4 + (number * 37 + worker * 11) % 200;
+      SlotRing::Claim claim = ring.claim(worker, length, std::chrono::seconds(60));
+      std::memset(claim.data().data(), static_cast<int>(number & 0xff), length);
+      std::memcpy(claim.data().data(), &number, sizeof number);
+      if (number % 7 == 3 && !std::exchange(has_dropped, true))
+        continue; // dropped, and then once more
+      has_dropped = false;
+      if (!claim.publish())
+        throw Error("publish", "the claim is lost", Where::here());
+      ++number;
+    }
+  };
   std::vector<std::thread> workers;
   for (uint32_t worker = 1; worker <= threads; ++worker)
-    workers.emplace_back([&ring, worker] {
-      bool has_dropped = false;
-      for (uint32_t number = 0; number < messages;) {
-        const uint32_t length = 4 + (number * 37 + worker * 11) % 200;
-        SlotRing::Claim claim = ring.claim(worker, length, std::chrono::seconds(60));
-        std::memset(claim.data().data(), static_cast<int>(number & 0xff), length);
-        std::memcpy(claim.data().data(), &number, sizeof number);
-        if (number % 7 == 3 && !std::exchange(has_dropped, true))
-          continue; // dropped, and then once more
-        has_dropped = false;
-        if (!claim.publish())
-          std::abort();
-        ++number;
+    workers.emplace_back([&, worker] {
+      try {
+        work(worker);
+      } catch (const Error &error) {
+        fail(error.what(), memory.get());
       }
     });
   std::vector<uint32_t> next(threads + 1);
@@ -104,13 +130,13 @@ int main() {
       uint32_t number;
       std::memcpy(&number, message.data.data(), sizeof number);
       if (number != next[message.worker]++) {
-        std::printf("worker %u: %u is not the next\n", message.worker, number);
-        return 1;
+        std::fprintf(stderr, "worker %u: %u is not the next\n", message.worker, number);
+        fail("the order is wrong", memory.get());
       }
       for (const std::byte byte : message.data.subspan(sizeof number))
         if (byte != static_cast<std::byte>(number & 0xff)) {
-          std::printf("worker %u: message %u is torn\n", message.worker, number);
-          return 1;
+          std::fprintf(stderr, "worker %u: message %u is torn\n", message.worker, number);
+          fail("a message is torn", memory.get());
         }
     }
     if (run.count > 0) {
@@ -122,10 +148,8 @@ int main() {
     }
     if (ring.arm()) {
       pollfd bell{.fd = doorbell.get(), .events = POLLIN, .revents = 0};
-      if (poll(&bell, 1, 60'000) == 0) {
-        std::printf("nothing has come for a minute\n");
-        return 1;
-      }
+      if (poll(&bell, 1, 50'000) == 0) // before the workers' limit, to know which of the two waits
+        fail("the consumer: nothing has come for 50 s", memory.get());
     }
     ring.disarm();
   }

@@ -165,6 +165,43 @@ TEST_F(Passing, WhatComesBackTwiceDoesNotFreeAnothersSlots) {
 }
 
 // A worker can write nonsense. The consumer must not be busy with it for hours.
+// As when a process dies over a run and another gives the run back again, but at the same time.
+TEST_F(Passing, GivenBackByTwoWhileItIsPassed) {
+  constexpr int rounds = 20'000, end = rounds + 1;
+  SlotRun held;
+  std::atomic<int> begun{0}, done{0};
+  std::thread other([&] {
+    for (int round = 1; round < end; done.store(round++)) {
+      while (begun.load() < round)
+        std::this_thread::yield();
+      if (begun.load() == end)
+        return;
+      far.give_back(held);
+    }
+  });
+  const auto carries = [&](const std::string &text) {
+    put(far, 2, text);
+    return all().size() == 1;
+  };
+  bool works = true;
+  for (int round = 1; round <= rounds && works; ++round) {
+    while (works && ring.head() % 16 != 0) // so that the message begins in slot 0
+      works = carries("x");
+    put(far, 1, std::string(64 * 12, 'h'));
+    held = ring.take();
+    works = works && carries(std::string(64 * 4, 'x'));
+    begun.store(round);
+    put(far, 2, "x"); // passes the message, unless it is free already
+    ring.give_back(held);
+    while (done.load() != round)
+      std::this_thread::yield();
+    works = works && all().size() == 1;
+  }
+  begun.store(end);
+  other.join();
+  EXPECT_TRUE(works);
+}
+
 TEST_F(Passing, WordsOfALapFarAheadAreNotFollowed) {
   for (int slot = 0; slot < 16; ++slot)
     controls[slot].word =
