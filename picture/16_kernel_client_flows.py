@@ -9,7 +9,8 @@ ROWS = [
     ("events of the connection", ["poll a file descriptor,", "rdma_get_cm_event, rdma_ack_cm_event"], ["rdma_cm calls cm_event(),", "which wakes the worker"]),
     ("memory", ["ibv_reg_mr: pins and registers;", "lkey and rkey"], ["ib_dma_map_single: a DMA address;", "local_dma_lkey; ib_alloc_mr, IB_WR_REG_MR"]),
     ("a request", ["ibv_post_send, with wr_id"], ["ib_post_send, with wr_cqe"]),
-    ("its completion", ["sleep on the channel, ibv_get_cq_event,", "arm, ibv_poll_cq: a wc with wr_id"], ["the kernel polls, in a softirq, or the thread", "that waits does: wr_cqe->done(cq, wc)"]),
+    ("its completion", ["sleep on the channel, ibv_get_cq_event,", "arm, ibv_poll_cq: a wc with wr_id"],
+     ["the kernel polls, in a softirq, or the thread", "that waits does: wr_cqe->done(cq, wc)"]),
     ("the next request", ["by the thread that has slept"], ["by a callback, which must not sleep, or", "by the worker that it wakes"]),
     ("the end", ["destroy in order; the kernel does it", "for a process that dies"], ["ib_drain_qp, then destroy in order;", "nobody does it for us"]),
 ]

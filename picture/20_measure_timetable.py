@@ -34,6 +34,7 @@ def draw() -> str:
     p.under(f'<rect class="b-bad" x="{x(STALL[0]):.1f}" y="30" width="{SCALE * (STALL[1] - STALL[0]):.1f}" height="330" '
             'opacity=".45" stroke="none"/>')
     p.text(x(sum(STALL) / 2), 22, "the server stands still", anchor="middle", role="bad")
+
     def round_of(begin: float, end: float, y: float, height: float) -> None:
         p.parts.append(f'<rect class="box b-client" x="{x(begin):.1f}" y="{y}" width="{SCALE * (end - begin):.1f}" '
                        f'height="{height}" rx="2"/>')

@@ -153,7 +153,8 @@ class Never(KernelClient):
         self.assertEqual(status, 1)
 
     def test_wrong_address(self):
-        for words, wanted in ({"server=10.77.0.99 timeout=1": "error: ", "server=fe80::1 timeout=1": "error: ", "server=127.0.0.1": "error: rdma_resolve_route (-ENODEV)",
+        for words, wanted in ({"server=10.77.0.99 timeout=1": "error: ", "server=fe80::1 timeout=1": "error: ",
+                               "server=127.0.0.1": "error: rdma_resolve_route (-ENODEV)",
                                "server=nobody": "error: server=nobody port=18515 (-EINVAL)",
                                "server=10.77.0.1 port=x": "error: server=10.77.0.1 port=x (-EINVAL)"}).items():
             with self.subTest(words):

@@ -1,5 +1,4 @@
-"""clang-format has nothing to change, and the Python files compile."""
-import compileall
+"""clang-format has nothing to change, and flake8 finds nothing in the Python files (setup.cfg has its rules)."""
 import shutil
 import subprocess
 import unittest
@@ -16,8 +15,8 @@ class Format(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_python(self):
-        for folder in ("tools", "tests", "picture", "docs"):
-            self.assertTrue(compileall.compile_dir(ROOT / folder, quiet=1, force=False), folder)
+        result = subprocess.run(["flake8", "tools", "tests", "picture", "docs"], cwd=ROOT, capture_output=True, text=True)
+        self.assertEqual((result.stdout, result.stderr), ("", ""))
 
 
 if __name__ == "__main__":

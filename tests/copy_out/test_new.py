@@ -1,9 +1,7 @@
 """./lab new makes a project that builds outside the tree: against the installed libraries, by Meson and by CMake, and as a subproject."""
-import os
 import re
 import subprocess
 import tempfile
-import unittest
 from pathlib import Path
 
 import copies
@@ -11,6 +9,7 @@ import needs_device
 from copies import FAST, run
 from lab import examples, pair
 from lab.paths import ROOT
+
 
 class New(copies.Copies):
     def meson(self, project, *targets, as_subproject=False):

@@ -1,6 +1,5 @@
 """The load programs of lesson 19 with --every: requests by a timetable, and latencies that count from when each was due."""
 import re
-import unittest
 
 import needs_device
 import shared_client_cases

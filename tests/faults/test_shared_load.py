@@ -3,7 +3,7 @@ import unittest
 
 import needs_device
 import shared_client_cases
-from shared_client_cases import Soak  # the case
+from shared_client_cases import Soak  # noqa: F401 (the case)
 
 shared_client_cases.Shared.build = needs_device.BUILD
 shared_client_cases.Shared.server_place = shared_client_cases.Shared.client_place = needs_device.PLACE

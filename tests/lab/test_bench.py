@@ -101,7 +101,8 @@ class Bench(unittest.TestCase):
         self.assertIn("(client 2)", printed[1])
         self.check_rows(("write", "latency_us"), clients=("1", "2"))
         self.assertEqual(set(json.loads((self.folder / "machine.json").read_text())["clients"]), {"1", "2"})
-        self.assertEqual({path.name for path in self.folder.iterdir()}, {"results.csv", "runs.csv", "ratios.csv", "machine.json", "latency_1.svg", "latency_2.svg"})
+        self.assertEqual({path.name for path in self.folder.iterdir()},
+                         {"results.csv", "runs.csv", "ratios.csv", "machine.json", "latency_1.svg", "latency_2.svg"})
 
     def test_wrong_words(self):
         for words, says in ((["--only", "latncy"], "there is no latncy to measure (did you mean latency?)"), (["--repeats", "0"], "more than 0"),

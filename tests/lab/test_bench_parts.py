@@ -213,7 +213,8 @@ class Outputs(unittest.TestCase):
         self.assertEqual(latency("write", line), 9.012)
         self.assertEqual(self.one("latency", "write", "64", line, "p99_us"), 11.25)
         heads = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]\n"
-        self.assertEqual(latency("ib_send_lat -e", heads + " 64      1000          64.34          3208.16      93.53    \t       110.39      \t129.15 \t\t318.57  \t\t3208.16\n-----\n"), 93.53)
+        self.assertEqual(latency("ib_send_lat -e", heads + " 64      1000          64.34          3208.16      93.53    "
+                                 "\t       110.39      \t129.15 \t\t318.57  \t\t3208.16\n-----\n"), 93.53)
         self.assertEqual(latency("ucx", "iterations,50.0_percentile_lat,avg_lat\n 500,17.000,19.088,19.088,3.20\n"), 17)
         self.assertEqual(latency("libfabric_mean", "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n"
                                  "64      1k      =1k      125k        0.66s      0.19     328.71       0.00\n"), 328.71)
@@ -416,14 +417,16 @@ class Device(unittest.TestCase):
     def test_gid_is_chosen_by_type_and_address(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(describe, "SYSFS", Path(folder)):
             port = Path(folder) / "d0/ports/1"
-            for index, (kind, gid) in enumerate((("IB/RoCE v1", "0000:0000:0000:0000:0000:ffff:0a4d:0001"), ("RoCE v2", "fe80:0000:0000:0000:0000:00ff:fe00:0001"),
-                                                 ("RoCE v2", "0000:0000:0000:0000:0000:0000:0000:0000"), ("RoCE v2", "0000:0000:0000:0000:0000:ffff:0a4d:0001"))):
+            for index, (kind, gid) in enumerate((
+                    ("IB/RoCE v1", "0000:0000:0000:0000:0000:ffff:0a4d:0001"), ("RoCE v2", "fe80:0000:0000:0000:0000:00ff:fe00:0001"),
+                    ("RoCE v2", "0000:0000:0000:0000:0000:0000:0000:0000"), ("RoCE v2", "0000:0000:0000:0000:0000:ffff:0a4d:0001"))):
                 for name, text in (("gids", gid), ("gid_attrs/types", kind)):
                     (port / name).mkdir(parents=True, exist_ok=True)
                     (port / name / str(index)).write_text(text + "\n")
             (port / "state").write_text("4: ACTIVE\n")
             self.assertEqual(describe.gid_index("d0"), 3)
-            self.assertEqual(arms.Side("d0", 3, "h", 7).command("ib_write_lat {perftest} -p {port} {host}"), ["ib_write_lat", "-d", "d0", "-x", "3", "-p", "7", "h"])
+            self.assertEqual(arms.Side("d0", 3, "h", 7).command("ib_write_lat {perftest} -p {port} {host}"),
+                             ["ib_write_lat", "-d", "d0", "-x", "3", "-p", "7", "h"])
             self.assertIsNone(describe.gid_index("no_such"))
 
 

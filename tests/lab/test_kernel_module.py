@@ -65,7 +65,8 @@ class Log(unittest.TestCase):
         for line in ("BUG: kernel NULL pointer dereference, address: 0000000000000008", "Oops: 0000 [#1] PREEMPT SMP NOPTI",
                      "WARNING: CPU: 0 PID: 48 at drivers/infiniband/sw/rxe/rxe_pool.c:255 __rxe_cleanup+0x118/0x160 [rdma_rxe]",
                      "INFO: task rmmod:123 blocked for more than 120 seconds.", "rcu: INFO: rcu_preempt self-detected stall on CPU",
-                     "divide error: 0000 [#1] PREEMPT SMP NOPTI", "------------[ cut here ]------------", "UBSAN: array-index-out-of-bounds", "WARNING: possible circular locking dependency detected"):
+                     "divide error: 0000 [#1] PREEMPT SMP NOPTI", "------------[ cut here ]------------", "UBSAN: array-index-out-of-bounds",
+                     "WARNING: possible circular locking dependency detected"):
             self.assertTrue(guest_module.COMPLAINT.search(line), line)
         for line in ("lab0 speed is unknown, defaulting to 1000", "infiniband rxe0: added lab0", "kernel_client: done"):
             self.assertFalse(guest_module.COMPLAINT.search(line), line)

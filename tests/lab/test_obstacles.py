@@ -85,7 +85,7 @@ class Refusals(unittest.TestCase):
 
     def test_shared_memory_takes_no_dev_shm(self):
         program = build.directory() / "examples/slot_ring"
-        result = labtest.run("sh", "-c", f'umount /dev/shm && "$0"; status=$?; mount -t tmpfs -o mode=1777 tmpfs /dev/shm; exit $status',
+        result = labtest.run("sh", "-c", 'umount /dev/shm && "$0"; status=$?; mount -t tmpfs -o mode=1777 tmpfs /dev/shm; exit $status',
                              str(program))
         self.assertEqual(result.returncode, 0, result.stderr.decode())
 

@@ -73,8 +73,9 @@ class Exercises(unittest.TestCase):
         for lesson in ladder.read():
             names = [name for name, its in examples.exercises().items() if its == lesson]
             told = re.findall(r"^(\d+)\. \[(.+?)\]\((.+?)\) \((★+)\): \S", lesson.file.read_text(), re.M)
-            self.assertEqual(told, [(str(number), examples.exercise_file(name).name, f"../{examples.exercise_file(name).relative_to(ROOT)}", grade(lesson, name))
-                                    for number, name in enumerate(names, 1)], lesson.stem)
+            files = [examples.exercise_file(name) for name in names]
+            self.assertEqual(told, [(str(number), file.name, f"../{file.relative_to(ROOT)}", grade(lesson, name))
+                                    for number, (name, file) in enumerate(zip(names, files), 1)], lesson.stem)
 
 
 if __name__ == "__main__":

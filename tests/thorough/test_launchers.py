@@ -27,7 +27,7 @@ HOSTS = "abcd"
 NODES = len(HOSTS)
 PROGRAMS = {"Ssh": ["/usr/sbin/sshd", "ssh", "ssh-keygen"], "OpenMpi": ["mpirun"],
             "Slurm": ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "srun",
-                     "sinfo", "squeue", "scancel"]}
+                      "sinfo", "squeue", "scancel"]}
 
 
 def free_ports(count):
@@ -97,7 +97,8 @@ class Ssh(Launcher):
             Path("/run/sshd").mkdir(exist_ok=True)
         self.start("/usr/sbin/sshd", "-D", "-e", "-f", str(config))
         known = self.folder / "known"
-        ssh = ["ssh", "-p", str(port), "-i", str(key), "-o", "BatchMode=yes", "-o", "SendEnv=LAB_*", "-o", "ConnectTimeout=5", "-o", "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={known}"]
+        ssh = ["ssh", "-p", str(port), "-i", str(key), "-o", "BatchMode=yes", "-o", "SendEnv=LAB_*",
+               "-o", "ConnectTimeout=5", "-o", "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={known}"]
         self.wait_until(lambda: subprocess.run([*ssh, "127.0.0.1", "true"], capture_output=True, stdin=subprocess.DEVNULL, timeout=60).returncode == 0, "sshd")
         self.bench([*BENCH, "--server", "127.0.0.1"], 1, BENCH_SSH=" ".join(ssh))
 

@@ -58,6 +58,7 @@ class Pairs(unittest.TestCase):
     def test_different_gid_indices(self):
         """b gets another address below its own in the table. The two sides need not agree on an index."""
         self.assertEqual(gid_index("a", A.address), gid_index("b", B.address))
+
         def addresses(*what):
             on("b", "sh", "-c", "; ".join(f"ip address {which} dev lab0" for which in what))
 

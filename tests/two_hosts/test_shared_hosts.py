@@ -1,11 +1,9 @@
 """19_shared_client with the server on host a and the clients on host b, and the link between them cut."""
 import subprocess
 import time
-import unittest
 
-import shared_client_cases
 import two_hosts
-from shared_client_cases import Faults, Liars, Shared  # Faults and Liars: the cases
+from shared_client_cases import Faults, Liars, Shared  # noqa: F401 (Faults and Liars are the cases)
 from two_hosts import A, B, lab
 
 Shared.build = two_hosts.BUILD

@@ -35,7 +35,7 @@ class Trace(unittest.TestCase):
         outcome, recorded = trace.of_example("pair", "send_recv")
         for host, role, peer in (("a", "server", "b"), ("b", "client", "a")):
             qpn, psn = (int(number, 16) for number in re.search(
-                rf"^me +\w+:(\w+):(\w+):", "\n".join(outcome.of(role)), re.M).groups())
+                r"^me +\w+:(\w+):(\w+):", "\n".join(outcome.of(role)), re.M).groups())
             self.assertEqual(calls(recorded, host, "ibv_create_qp")[0].qp, qpn)
             init, rtr, rts = calls(recorded, host, "ibv_modify_qp")
             self.assertEqual((init.state, rtr.state, rts.state, rts.sq_psn), ("INIT", "RTR", "RTS", psn))

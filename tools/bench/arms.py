@@ -7,7 +7,7 @@ no device where there is none to choose, and rdma_cm finds it by the address.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Callable, List, Tuple
 
 Sample = Tuple[str, str, str, float]  # arm, parameter, metric, value
@@ -127,6 +127,7 @@ def latency(size: int, quick: bool) -> List[Probe]:
 # ---- rate
 
 READS = (1, 4, 16)  # under way
+
 
 def _rate(text: str, probe: Probe) -> List[Sample]:
     found = _find(r"([\d.]+) messages/s, CPU ([\d.]+) us each", text)

@@ -19,7 +19,7 @@ DEBIAN = {
     "machine": f"{QEMU} busybox-static zstd",
     "kernel": "make gcc patch perl",
     "docs": "doxygen graphviz",
-    "check": "clang-format cmake make perftest procps",
+    "check": "clang-format cmake flake8 make perftest procps",
     "wire": "tcpdump tshark",
     "bench": "perftest ucx-utils libfabric-bin rdmacm-utils",
     "thorough": "chromium clang valgrind",
@@ -32,7 +32,7 @@ OTHERS = {
         "machine": "qemu-system-x86 busybox zstd",
         "kernel": "make gcc patch perl kernel-devel",
         "docs": "doxygen graphviz",
-        "check": "clang-tools-extra cmake make perftest procps-ng",
+        "check": "clang-tools-extra cmake make perftest python3-flake8 procps-ng",
         "wire": "tcpdump wireshark-cli",
         "bench": "perftest ucx libfabric librdmacm-utils",
         "thorough": "chromium clang valgrind"}),
@@ -42,7 +42,7 @@ OTHERS = {
         "machine": "qemu-system-x86 busybox zstd",
         "kernel": "make gcc patch perl linux-headers",
         "docs": "doxygen graphviz",
-        "check": "clang cmake make procps-ng",
+        "check": "clang cmake flake8 make procps-ng",
         "wire": "tcpdump wireshark-cli",
         "bench": "openucx libfabric",
         "thorough": "chromium clang valgrind"}),
@@ -52,7 +52,7 @@ OTHERS = {
         "machine": "qemu-x86 busybox-static zstd",
         "kernel": "make gcc patch perl kernel-default-devel",
         "docs": "doxygen graphviz",
-        "check": "clang cmake make procps",
+        "check": "clang cmake make procps python3-flake8",
         "wire": "tcpdump wireshark",
         "bench": "perftest ucx-tools libfabric librdmacm-utils",
         "thorough": "chromium clang valgrind"}),
@@ -60,7 +60,7 @@ OTHERS = {
 # Where dpkg cannot be asked: a program or file that tells whether a group is there.
 SIGNS = {"build": ["meson", "ninja", "g++", "pkg-config", "patch"], "device": ["ibv_devices", "ip"],
          "machine": [QEMU.replace("-x86", "-x86_64").replace("-arm", "-aarch64"), "busybox"], "kernel": ["make", "gcc", "patch", "perl"],
-         "docs": ["doxygen", "dot"], "check": ["clang-format", "cmake", "make", "ps"], "wire": ["tcpdump", "tshark"],
+         "docs": ["doxygen", "dot"], "check": ["clang-format", "cmake", "flake8", "make", "ps"], "wire": ["tcpdump", "tshark"],
          "bench": ["ib_write_lat", "ucx_perftest", "fi_pingpong", "rstream"], "thorough": ["chromium", "clang++", "valgrind"]}
 
 

@@ -12,7 +12,8 @@ from lab.errors import LabError
 
 # The packages of every program that a test runs: nothing is installed once the tests have begun.
 PACKAGES = ["build", "device", "machine", "kernel", "docs", "check", "wire", "bench"]
-THOROUGH = {"thorough", "test_builds", "test_browser", "test_counts", "test_whole_programs"}  # a suite, and tests that need a second compiler, a browser or valgrind
+# A suite, and tests that need a second compiler, a browser or valgrind.
+THOROUGH = {"thorough", "test_builds", "test_browser", "test_counts", "test_whole_programs"}
 AT_ONCE = "3"  # tests: they share the emulated machine's two processors, and one of them usually waits for an event
 SHOWN = 5  # of the slowest tests
 
