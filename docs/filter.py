@@ -17,7 +17,7 @@ from lab.anchors import slug  # noqa: E402
 
 # The pages beside the ladder, in the order in which they stand in the tree of pages.
 BESIDE = ("what_is_rdma", "reading_a_packet", "real_hardware", "troubleshooting", "glossary", "verbs")
-LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
 
@@ -77,7 +77,7 @@ def header(text: str) -> str:
 
 
 def with_whole_links(text: str) -> str:
-    """Doxygen loses the headings behind a link that a line break divides."""
+    """Puts each link on one line: Doxygen prints the headings behind a divided link as text."""
     parts = CODE.split(text)
     parts[::2] = [LINK.sub(lambda match: match[0].replace("\n", " "), part) for part in parts[::2]]
     return "".join(parts)

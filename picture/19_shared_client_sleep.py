@@ -6,8 +6,7 @@ def draw() -> str:
                 "A caller sleeps on the bell of its slot and is woken by the sender; for room it sleeps on the ring's word and is woken by "
                 "whoever gives slots back. The sender sleeps in epoll and is woken by a caller's doorbell or by a completion. The server's "
                 "thread sleeps in epoll and is woken by a completion, or by the pool's eventfd. Another thread stands by while it runs a handler. "
-                "The pool's threads sleep on a condition "
-                "variable and are woken by the server's thread.")
+                "The pool's threads sleep on a condition variable and are woken by the server's thread.")
     p.box(10, 40, 220, 120, "client", "caller", ("futex: its slot's bell", "or futex: room in the ring"))
     p.text(20, 140, "spins before that, if it is told to", style="small faint")
     p.box(10, 230, 220, 90, "client", "another caller", ("has collected its response", "and gives its slots back"))

@@ -74,7 +74,7 @@ int connect_to_server(const PairOptions &options) {
       const int result = connect_to(*address, deadline, client.get());
       if (result == 0)
         return client.release();
-      if (result != ETIMEDOUT || error == 0) // a last attempt may have no time left
+      if (result != ETIMEDOUT || error == 0) // the last attempt may have no time left
         error = result;
     }
     if (error != ECONNREFUSED || Clock::now() >= deadline)

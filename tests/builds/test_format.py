@@ -15,6 +15,8 @@ class Format(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_python(self):
+        if not shutil.which("flake8"):
+            self.fail("flake8 is missing: ./lab doctor")
         result = subprocess.run(["flake8", "tools", "tests", "picture", "docs"], cwd=ROOT, capture_output=True, text=True)
         self.assertEqual((result.stdout, result.stderr), ("", ""))
 

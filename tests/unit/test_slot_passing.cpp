@@ -164,8 +164,7 @@ TEST_F(Passing, WhatComesBackTwiceDoesNotFreeAnothersSlots) {
   EXPECT_EQ(read(second), Texts{"second"});
 }
 
-// A worker can write nonsense. The consumer must not be busy with it for hours.
-// As when a process dies over a run and another gives the run back again, but at the same time.
+// Two give the same run back at the same time. The ring asks for one after the other, but loses no slot.
 TEST_F(Passing, GivenBackByTwoWhileItIsPassed) {
   constexpr int rounds = 20'000, end = rounds + 1;
   SlotRun held;
@@ -202,6 +201,7 @@ TEST_F(Passing, GivenBackByTwoWhileItIsPassed) {
   EXPECT_TRUE(works);
 }
 
+// A worker can write nonsense. The consumer must not be busy with it for hours.
 TEST_F(Passing, WordsOfALapFarAheadAreNotFollowed) {
   for (int slot = 0; slot < 16; ++slot)
     controls[slot].word =

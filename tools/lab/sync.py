@@ -194,6 +194,5 @@ def ladder_table(path: Path) -> list[str]:
     return [*result, ""]
 
 
-BLOCKS = {"snippet": snippet, "usage": usage, "output": output, "newer": newer, "table": table, "diff": diff, "nav": nav, "contents": contents,
-          "ladder": ladder_table,
-          "verbs": verbs.index, "symptoms": symptoms.table}
+BLOCKS = {"snippet": snippet, "usage": usage, "output": output, "newer": newer, "table": table, "diff": diff, "nav": nav,
+          "contents": contents, "ladder": ladder_table, "verbs": verbs.index, "symptoms": symptoms.table}
