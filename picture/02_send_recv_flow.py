@@ -1,4 +1,5 @@
-from draw import Picture
+# SPDX-License-Identifier: MIT
+from drawing.picture import Picture
 
 SERVER, SERVER_NIC, CLIENT_NIC, CLIENT = 130, 300, 500, 670
 

@@ -1,4 +1,5 @@
-from draw import Picture
+# SPDX-License-Identifier: MIT
+from drawing.picture import Picture
 
 
 def draw() -> str:

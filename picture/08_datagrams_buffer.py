@@ -1,5 +1,6 @@
+# SPDX-License-Identifier: MIT
 """What is in the buffer of a received datagram, over IPv4 and over IPv6."""
-from draw import Picture
+from drawing.picture import Picture
 
 
 def draw() -> str:

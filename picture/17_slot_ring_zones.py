@@ -1,4 +1,5 @@
-from draw import Picture
+# SPDX-License-Identifier: MIT
+from drawing.picture import Picture
 
 # Zone, what each of its slots is, its colour. An edge is neat only where one number says where it is: next_ and head.
 COLOURS = {"f": "plain", "a": "server", "s": "nic", "r": "memory", "w": "client"}

@@ -1,6 +1,7 @@
-from draw import Picture
+# SPDX-License-Identifier: MIT
+from drawing.picture import Picture
 from lab.measured import Measured, figure, in_flight_words, load_words, name_of, processes_of
-from plot import bars, footer, key, missing
+from drawing.plot import bars, footer, key, missing
 
 ARMS = (("shared", "server", ""), ("shared_no_groups", "memory", ""), ("own", "client", ""), ("tcp", "plain", ""))
 WIDTH = 385

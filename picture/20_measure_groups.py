@@ -1,6 +1,7 @@
-from draw import Picture
+# SPDX-License-Identifier: MIT
+from drawing.picture import Picture
 from lab.measured import Measured, slots_words
-from plot import footer, in_words, key, lines_of, missing, panel
+from drawing.plot import footer, in_words, key, lines_of, missing, panel
 
 ARMS = (("group", "server", "circle"), ("ib_write_bw", "server", "circle"), ("chained", "client", "square"),
         ("separate", "nic", "triangle"))

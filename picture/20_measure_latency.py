@@ -1,6 +1,7 @@
-from draw import Picture
+# SPDX-License-Identifier: MIT
+from drawing.picture import Picture
 from lab.measured import Measured, size_words
-from plot import footer, in_words, key, lines_of, missing, panel
+from drawing.plot import footer, in_words, key, lines_of, missing, panel
 
 PANELS = (
     ("One-sided, by polling: latency in µs",

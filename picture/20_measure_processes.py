@@ -1,6 +1,7 @@
-from draw import Picture
+# SPDX-License-Identifier: MIT
+from drawing.picture import Picture
 from lab.measured import Measured, in_flight_words, load_words, processes_of
-from plot import footer, in_words, key, lines_of, missing, panel
+from drawing.plot import footer, in_words, key, lines_of, missing, panel
 
 ARMS = (("shared", "server", "circle"), ("shared_no_groups", "memory", "diamond"), ("own", "client", "square"),
         ("tcp", "plain", "triangle"))

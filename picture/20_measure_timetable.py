@@ -1,5 +1,6 @@
+# SPDX-License-Identifier: MIT
 """Lesson 20: what a closed loop and a timetable see of the same stall."""
-from draw import Picture
+from drawing.picture import Picture
 
 LEFT, SCALE, STALL = 150, 6.0, (18, 66)  # pixels for a unit of time; from when to when the server stands still
 EVERY, TOOK = 6, 2

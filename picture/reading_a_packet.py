@@ -1,4 +1,5 @@
-from draw import Picture
+# SPDX-License-Identifier: MIT
+from drawing.picture import Picture
 
 # The first packet of lesson 02, as ./lab capture 02 recorded it; tests/lessons/test_packet_page.py has tshark read it.
 PACKET = bytes.fromhex(

@@ -1,4 +1,5 @@
-from draw import Picture
+# SPDX-License-Identifier: MIT
+from drawing.picture import Picture
 
 COLUMNS = ((10, "TCP"), (275, "RDMA, a hardware NIC"), (540, "RDMA, SoftRoCE"))
 

@@ -1,22 +1,18 @@
+# SPDX-License-Identifier: MIT
 """The plots of a run of ./lab bench, drawn by the same sources as the lesson's: picture/20_measure_*.py."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+from drawing import gallery
 from lab.measured import PREFIX, Measured
-from lab.paths import ROOT
 
-SOURCES = ROOT / "picture"
 GROUP = {"latency": "latency", "groups": "groups", "processes": "requests", "cpu": "requests"}  # plot -> what it shows
 
 
 def drawn(plot: str, measured: Measured) -> str:
     """One plot as SVG."""
-    if str(SOURCES) not in sys.path:
-        sys.path.append(str(SOURCES))
-    import draw  # the pictures' common language lives with them
-    return draw.drawn(SOURCES / f"{PREFIX}{plot}.py", measured)
+    return gallery.drawn(gallery.FOLDER / f"{PREFIX}{plot}.py", measured)
 
 
 def draw_all(results_folder: Path, into: Path) -> list[Path]:

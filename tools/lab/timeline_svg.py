@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A timeline as a picture: each host's program and its NIC, and the wire between them.
 
 A program hands its NIC a work request, packets go from NIC to NIC, and a completion comes back: arrows in
@@ -6,10 +7,9 @@ its posting to its completion.
 """
 from __future__ import annotations
 
-import importlib.util
 import re
 
-from lab.paths import ROOT
+from drawing.picture import Picture
 from lab.recording import Recording
 from lab.timeline import Event
 from lab.timeline_text import Row, call_words, packet_words, rows
@@ -67,12 +67,8 @@ def draw(recording: Recording) -> str:
 
 class _Drawing:
     def __init__(self, events: list[Event], titles: dict[str, str]):
-        # The pictures' common language lives with them.
-        spec = importlib.util.spec_from_file_location("draw", ROOT / "picture/draw.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
         width = WIDTH if len(titles) > 1 else NIC["a"] + 60
-        self.picture = module.Picture(0, "Verbs calls and packets", "; ".join(titles.values()), width=width)
+        self.picture = Picture(0, "Verbs calls and packets", "; ".join(titles.values()), width=width)
         self.titles = titles
         self.y = dict.fromkeys(titles, TOP)
         self.at: dict[int, float] = {}                 # id of an event -> where it is drawn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Plots in the pictures' one visual language: lines on logarithmic axes, and groups of bars.
 
 In a plot a colour has no meaning: it tells lines apart, and a program and the one that it is compared with have the
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from draw import Picture
+from drawing.picture import Picture
 from lab.measured import Row, figure, is_peer, name_of
 from lab.timeline_svg import wrapped
 

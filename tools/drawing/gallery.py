@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""What the lessons' pictures are drawn from: picture/NAME.py defines draw() -> str, and picture/NAME_trace.json is a run of
+an example that ./lab record has kept.
+"""
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from lab import recording, timeline_svg
+from lab.paths import ROOT
+
+FOLDER = ROOT / "picture"
+
+
+def sources() -> list[Path]:
+    """One for each picture."""
+    return sorted(path for path in [*FOLDER.glob("*.py"), *FOLDER.glob("*_trace.json")] if path.name != "draw.py")
+
+
+def drawn(source: Path, *of_what) -> str:
+    """The picture as SVG. `of_what`: for a plot, what it shows, if not the run that is published."""
+    if source.suffix == ".json":
+        return timeline_svg.draw(recording.Recording.load(source))
+    spec = importlib.util.spec_from_file_location("picture_" + source.stem, source)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.draw(*of_what)
