@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """For the tests of ./lab new and of the examples' READMEs: an installed library, and projects made from examples."""
 import os
 import shutil
@@ -28,12 +29,17 @@ class Copies(unittest.TestCase):
         # The device may be in the emulated machine, which sees the folder in which it is asked.
         cls.addClassCleanup(os.chdir, os.getcwd())
         os.chdir(cls.top)
-        # Installed in one place, and moved to another: no package may name the first.
+        cls.installed = cls.install("installed")
+
+    @classmethod
+    def install(cls, name, *options):
+        """Installs the libraries in one place, and moves them to another: no package may name the first.
+        @return their folder"""
         run(["meson", "setup", "library", ROOT, f"--prefix={cls.top / 'before'}", "--libdir=lib", "-Dexamples=false",
-             "-Dpkgconfig.relocatable=true", *FAST], cls.top)
+             "-Dpkgconfig.relocatable=true", *FAST, *options], cls.top)
         run(["meson", "install", "-C", "library"], cls.top)
         shutil.rmtree(cls.top / "library")
-        cls.installed = (cls.top / "before").rename(cls.top / "installed")
+        return (cls.top / "before").rename(cls.top / name)
 
     def new(self, *options, folder=None):
         """@return a project made with these options, in an empty folder of its own"""

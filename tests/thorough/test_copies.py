@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every example stands on its own feet: its copy (./lab new) builds and runs, and so does the command in its README."""
 import os
 import re
@@ -43,6 +44,23 @@ class Examples(copies.Copies):
                 expected = variants.expected(examples.expected_file(lesson.stem), needs_device.PLACE).read_text()
                 roles = {role: outcome.of(role) for role in outcome.status}
                 self.assertEqual(normalise.differences(expected, roles, needs_device.PLACE.device), [])
+
+    def test_with_static_libraries(self):
+        """By Meson and by CMake: the programs carry the libraries of ours that they use."""
+        static = self.install("static", "-Ddefault_library=static")
+        self.assertEqual(list(static.rglob("*.so*")), [])
+        for example, program in (("02", "send_recv"), ("19", "client")):
+            project = self.new("--from", example)
+            copies.run(["meson", "setup", "by_meson", *copies.FAST], project, PKG_CONFIG_PATH=str(static / "lib/pkgconfig"))
+            copies.run(["ninja", "-C", "by_meson"], project)
+            copies.run(["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={static}"], project)
+            copies.run(["cmake", "--build", "by_cmake", "--parallel", "2"], project)
+            for folder in ("by_meson", "by_cmake"):
+                with self.subTest(example=example, build=folder):
+                    needed = copies.run(["readelf", "--dynamic", project / folder / program], project)
+                    self.assertIn("libibverbs", needed)
+                    self.assertNotRegex(needed, "librdma(common|shared)")
+                    copies.run([project / folder / program, "--help"], project)
 
     def test_members_of_a_newer_rdma_core_are_found(self):
         """By Meson and by CMake: both define HAVE_WR_FLUSH. Where rdma-core is too old, another member has that name for this test."""
