@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What Doxygen reads instead of the project's files, which stay as they are.
 
 Markdown of code-hosting sites: links between lessons become references, links into the tree become links to the example's

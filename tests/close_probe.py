@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs examples with the library of examples/close_probe.cpp preloaded: it says what a program that closes its device has left open on it."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the tests of the lab share: an emulated machine of their own, so that they may crash it."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Lines of a process that is to be finished by communicate() later."""
 import os
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """For tests that need an RDMA device: finds it once, skips the whole file where there is none.
 
 LAB_REQUIRE_DEVICE=1, which CI sets, makes a skip a failure.

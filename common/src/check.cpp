@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/check.hpp"
 
 #include "hints.hpp"
@@ -27,12 +28,12 @@ std::string errno_text(int error) {
 
 } // namespace
 
-Error::Error(const std::string &call, const std::string &reason, Where where,
-             const std::string &hint)
+Error::Error(const std::string &call, const std::string &reason, const std::string &hint,
+             Where where)
     : std::runtime_error(describe(call, reason, where, hint)) {}
 
 void throw_errno(int error, const char *call, Where where) {
-  throw Error(call, errno_text(error), where, hint_for_errno(call, error));
+  throw Error(call, errno_text(error), hint_for_errno(call, error), where);
 }
 
 void check_rc(int rc, const char *call, Where where) {
@@ -51,7 +52,7 @@ int check_errno(int rc, const char *call, Where where) {
 
 int check_count(int count, const char *call, Where where) {
   if (count < 0)
-    throw Error(call, "the completion queue cannot be read", where, hint_for_errno(call, EIO));
+    throw Error(call, "the completion queue cannot be read", hint_for_errno(call, EIO), where);
   return count;
 }
 
@@ -61,7 +62,7 @@ void check_wc(const ibv_wc &wc, const char *what, Where where) {
   throw Error(what,
               "completed with status " + std::to_string(wc.status) + ", " +
                   ibv_wc_status_str(wc.status),
-              where, hint_for_status(wc.status));
+              hint_for_status(wc.status), where);
 }
 
 } // namespace rdmacommon

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/description.hpp"
 
 #include "hints.hpp"
@@ -13,9 +14,9 @@ namespace {
 
 constexpr uint32_t magic = 0x52424558; // "RBEX"
 
-[[noreturn]] void refuse(const std::string &why) {
-  throw Error("the peer's description", why, Where::here(),
-              hint("is the peer one of these programs?", "bad-exchange"));
+[[noreturn]] void refuse(const std::string &why, Where where = Where::here()) {
+  throw Error("the peer's description", why,
+              hint("is the peer one of these programs?", "bad-exchange"), where);
 }
 
 } // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/device.hpp"
 
 #include "hints.hpp"
@@ -61,8 +62,7 @@ std::vector<uint8_t> possible_ports(ibv_context *context, int wanted) {
     ports.push_back(std::to_string(number) + " (" + ibv_port_state_str(state) + ")");
   }
   if (wanted != 0 && possible.empty())
-    throw Error("--port " + std::to_string(wanted), name + " has the ports " + join(ports),
-                Where::here());
+    throw Error("--port " + std::to_string(wanted), name + " has the ports " + join(ports));
   return possible;
 }
 
@@ -80,11 +80,10 @@ ibv_gid_entry choose_gid(ibv_context *context, uint8_t port, int wanted) {
   const std::string name = ibv_get_device_name(context->device);
   if (wanted >= 0)
     throw Error("--gid-index " + std::to_string(wanted),
-                name + " port " + std::to_string(port) + " has the GID indices " + join(indices),
-                Where::here());
+                name + " port " + std::to_string(port) + " has the GID indices " + join(indices));
   if (best == nullptr)
     throw Error("choose a GID", name + " port " + std::to_string(port) + " has no usable GID",
-                Where::here(), hint("give the port's netdev an IP address", "no-gid"));
+                hint("give the port's netdev an IP address", "no-gid"));
   return *best;
 }
 
@@ -165,12 +164,12 @@ Port open_port(const DeviceOptions &options) {
   if (unusable)
     std::rethrow_exception(unusable);
   if (names.empty())
-    throw Error("open a device", "this machine has no RDMA device", Where::here(),
+    throw Error("open a device", "this machine has no RDMA device",
                 hint("run ./lab doctor", "no-device"));
   if (!options.device.empty() &&
       std::find(names.begin(), names.end(), options.device) == names.end())
-    throw Error("--device " + options.device, "the devices are " + join(names), Where::here());
-  throw Error("open a device", "none of these has an active port: " + join(names), Where::here(),
+    throw Error("--device " + options.device, "the devices are " + join(names));
+  throw Error("open a device", "none of these has an active port: " + join(names),
               hint("bring the port's link up", "port-down"));
 }
 

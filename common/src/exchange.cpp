@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/exchange.hpp"
 
 #include "hints.hpp"
-#include "rdmacommon/check.hpp"
 #include "rdmacommon/device.hpp"
 #include "resolve.hpp"
 #include "wait_for.hpp"
@@ -62,15 +62,16 @@ int connect_to(const addrinfo &address, Clock::time_point deadline, int socket) 
   return error;
 }
 
-int connect_to_server(const PairOptions &options) {
+int connect_to_server(const PairOptions &options, Where where) {
   const std::string peer = options.host + " TCP port " + std::to_string(options.tcp_port);
   const Clock::time_point deadline = Clock::now() + options.timeout;
-  const unique_addrinfo addresses = resolve(options.host, options.tcp_port, AF_UNSPEC, 0);
+  const unique_addrinfo addresses = resolve(options.host, options.tcp_port, AF_UNSPEC, 0, where);
   int error = 0;
   for (bool said = false;;) {
     for (const addrinfo *address = addresses.get(); address; address = address->ai_next) {
-      Socket client(check_errno(
-          socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), "socket"));
+      Socket client(
+          check_errno(socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
+                      "socket", where));
       const int result = connect_to(*address, deadline, client.get());
       if (result == 0)
         return client.release();
@@ -86,17 +87,17 @@ int connect_to_server(const PairOptions &options) {
     // Nothing tells a client that a server has begun to listen elsewhere, so this one wait is a pause.
     poll(nullptr, 0, static_cast<int>(std::min(milliseconds(50), time_left(deadline)).count()));
   }
-  throw_errno(error, ("connect to " + peer).c_str());
+  throw_errno(error, ("connect to " + peer).c_str(), where);
 }
 
 /// A listening socket for IPv6 and IPv4, or, where this host has no IPv6, for IPv4 alone.
-int listen_on(uint16_t port) {
+int listen_on(uint16_t port, Where where) {
   int error = 0;
   for (const int family : {AF_INET6, AF_INET}) {
     const int on = 1, off = 0;
     Socket server(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (server.get() >= 0) {
-      const unique_addrinfo any = resolve("", port, family, AI_PASSIVE);
+      const unique_addrinfo any = resolve("", port, family, AI_PASSIVE, where);
       setsockopt(server.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
       if (family == AF_INET6)
         setsockopt(server.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -108,7 +109,7 @@ int listen_on(uint16_t port) {
     if (error == EADDRINUSE)
       break;
   }
-  throw_errno(error, ("listen on TCP port " + std::to_string(port)).c_str());
+  throw_errno(error, ("listen on TCP port " + std::to_string(port)).c_str(), where);
 }
 
 uint16_t port_of(int server) {
@@ -138,9 +139,9 @@ constexpr size_t mtu_length = 4;
 constexpr size_t stock_length = 4 + 1 + 6 + 1 + 6 + 1 + 32;
 constexpr size_t endpoint_length = stock_length + 1 + mtu_length;
 
-[[noreturn]] void refuse(const std::string &reason) {
-  throw Error("the peer's address", reason, Where::here(),
-              hint("is the peer one of these programs?", "bad-exchange"));
+[[noreturn]] void refuse(const std::string &reason, Where where = Where::here()) {
+  throw Error("the peer's address", reason,
+              hint("is the peer one of these programs?", "bad-exchange"), where);
 }
 
 /// One field of the line: exactly `digits` hexadecimal digits.
@@ -235,9 +236,10 @@ uint32_t random_psn() {
   return std::random_device{}() & 0xffffff;
 }
 
-Exchange::Exchange(const PairOptions &options)
-    : Exchange(options.is_server() ? Listener(options).accept()
-                                   : Exchange(connect_to_server(options), options.timeout)) {}
+Exchange::Exchange(const PairOptions &options, Where where)
+    : Exchange(options.is_server() ? Listener(options, where).accept(where)
+                                   : Exchange(connect_to_server(options, where), options.timeout)) {
+}
 
 Exchange::~Exchange() {
   if (socket_ >= 0)
@@ -248,23 +250,23 @@ Exchange::Exchange(Exchange &&other) noexcept
     : socket_(std::exchange(other.socket_, -1)), timeout_(other.timeout_),
       unread_(std::move(other.unread_)), peer_is_stock_(other.peer_is_stock_) {}
 
-void Exchange::send(const Endpoint &endpoint) {
-  send_message(to_line(endpoint).substr(0, peer_is_stock_ ? stock_length : endpoint_length));
+void Exchange::send(const Endpoint &endpoint, Where where) {
+  send_message(to_line(endpoint).substr(0, peer_is_stock_ ? stock_length : endpoint_length), where);
 }
 
-Endpoint Exchange::receive() {
-  const std::string line = receive_message(endpoint_length, "the peer's address", timeout_);
+Endpoint Exchange::receive(Where where) {
+  const std::string line = receive_message(endpoint_length, "the peer's address", timeout_, where);
   peer_is_stock_ = line.size() == stock_length;
   return parse_endpoint(line);
 }
 
-void Exchange::send(const Endpoint &endpoint, const RemoteMemory &memory) {
-  send_message(to_line(endpoint) + ":" + to_line(memory));
+void Exchange::send(const Endpoint &endpoint, const RemoteMemory &memory, Where where) {
+  send_message(to_line(endpoint) + ":" + to_line(memory), where);
 }
 
-Endpoint Exchange::receive(RemoteMemory &memory) {
+Endpoint Exchange::receive(RemoteMemory &memory, Where where) {
   const std::string line = receive_message(endpoint_length + 1 + memory_length,
-                                           "the peer's address and memory", timeout_);
+                                           "the peer's address and memory", timeout_, where);
   const std::string_view text = line;
   if (text.size() <= endpoint_length || text[endpoint_length] != ':')
     refuse(in_quotes(text) + " is not LID:QPN:PSN:GID:MTU:ADDRESS:RKEY:LENGTH");
@@ -272,53 +274,53 @@ Endpoint Exchange::receive(RemoteMemory &memory) {
   return parse_endpoint(text.substr(0, endpoint_length));
 }
 
-void Exchange::send_done() {
-  send_message(done);
+void Exchange::send_done(Where where) {
+  send_message(done, where);
 }
 
-void Exchange::receive_done() {
-  receive_done(timeout_);
+void Exchange::receive_done(Where where) {
+  receive_done(timeout_, where);
 }
 
-void Exchange::receive_done(milliseconds limit) {
-  const std::string text = receive_message(done.size(), "the peer's 'done'", limit);
+void Exchange::receive_done(milliseconds limit, Where where) {
+  const std::string text = receive_message(done.size(), "the peer's 'done'", limit, where);
   if (text != done)
-    throw Error("the peer's 'done'", "it sent " + in_quotes(text), Where::here(),
-                hint("is the peer one of these programs?", "bad-exchange"));
+    throw Error("the peer's 'done'", "it sent " + in_quotes(text),
+                hint("is the peer one of these programs?", "bad-exchange"), where);
 }
 
-bool Exchange::peer_has_spoken() const {
+bool Exchange::peer_has_spoken(Where where) const {
   pollfd what{.fd = socket_, .events = POLLIN};
-  return !unread_.empty() || check_errno(poll(&what, 1, 0), "poll") > 0;
+  return !unread_.empty() || check_errno(poll(&what, 1, 0), "poll", where) > 0;
 }
 
-void Exchange::finish() {
+void Exchange::finish(Where where) {
   shutdown(socket_, SHUT_WR);
   const Clock::time_point deadline = Clock::now() + timeout_;
   for (;;) {
     if (!wait_for(socket_, POLLIN, deadline))
-      throw Error("wait for the peer to finish", "it did not within " + seconds_text(timeout_),
-                  Where::here());
+      throw Error("wait for the peer to finish", "it did not within " + seconds_text(timeout_), "",
+                  where);
     char rest[64];
     const ssize_t got = recv(socket_, rest, sizeof rest, 0);
     if (got == 0 || (got < 0 && errno == ECONNRESET)) // a reset: it went without reading all
       return;
     if (got < 0 && errno != EAGAIN && errno != EINTR)
-      throw_errno(errno, "recv");
+      throw_errno(errno, "recv", where);
   }
 }
 
-void Exchange::send_message(std::string_view text) {
+void Exchange::send_message(std::string_view text, Where where) {
   // In one piece with its zero byte: ibv_rc_pingpong reads a message with a single read().
   const std::string message(text.data(), text.size());
   const ssize_t sent = ::send(socket_, message.c_str(), message.size() + 1, MSG_NOSIGNAL);
-  check_errno(static_cast<int>(sent), "send to the peer");
+  check_errno(static_cast<int>(sent), "send to the peer", where);
 }
 
-std::string Exchange::receive_message(size_t length, const char *what, milliseconds limit) {
-  const auto fail = [what](const std::string &reason) {
-    throw Error(what, reason, Where::here(),
-                hint("is the peer one of these programs?", "bad-exchange"));
+std::string Exchange::receive_message(size_t length, const char *what, milliseconds limit,
+                                      Where where) {
+  const auto fail = [what, where](const std::string &reason) {
+    throw Error(what, reason, hint("is the peer one of these programs?", "bad-exchange"), where);
   };
   const Clock::time_point deadline = Clock::now() + limit;
   for (;;) {
@@ -336,17 +338,17 @@ std::string Exchange::receive_message(size_t length, const char *what, milliseco
     char buffer[256];
     const ssize_t got = recv(socket_, buffer, sizeof buffer, 0);
     if (got == 0 && unread_.empty())
-      throw Error(what, "the peer closed the connection before it came", Where::here(),
-                  hint("the peer has ended: its own last lines say why", "peer-ended"));
+      throw Error(what, "the peer closed the connection before it came",
+                  hint("the peer has ended: its own last lines say why", "peer-ended"), where);
     if (got == 0)
       fail("the peer closed the connection after " + std::to_string(unread_.size()) + " of " +
            std::to_string(length) + " bytes");
-    unread_.append(buffer, static_cast<size_t>(check_errno(static_cast<int>(got), "recv")));
+    unread_.append(buffer, static_cast<size_t>(check_errno(static_cast<int>(got), "recv", where)));
   }
 }
 
-Listener::Listener(const PairOptions &options)
-    : socket_(listen_on(options.tcp_port)), wait_(options.wait), timeout_(options.timeout) {
+Listener::Listener(const PairOptions &options, Where where)
+    : socket_(listen_on(options.tcp_port, where)), wait_(options.wait), timeout_(options.timeout) {
   std::printf("listening on TCP port %u\n", port_of(socket_));
 }
 
@@ -354,17 +356,17 @@ Listener::~Listener() {
   close(socket_);
 }
 
-Exchange Listener::accept() {
+Exchange Listener::accept(Where where) {
   const Clock::time_point deadline = Clock::now() + wait_;
   for (;;) {
     if (!wait_for(socket_, POLLIN, deadline))
-      throw Error("wait for a client", "none came within " + seconds_text(wait_), Where::here(),
-                  hint("start the client with --host", "no-client"));
+      throw Error("wait for a client", "none came within " + seconds_text(wait_),
+                  hint("start the client with --host", "no-client"), where);
     const int client = accept4(socket_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (client >= 0)
       return {client, timeout_};
     if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) // it came and went
-      throw_errno(errno, "accept");
+      throw_errno(errno, "accept", where);
   }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/handles.hpp"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "hints.hpp"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// What to do about an error: the one table of hints, private to rdmacommon.
 #pragma once

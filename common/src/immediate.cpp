@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/immediate.hpp"
 
 #include "rdmacommon/check.hpp"
@@ -10,10 +11,8 @@ namespace rdmacommon {
 
 uint32_t to_immediate(Run run) {
   if (run.first >= Run::first_limit || run.count >= Run::count_limit)
-    throw Error("immediate data",
-                std::to_string(run.count) + " from " + std::to_string(run.first) +
-                    " on do not fit into 24 and 8 bits",
-                Where::here());
+    throw Error("immediate data", std::to_string(run.count) + " from " + std::to_string(run.first) +
+                                      " on do not fit into 24 and 8 bits");
   return htonl(run.first << 8 | run.count);
 }
 

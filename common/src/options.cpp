@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/options.hpp"
 
 #include "rdmacommon/check.hpp"

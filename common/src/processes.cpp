@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/processes.hpp"
 #include "rdmacommon/stopwatch.hpp"
 
@@ -29,8 +30,8 @@ bool is_readable(int fd, milliseconds limit) {
   return wait_for(fd, POLLIN, deadline_in(limit));
 }
 
-[[noreturn]] void fail(const char *what, const char *why) {
-  throw Error(what, why, Where::here());
+[[noreturn]] void fail(const char *what, const char *why, Where where = Where::here()) {
+  throw Error(what, why, "", where);
 }
 
 struct alignas(cmsghdr) Control {
@@ -53,9 +54,9 @@ bool Link::has_spoken(milliseconds limit) const {
   return is_readable(fd(), limit);
 }
 
-void Link::tell(std::string_view text, std::span<const int> files) const {
+void Link::tell(std::string_view text, std::span<const int> files, Where where) const {
   if (text.empty() || text.size() > longest || files.size() > most_files)
-    fail("a message", "it is empty or too long");
+    fail("a message", "it is empty or too long", where);
   iovec words{.iov_base = const_cast<char *>(text.data()), .iov_len = text.size()};
   msghdr message{.msg_iov = &words, .msg_iovlen = 1};
   Control control;
@@ -69,27 +70,28 @@ void Link::tell(std::string_view text, std::span<const int> files) const {
     std::memcpy(CMSG_DATA(header), files.data(), files.size_bytes());
   }
   if (sendmsg(fd(), &message, MSG_NOSIGNAL) < 0)
-    throw_errno(errno, "sendmsg");
+    throw_errno(errno, "sendmsg", where);
 }
 
-std::string Link::hear(milliseconds limit) const {
+std::string Link::hear(milliseconds limit, Where where) const {
   std::vector<File> none;
-  return hear(limit, none, 0);
+  return hear(limit, none, 0, where);
 }
 
-std::string Link::hear(milliseconds limit, std::vector<File> &files, size_t count) const {
-  std::string text = hear(limit, files);
+std::string Link::hear(milliseconds limit, std::vector<File> &files, size_t count,
+                       Where where) const {
+  std::string text = hear(limit, files, where);
   if (files.size() != count) {
     files.clear();
-    fail("the other process's message", "it has not the files that it should");
+    fail("the other process's message", "it has not the files that it should", where);
   }
   return text;
 }
 
-std::string Link::hear(milliseconds limit, std::vector<File> &files) const {
+std::string Link::hear(milliseconds limit, std::vector<File> &files, Where where) const {
   files.clear();
   if (!has_spoken(limit))
-    fail("the other process", "it has not said anything in time");
+    fail("the other process", "it has not said anything in time", where);
   std::array<char, longest> text;
   iovec words{.iov_base = text.data(), .iov_len = text.size()};
   Control control;
@@ -99,9 +101,9 @@ std::string Link::hear(milliseconds limit, std::vector<File> &files) const {
                  .msg_controllen = control.bytes.size()};
   const auto length = recvmsg(fd(), &message, MSG_CMSG_CLOEXEC);
   if (length < 0 && errno != ECONNRESET) // ended, with something of ours unread
-    throw_errno(errno, "recvmsg");
+    throw_errno(errno, "recvmsg", where);
   if (length <= 0)
-    fail("the other process", "it is gone");
+    fail("the other process", "it is gone", where);
   for (cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
     if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
       for (size_t at = 0; at + sizeof(int) <= header->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
@@ -111,7 +113,8 @@ std::string Link::hear(milliseconds limit, std::vector<File> &files) const {
       }
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     files.clear();
-    fail("the other process's message", "it is too long, or has more files than there is room for");
+    fail("the other process's message", "it is too long, or has more files than there is room for",
+         where);
   }
   return {text.data(), static_cast<size_t>(length)};
 }
@@ -162,14 +165,14 @@ void Child::kill() {
   pid_ = -1;
 }
 
-int Child::wait(milliseconds limit) {
-  check_errno(pidfd_.get(), "pidfd_open");
+int Child::wait(milliseconds limit, Where where) {
+  check_errno(pidfd_.get(), "pidfd_open", where);
   if (pid_ < 0)
-    fail("a child process", "it has been waited for already");
+    fail("a child process", "it has been waited for already", where);
   if (!is_readable(pidfd_.get(), limit)) // waitpid() has no time limit
-    fail("a child process", "it does not end");
+    fail("a child process", "it does not end", where);
   int status = 0;
-  check_errno(waitpid(std::exchange(pid_, -1), &status, 0), "waitpid");
+  check_errno(waitpid(std::exchange(pid_, -1), &status, 0), "waitpid", where);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

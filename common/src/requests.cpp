@@ -1,6 +1,5 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/requests.hpp"
-
-#include "rdmacommon/check.hpp"
 
 #include <string>
 
@@ -12,36 +11,37 @@ ibv_sge piece(const ibv_mr *mr, const void *address, size_t length) {
           .lkey = mr->lkey};
 }
 
-void post_send(ibv_qp *qp, ibv_send_wr request) {
+void post_send(ibv_qp *qp, ibv_send_wr request, Where where) {
   ibv_send_wr *refused = nullptr;
-  check_rc(ibv_post_send(qp, &request, &refused), "ibv_post_send");
+  check_rc(ibv_post_send(qp, &request, &refused), "ibv_post_send", where);
 }
 
-void post_recv(ibv_qp *qp, ibv_recv_wr request) {
+void post_recv(ibv_qp *qp, ibv_recv_wr request, Where where) {
   ibv_recv_wr *refused = nullptr;
-  check_rc(ibv_post_recv(qp, &request, &refused), "ibv_post_recv");
+  check_rc(ibv_post_recv(qp, &request, &refused), "ibv_post_recv", where);
 }
 
-void post_srq_recv(ibv_srq *srq, ibv_recv_wr request) {
+void post_srq_recv(ibv_srq *srq, ibv_recv_wr request, Where where) {
   ibv_recv_wr *refused = nullptr;
-  check_rc(ibv_post_srq_recv(srq, &request, &refused), "ibv_post_srq_recv");
+  check_rc(ibv_post_srq_recv(srq, &request, &refused), "ibv_post_srq_recv", where);
 }
 
-ibv_wc wait_for_completion(ibv_cq *cq, const char *what, std::chrono::seconds timeout) {
+ibv_wc wait_for_completion(ibv_cq *cq, const char *what, std::chrono::seconds timeout,
+                           Where where) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   ibv_wc completion{};
-  while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq") == 0)
+  while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq", where) == 0)
     if (std::chrono::steady_clock::now() > deadline)
-      throw Error(what, "no completion within " + std::to_string(timeout.count()) + " s",
-                  Where::here());
-  check_wc(completion, what);
+      throw Error(what, "no completion within " + std::to_string(timeout.count()) + " s", "",
+                  where);
+  check_wc(completion, what, where);
   return completion;
 }
 
-std::optional<ibv_wc> poll_within(ibv_cq *cq, std::chrono::milliseconds limit) {
+std::optional<ibv_wc> poll_within(ibv_cq *cq, std::chrono::milliseconds limit, Where where) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   ibv_wc completion{};
-  while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq") == 0)
+  while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq", where) == 0)
     if (std::chrono::steady_clock::now() >= deadline)
       return std::nullopt;
   return completion;

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: MIT
 #include "resolve.hpp"
 
 #include "hints.hpp"
-#include "rdmacommon/check.hpp"
 
 #include <resolv.h>
 #include <sys/socket.h>
@@ -11,7 +11,8 @@
 
 namespace rdmacommon {
 
-unique_addrinfo resolve(const std::string &host, uint16_t port, int family, int flags) {
+unique_addrinfo resolve(const std::string &host, uint16_t port, int family, int flags,
+                        Where where) {
   // A name server that does not answer would hold getaddrinfo() for 10 s and more.
   res_init();
   _res.retrans = 1;
@@ -25,7 +26,7 @@ unique_addrinfo resolve(const std::string &host, uint16_t port, int family, int 
                              &wanted, &found);
   if (rc != 0)
     throw Error("--host " + host, rc == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(rc),
-                Where::here(), hint("give the server's name or address", "unknown-host"));
+                hint("give the server's name or address", "unknown-host"), where);
   return unique_addrinfo(found, freeaddrinfo);
 }
 

@@ -1,5 +1,8 @@
+// SPDX-License-Identifier: MIT
 // Internal: the addresses behind a host's name.
 #pragma once
+
+#include "rdmacommon/check.hpp"
 
 #include <netdb.h>
 
@@ -15,6 +18,7 @@ using unique_addrinfo = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 /// @param family AF_UNSPEC, AF_INET or AF_INET6
 /// @param flags  AI_*, for getaddrinfo(3)
 /// @throws Error if there is no such host
-unique_addrinfo resolve(const std::string &host, uint16_t port, int family, int flags);
+unique_addrinfo resolve(const std::string &host, uint16_t port, int family, int flags,
+                        Where where = Where::here());
 
 } // namespace rdmacommon

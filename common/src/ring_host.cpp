@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/ring_host.hpp"
 #include "rdmacommon/stopwatch.hpp"
 
@@ -27,8 +28,8 @@ constexpr uint64_t busy_looks =
     64; // while there is always something ready, look around each so many times
 constexpr milliseconds breather(1000); // after there were no file descriptors left
 
-[[noreturn]] void fail(const char *what, const char *why) {
-  throw Error(what, why, Where::here());
+[[noreturn]] void fail(const char *what, const char *why, Where where = Where::here()) {
+  throw Error(what, why, "", where);
 }
 
 } // namespace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What both sides of a RingHost's socket need: its name, what is said over it, and who is at the other end.
 #pragma once
 

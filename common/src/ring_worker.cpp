@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/ring_host.hpp"
 
 #include "ring_peers.hpp"
@@ -18,8 +19,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-[[noreturn]] void fail(const char *what, const char *why) {
-  throw Error(what, why, Where::here());
+[[noreturn]] void fail(const char *what, const char *why, Where where = Where::here()) {
+  throw Error(what, why, "", where);
 }
 
 // Takes `before` and a number off the beginning of a text.

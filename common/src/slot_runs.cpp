@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/slot_runs.hpp"
 
 #include "rdmacommon/check.hpp"
@@ -47,7 +48,7 @@ uint32_t slots_of(uint32_t length, uint32_t slot_size) {
 SendQueue::SendQueue(ibv_qp *qp, uint32_t depth)
     : qp_(qp), depth_(depth), signal_every_(std::max(depth / 2, 1U)) {
   if (depth == 0)
-    throw Error("a send queue", "it has no room for a request", Where::here());
+    throw Error("a send queue", "it has no room for a request");
   // All the room that it will ever need: the requests point to each other, and to their pieces.
   requests_.reserve(depth);
   pieces_.reserve(depth);
@@ -56,10 +57,9 @@ SendQueue::SendQueue(ibv_qp *qp, uint32_t depth)
 // [queue-add]
 void SendQueue::add(const ibv_send_wr &request) {
   if (room() == 0)
-    throw Error("the send queue", "it is full, since no completion has given a place back",
-                Where::here());
+    throw Error("the send queue", "it is full, since no completion has given a place back");
   if (request.num_sge > 1)
-    throw Error("the send queue", "a request with more than one SGE", Where::here());
+    throw Error("the send queue", "a request with more than one SGE");
   const bool is_signaled =
       (request.send_flags & IBV_SEND_SIGNALED) != 0 || unsignaled_ + 1 >= signal_every_;
   unsignaled_ = is_signaled ? 0 : unsignaled_ + 1;
@@ -93,7 +93,7 @@ void SendQueue::post() {
 void SendQueue::completed(const ibv_wc &wc) {
   check_wc(wc, "a request of the send queue");
   if (wc.qp_num != qp_->qp_num || wc.wr_id <= done_ || wc.wr_id > posted_)
-    throw Error("a completion", "it is of none of the send queue's requests", Where::here());
+    throw Error("a completion", "it is of none of the send queue's requests");
   done_ = wc.wr_id; // and with it all before it, which were not signaled
 }
 // [queue-completed]
@@ -103,8 +103,7 @@ void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes
   const uint64_t offset = uint64_t{run.first} * mirror.slot_size;
   if (bytes > uint64_t{run.count} * mirror.slot_size ||
       (bytes > 0 && offset + bytes > mirror.mine->length))
-    throw Error("a run", std::to_string(bytes) + " bytes are more than its slots have",
-                Where::here());
+    throw Error("a run", std::to_string(bytes) + " bytes are more than its slots have");
   ibv_send_wr request{
       .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .send_flags = flags, .imm_data = to_immediate(run)};
   ibv_sge local{};
@@ -126,12 +125,11 @@ void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes
 Run checked_run(uint32_t imm_data, uint32_t slots) {
   const Run run = from_immediate(imm_data);
   if (run.count == 0)
-    throw Error("the peer's run", "it has no slots", Where::here());
+    throw Error("the peer's run", "it has no slots");
   if (run.first >= slots || run.count > slots - run.first)
-    throw Error("the peer's run",
-                std::to_string(run.count) + " slots from " + std::to_string(run.first) +
-                    " on: there are only " + std::to_string(slots),
-                Where::here());
+    throw Error("the peer's run", std::to_string(run.count) + " slots from " +
+                                      std::to_string(run.first) + " on: there are only " +
+                                      std::to_string(slots));
   return run;
 }
 // [checked-run]
@@ -140,7 +138,7 @@ Run checked_run(uint32_t imm_data, uint32_t slots) {
 RunReceiver::RunReceiver(ibv_qp *qp, uint32_t depth, uint32_t slots)
     : qp_(qp), slots_(slots), used_(depth), chain_(depth) {
   if (depth == 0)
-    throw Error("a receive queue", "it has no room for a receive", Where::here());
+    throw Error("a receive queue", "it has no room for a receive");
   for (size_t i = 0; i + 1 < chain_.size(); ++i)
     chain_[i].next = &chain_[i + 1];
   repost();
@@ -149,10 +147,10 @@ RunReceiver::RunReceiver(ibv_qp *qp, uint32_t depth, uint32_t slots)
 Run RunReceiver::received(const ibv_wc &wc) {
   check_wc(wc, "a receive");
   if (wc.qp_num != qp_->qp_num || used_ == chain_.size())
-    throw Error("a completion", "it is of none of the queue's receives", Where::here());
+    throw Error("a completion", "it is of none of the queue's receives");
   ++used_;
   if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
-    throw Error("the peer's message", "it is not an RDMA WRITE with immediate data", Where::here());
+    throw Error("the peer's message", "it is not an RDMA WRITE with immediate data");
   return checked_run(wc.imm_data, slots_);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The memory of a slot ring: how it is made, and how a process attaches to it. What is done in it: slots.cpp.
 #include "rdmacommon/slot_ring.hpp"
 
@@ -17,8 +18,8 @@ constexpr std::array<char, 8> magic = {'s', 'l', 'o', 't', 'r', 'i', 'n', 'g'};
 constexpr uint32_t version = 3;
 constexpr uint64_t most_appendix = uint64_t{16} << 30;
 
-[[noreturn]] void fail(const char *what, const std::string &why) {
-  throw Error(what, why, Where::here());
+[[noreturn]] void fail(const char *what, const std::string &why, Where where = Where::here()) {
+  throw Error(what, why, "", where);
 }
 
 // [layout]

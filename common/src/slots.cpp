@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/slot_ring.hpp"
 #include "rdmacommon/stopwatch.hpp"
 
@@ -19,10 +20,10 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds
-    look_around(100); // how often a worker that waits asks whether the consumer lives
+    liveness_interval(100); // how often a worker that waits asks whether the consumer lives
 
-[[noreturn]] void fail(const char *what, const std::string &why) {
-  throw Error(what, why, Where::here());
+[[noreturn]] void fail(const char *what, const std::string &why, Where where = Where::here()) {
+  throw Error(what, why, "", where);
 }
 
 [[noreturn]] void damaged() {
@@ -201,9 +202,9 @@ SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds l
                            ? "it stays full"
                            : "this worker has its quota of slots, and gives none back");
     }
-    const timespec nap{
-        .tv_sec = 0,
-        .tv_nsec = std::min<long>(std::min(left, look_around).count() * 1'000'000, 999'999'999)};
+    const timespec nap{.tv_sec = 0,
+                       .tv_nsec = std::min<long>(
+                           std::min(left, liveness_interval).count() * 1'000'000, 999'999'999)};
     // Sleeps only if the word is still what it was: a wake in between is not lost.
     if (futex(header_->room, FUTEX_WAIT, seen, &nap) < 0) {
       if (errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "wait_for.hpp"
 
 #include "rdmacommon/check.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Internal: sleeping until a file descriptor is ready, with a time limit.
 #pragma once
 

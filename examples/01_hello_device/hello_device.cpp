@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 01_hello_device: which RDMA devices are here, how peers reach them, and what they can do.
 //
 // Lesson:  lessons/01_hello_device.md
@@ -148,10 +149,10 @@ void hello_device(int argc, char **argv) {
     ++shown;
   }
   if (count == 0)
-    throw Error("ibv_get_device_list", "this machine has no RDMA device", Where::here(),
+    throw Error("ibv_get_device_list", "this machine has no RDMA device",
                 "./lab doctor tells how to get one; see lessons/troubleshooting.md#no-device");
   if (shown == 0)
-    throw Error("--device " + wanted, "the devices are " + names, Where::here());
+    throw Error("--device " + wanted, "the devices are " + names);
 }
 // [list]
 

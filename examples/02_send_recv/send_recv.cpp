@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 02_send_recv: one message each way over a reliable connection, with every verb written out.
 //
 // Lesson:  lessons/02_send_recv.md
@@ -156,7 +157,7 @@ void wait_for(ibv_cq *cq, Request wanted, uint64_t &completed, std::chrono::seco
       completed |= completion.wr_id;
     } else if (std::chrono::steady_clock::now() > deadline) {
       throw Error(wanted == send_request ? "the SEND" : "the receive",
-                  "no completion within " + std::to_string(timeout.count()) + " s", Where::here());
+                  "no completion within " + std::to_string(timeout.count()) + " s");
     }
   }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 03_send_variants: what a work request can carry, in one small exchange for each.
 //
 // Lesson:  lessons/03_send_variants.md
@@ -8,6 +9,7 @@
 #include "side.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 
@@ -90,7 +92,7 @@ void send_with_imm(const Side &side, uint32_t immediate, size_t slot = 0, size_t
 
 uint32_t immediate_of(const ibv_wc &done) {
   if (!(done.wc_flags & IBV_WC_WITH_IMM)) // then imm_data is what was there before
-    throw Error("a receive", "the message has no immediate data", Where::here());
+    throw Error("a receive", "the message has no immediate data");
   return ntohl(done.imm_data);
 }
 // [send-imm]
@@ -127,7 +129,7 @@ void fragments(const Side &side) {
     for (const ibv_wc &done : arrived) {
       const uint32_t fragment = immediate_of(done) >> 16, of = immediate_of(done) & 0xffff;
       if (of != count || fragment >= count || done.byte_len != size)
-        throw Error("a fragment", "it is none of the four", Where::here());
+        throw Error("a fragment", "it is none of the four");
       std::memcpy(&assembled[fragment * size], side.slots[done.wr_id].data(), size);
     }
     std::printf("reassembled \"%s\"\n", assembled.c_str());
@@ -163,7 +165,7 @@ void message_types(const Side &side) {
         std::printf("a number: %u\n", ntohl(value));
         break;
       default:
-        throw Error("a message", "no type " + std::to_string(type), Where::here());
+        throw Error("a message", "no type " + std::to_string(type));
       }
     }
   } else {
@@ -265,14 +267,12 @@ void send_variants(int argc, char **argv) {
   line.parse(argc, argv);
   const Port port = open_port(options);
   Slots slots{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &slots, sizeof slots, access), "ibv_reg_mr"));
+  const unique_mr mr = reg_mr(pd.get(), &slots, sizeof slots, access);
   ibv_context *device = port.context.get();
-  const unique_cq sent(
-      check_ptr(ibv_create_cq(device, send_depth, nullptr, nullptr, 0), "ibv_create_cq"));
-  const unique_cq received(
-      check_ptr(ibv_create_cq(device, receive_depth, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_cq sent = create_cq(device, send_depth);
+  const unique_cq received = create_cq(device, receive_depth);
   const unique_qp qp = create_qp(pd.get(), sent.get(), received.get());
   to_init(qp.get(), port);
   Exchange exchange(options);

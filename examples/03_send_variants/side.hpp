@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What every exchange of send_variants.cpp works with, on either side.
 #pragma once
 

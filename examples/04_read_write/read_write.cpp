@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 04_read_write: one program writes into the other's memory, and reads it back, while the other sleeps.
 //
 // Lesson:  lessons/04_read_write.md
@@ -7,6 +8,7 @@
 //          read_write --host ADDRESS  the client, which does the work
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -112,8 +114,7 @@ void client(ibv_qp *qp, ibv_cq *cq, ibv_mr *mr, Memory &memory, const RemoteMemo
   char *const outgoing = memory.data(), *const incoming = outgoing + memory_size / 2;
   const size_t length = wanted.message.size() + 1;
   if (length > theirs.length) // their NIC would refuse, and break the connection
-    throw Error("the peer's memory", "it shares only " + std::to_string(theirs.length) + " bytes",
-                Where::here());
+    throw Error("the peer's memory", "it shares only " + std::to_string(theirs.length) + " bytes");
   std::memcpy(outgoing, wanted.message.c_str(), length);
 
   rdma_write(qp, piece(mr, outgoing, length), theirs);
@@ -123,7 +124,7 @@ void client(ibv_qp *qp, ibv_cq *cq, ibv_mr *mr, Memory &memory, const RemoteMemo
   rdma_read(qp, piece(mr, incoming, length), theirs);
   wait_for_completion(cq, "the READ", timeout);
   if (std::memcmp(outgoing, incoming, length) != 0)
-    throw Error("the comparison", "what was read is not what was written", Where::here());
+    throw Error("the comparison", "what was read is not what was written");
   std::printf("READ of %zu bytes completed, and they are the same\n", length);
 
   const Stopwatch watch;
@@ -147,16 +148,14 @@ void read_write(int argc, char **argv) {
   // [register]
   const Port port = open_port(options);
   Memory memory{"nobody has written here"};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   // The client's memory is for its own NIC only; the server's is open to the peer.
   const unsigned remote =
       options.is_server() ? IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ : 0;
   const unsigned access = IBV_ACCESS_LOCAL_WRITE | remote;
-  const unique_mr mr(
-      check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), access), "ibv_reg_mr"));
+  const unique_mr mr = reg_mr(pd.get(), memory.data(), memory.size(), access);
   // [register]
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_cq cq = create_cq(port.context.get(), 1);
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1}); // and no receives
   // [init]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two sides of 05_write_with_imm have agreed on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 05_write_with_imm: a file goes over in fragments, straight into the receiver's memory, and the immediate
 // data of each message tell the receiver which fragments have come.
 //
@@ -10,6 +11,7 @@
 #include "fragments.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -30,7 +32,7 @@ using namespace rdmacommon;
 namespace {
 
 [[noreturn]] void refuse(const std::string &what, Where where = Where::here()) {
-  throw Error("the peer's message", what, where);
+  throw Error("the peer's message", what, "", where);
 }
 
 // [tell]
@@ -94,7 +96,7 @@ void receive(const Connection &from, const std::string &path) {
     // [credit]
   }
   if (!out.flush())
-    throw Error(path, "cannot be written", Where::here());
+    throw Error(path, "cannot be written");
   // The client wrote it before it said that this was all, so it is there. It can still change: a copy first.
   const Summary summary = from.memory.summary;
   if (be64toh(summary.version) != 1)
@@ -175,7 +177,7 @@ void send(const Connection &to, const Wanted &wanted, std::istream &in) {
     in.read(data, static_cast<std::streamsize>(std::min<uint64_t>(count * fragment_size, left)));
     const auto length = static_cast<size_t>(in.gcount());
     if (in.bad())
-      throw Error(wanted.file, "cannot be read", Where::here());
+      throw Error(wanted.file, "cannot be read");
     if (length == 0)
       break;
     checksum.add(data, length);
@@ -187,7 +189,7 @@ void send(const Connection &to, const Wanted &wanted, std::istream &in) {
     ++messages;
   }
   if (!wanted.file.empty() && left == 0 && in.peek() != std::istream::traits_type::eof())
-    throw Error(wanted.file, "is longer than 1 GiB", Where::here());
+    throw Error(wanted.file, "is longer than 1 GiB");
   send_summary(to, next, bytes, checksum.value());
   while (oldest < next)
     oldest += take_credit(to, oldest, next).count;
@@ -210,26 +212,21 @@ void write_with_imm(int argc, char **argv) {
   if (!options.is_server()) {
     in.open(wanted.file.empty() ? "/dev/urandom" : wanted.file, std::ios::binary);
     if (!in)
-      throw Error(wanted.file, "cannot be opened", Where::here());
+      throw Error(wanted.file, "cannot be opened");
   }
 
   const Port port = open_port(options);
   static Memory memory{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const unsigned remote = options.is_server() ? IBV_ACCESS_REMOTE_WRITE : 0;
-  const unique_mr mr(check_ptr(
-      ibv_reg_mr(pd.get(), &memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | remote), "ibv_reg_mr"));
+  const unique_mr mr = reg_mr(pd.get(), &memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | remote);
   // [queues]
   // So many messages can be without an answer at a time: one for each slot, and the one that ends it.
   const uint32_t most = slot_count + 1;
-  const auto create_cq = [&](uint32_t size) {
-    return unique_cq(
-        check_ptr(ibv_create_cq(port.context.get(), static_cast<int>(size), nullptr, nullptr, 0),
-                  "ibv_create_cq"));
-  };
   const uint32_t sends = most + 1; // and the summary
   // Room for every posted request: one that fails or is flushed completes even if it is not signaled.
-  const unique_cq send_cq = create_cq(sends), recv_cq = create_cq(most);
+  const unique_cq send_cq = create_cq(port.context.get(), static_cast<int>(sends));
+  const unique_cq recv_cq = create_cq(port.context.get(), static_cast<int>(most));
   const unique_qp qp = create_rc_qp(pd.get(), send_cq.get(), recv_cq.get(),
                                     {.max_send_wr = sends, .max_recv_wr = most, .max_send_sge = 1});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
@@ -245,7 +242,7 @@ void write_with_imm(int argc, char **argv) {
     receive(connection, wanted.save);
   } else {
     if (theirs.length != sizeof(Memory))
-      throw Error("the peer's memory", "its size is not that of ours", Where::here());
+      throw Error("the peer's memory", "its size is not that of ours");
     send(connection, wanted, in);
   }
   exchange.finish();

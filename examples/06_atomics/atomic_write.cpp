@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // atomic_write: eight bytes that the other side sees whole, and only after everything that they announce.
 //
 // Lesson:  lessons/06_atomics.md
@@ -7,6 +8,7 @@
 //          atomic_write --host ADDRESS  the client, which appends to a log in it
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -106,11 +108,11 @@ void watch(Log &log, std::chrono::seconds timeout) {
   for (uint64_t seen = 0; seen < log.entries.size();) {
     const uint64_t now = count.load(std::memory_order_acquire);
     if (now > log.entries.size() || now < seen)
-      throw Error("the count", std::to_string(now) + " cannot be", Where::here());
+      throw Error("the count", std::to_string(now) + " cannot be");
     for (; seen < now; ++seen)
       std::printf("\"%.64s\"\n", log.entries[seen].data());
     if (std::chrono::steady_clock::now() > deadline)
-      throw Error("the log", "not all entries came in time", Where::here());
+      throw Error("the log", "not all entries came in time");
   }
 }
 // [watch]
@@ -124,11 +126,9 @@ void atomic_write(int argc, char **argv) {
   const Capabilities can = capabilities(port.context.get());
   std::printf("this device has ATOMIC_WRITE%s\n", can.flush ? " and FLUSH" : "");
   Log log{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_mr mr(check_ptr(
-      ibv_reg_mr(pd.get(), &log, sizeof log, IBV_ACCESS_LOCAL_WRITE | can.access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 3, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_mr mr = reg_mr(pd.get(), &log, sizeof log, IBV_ACCESS_LOCAL_WRITE | can.access);
+  const unique_cq cq = create_cq(port.context.get(), 3);
   const unique_qp qp = create_qp(port.context.get(), pd.get(), cq.get(), can.send_ops);
   to_init(qp.get(), port, can.access);
   Exchange exchange(options);
@@ -137,7 +137,7 @@ void atomic_write(int argc, char **argv) {
     watch(log, options.timeout);
   } else {
     if (theirs.length < sizeof(Log) || theirs.address % alignof(Log) != 0)
-      throw Error("the peer's memory", "the log is not in it", Where::here());
+      throw Error("the peer's memory", "the log is not in it");
     for (uint64_t number = 0; number < log.entries.size(); ++number) {
       append(ibv_qp_to_qp_ex(qp.get()), mr.get(), log, number, theirs, can.flush);
       wait_for_completion(cq.get(), "the ATOMIC_WRITE", options.timeout);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 06_atomics: many processes change the same eight bytes of another host's memory, and nothing is lost: a
 // counter by fetch-and-add, and a lock by compare-and-swap that survives the death of its holder.
 //
@@ -10,6 +11,7 @@
 #include "words.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 
@@ -42,13 +44,11 @@ void server(const PairOptions &options, const Wanted &wanted) {
     throw Unsupported("this device has no atomics (atomic_cap is IBV_ATOMIC_NONE)");
 
   Words words{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   constexpr unsigned remote =
       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-  const unique_mr mr(check_ptr(
-      ibv_reg_mr(pd.get(), &words, sizeof words, IBV_ACCESS_LOCAL_WRITE | remote), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &words, sizeof words, IBV_ACCESS_LOCAL_WRITE | remote);
+  const unique_cq cq = create_cq(port.context.get(), 1);
 
   Listener listener(options);
   std::vector<unique_qp> qps; // one for each client process; all reach the same words
@@ -71,18 +71,16 @@ void server(const PairOptions &options, const Wanted &wanted) {
   std::printf("%u processes have gone without a word\n", gone);
   const uint64_t counted = uint64_t{wanted.processes} * wanted.increments;
   if (words.counter > counted)
-    throw Error("the counter", "somebody has counted who was not asked to", Where::here());
+    throw Error("the counter", "somebody has counted who was not asked to");
   if (words.counter < counted)
-    throw Error("the counter", std::to_string(counted - words.counter) + " increments were lost",
-                Where::here());
+    throw Error("the counter", std::to_string(counted - words.counter) + " increments were lost");
   std::printf("the counter is %" PRIu64 "\n", words.counter);
   if (words.takeovers < holders)
-    throw Error("the lock", "nobody took it from those who did not give it back", Where::here());
+    throw Error("the lock", "nobody took it from those who did not give it back");
   const uint64_t locked = uint64_t{wanted.processes} * wanted.locked;
   if (lower(words.value) != locked)
     throw Error("the value",
-                "it is " + std::to_string(lower(words.value)) + ", not " + std::to_string(locked),
-                Where::here());
+                "it is " + std::to_string(lower(words.value)) + ", not " + std::to_string(locked));
   std::printf("the value under the lock is %" PRIu64 "\n", lower(words.value));
 }
 // [server]
@@ -170,17 +168,16 @@ using Work = void (*)(Remote &remote, uint64_t me, const Wanted &wanted);
 void connected(const PairOptions &options, uint64_t me, const Wanted &wanted, Work work) {
   const Port port = open_port(options);
   uint64_t result = 0;
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &result, sizeof result, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &result, sizeof result, access);
+  const unique_cq cq = create_cq(port.context.get(), 1);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
   to_init(qp.get(), port);
   Exchange exchange(options);
   const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
   if (theirs.length < sizeof(Words) || theirs.address % alignof(Words) != 0)
-    throw Error("the peer's memory", "the words are not in it", Where::here());
+    throw Error("the peer's memory", "the words are not in it");
   Remote remote(qp.get(), cq.get(), mr.get(), result, theirs, options.timeout);
   work(remote, me, wanted);
   exchange.send_done(); // the server never sends to this QP, so it may go at once
@@ -210,7 +207,7 @@ void wait_until(pid_t pid, bool (*is_so)(int status), int options, const char *w
   int status = 0;
   check_errno(waitpid(pid, &status, options), "waitpid");
   if (!is_so(status))
-    throw Error(what, "ended with status " + std::to_string(status), Where::here());
+    throw Error(what, "ended with status " + std::to_string(status));
 }
 
 // [client]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The server's memory in 06_atomics, and the atomics that a client does on it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 07_completions: the ways to learn that something has completed, what goes wrong with them, and what each costs.
 //
 // Lesson:  lessons/07_completions.md
@@ -7,9 +8,10 @@
 //          completions --host ADDRESS  the client, which sends them
 
 #include "measure.hpp"
-#include "own_loop.hpp"
+#include "loopback.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 
@@ -49,7 +51,7 @@ void messages_arrive(const Side &side, int count, unsigned last = 0) {
 void sleep_for_event(const Side &side) {
   constexpr milliseconds limit{2000};
   if (!side.sleep.until_event(limit))
-    throw Error("the completion", "no event within 2000 ms", Where::here(),
+    throw Error("the completion", "no event within 2000 ms",
                 "what completed before ibv_req_notify_cq raises none, nor what is not solicited if "
                 "that was asked for; see lessons/troubleshooting.md#missed-event");
 }
@@ -84,7 +86,7 @@ void one_event(const Side &side) {
 // A message that comes between the poll and the arming, here on purpose, raises no event. So poll again.
 void missed_event(const Side &side) {
   if (side.is_server && poll_batch_once(side) != 0)
-    throw Error("the CQ", "it should be empty", Where::here());
+    throw Error("the CQ", "it should be empty");
   messages_arrive(side, 1);
   if (!side.is_server)
     return;
@@ -161,7 +163,7 @@ void in_place(const Side &side) {
 // [unacknowledged]
 // A CQ cannot go while somebody has an event of it, and has not said that he is done with it.
 void unacknowledged(const Port &port, ibv_pd *pd, const Side &side) {
-  OwnLoop loop(port, pd, side.channel, 1);
+  Loopback loop(port, pd, side.channel, 1);
   check_rc(ibv_req_notify_cq(loop.receives.get(), 0), "ibv_req_notify_cq");
   post_recv(loop.qp.get(), {});
   post_send(loop.qp.get(), {.opcode = IBV_WR_SEND});
@@ -183,7 +185,7 @@ void unacknowledged(const Port &port, ibv_pd *pd, const Side &side) {
 // [overrun]
 // One completion more than the CQ has room for.
 void overrun(const Port &port, ibv_pd *pd, const Side &side) {
-  OwnLoop loop(port, pd, nullptr, 4);
+  Loopback loop(port, pd, nullptr, 4);
   const int room = loop.sends->cqe, messages = room + 1;
   for (int i = 0; i < messages; ++i)
     post_recv(loop.qp.get(), {});
@@ -225,7 +227,7 @@ template <typename T> T *extended(T *object, const char *call) {
 }
 
 // An extended CQ says beforehand which fields of a completion will be read.
-ibv_cq_ex *create_cq(ibv_context *device, ibv_comp_channel *channel) {
+ibv_cq_ex *create_cq_ex(ibv_context *device, ibv_comp_channel *channel) {
   ibv_cq_init_attr_ex attr{
       .cqe = queue_depth, .channel = channel, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN};
   return extended(ibv_create_cq_ex(device, &attr), "ibv_create_cq_ex");
@@ -254,11 +256,10 @@ void completions(int argc, char **argv) {
 
   const Port port = open_port(options);
   ibv_context *device = port.context.get();
-  const unique_pd pd(check_ptr(ibv_alloc_pd(device), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(device);
   const unique_comp_channel channel = create_channel(device);
-  const unique_cq sent(
-      check_ptr(ibv_create_cq(device, queue_depth, nullptr, nullptr, 0), "ibv_create_cq"));
-  ibv_cq_ex *const received_ex = create_cq(device, channel.get());
+  const unique_cq sent = create_cq(device, queue_depth);
+  ibv_cq_ex *const received_ex = create_cq_ex(device, channel.get());
   const unique_cq received(ibv_cq_ex_to_cq(received_ex)); // the same object, for the other verbs
   const unique_qp qp(create_qp(device, pd.get(), sent.get(), received.get()));
   to_init(qp.get(), port);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What each way costs: time, and CPU time of this process, for each message.
 #pragma once
 
@@ -14,9 +15,8 @@ struct Cost {
   double elapsed_us = 0, cpu_us = 0;
 };
 
-// [stopwatch]
 // Adds up what is between start() and stop().
-class Stopwatch {
+class CostMeter {
 public:
   void start() { began_ = now(); }
   void stop() {
@@ -40,7 +40,6 @@ private:
   }
   Cost began_, sum_;
 };
-// [stopwatch]
 
 // [rounds]
 // The client sends `size` messages; the server answers when it has all of them, and says whether to go on. Each
@@ -52,7 +51,7 @@ enum Answer : uint32_t { stop = 0, go_on = 1 };
 inline Cost receive_rounds(const Side &side, int milliseconds, int size, Wait wait) {
   side.post_receives(size);
   side.exchange.send_done();
-  Stopwatch watch;
+  CostMeter watch;
   int messages = 0;
   for (Answer answer = go_on; answer == go_on;) {
     watch.start();
@@ -70,7 +69,7 @@ inline Cost receive_rounds(const Side &side, int milliseconds, int size, Wait wa
 
 inline Cost send_rounds(const Side &side, int size, Send send) {
   side.exchange.receive_done();
-  Stopwatch watch;
+  CostMeter watch;
   int messages = 0;
   do {
     side.post_receives(1); // for the answer

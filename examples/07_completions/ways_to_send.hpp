@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: MIT
 // The ways in which a program can send `burst` messages and learn that all of them are done.
 #pragma once
 
-#include "both_sides.hpp"
+#include "epoll_sleep.hpp"
 
 #include <array>
 

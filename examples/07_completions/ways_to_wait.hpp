@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: MIT
 // The ways in which a program can wait for messages. Each takes `messages` completions of receives.
 #pragma once
 
-#include "both_sides.hpp"
+#include "epoll_sleep.hpp"
 
 #include <array>
 
@@ -77,7 +78,7 @@ inline void sleep_until_event(const Side &side, int messages, int solicited_only
       continue;
     }
     if (!side.sleep.until_event(side.timeout))
-      throw rdmacommon::Error("a message", "no event in time", rdmacommon::Where::here());
+      throw rdmacommon::Error("a message", "no event in time");
     while (take_event(side.channel))
       ;
   }

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: MIT
 // A UD queue pair, as both sides of datagrams.cpp have it.
 #pragma once
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/device.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/requests.hpp>
 
 #include <infiniband/verbs.h>
@@ -33,14 +35,9 @@ public:
   Datagrams(const rdmacommon::Port &port, ibv_pd *pd, uint32_t receives)
       : mtu_(static_cast<size_t>(rdmacommon::mtu_bytes(port.mtu))),
         slot_size_(sizeof(ibv_grh) + mtu_), memory_((receives + 1) * slot_size_),
-        mr_(rdmacommon::check_ptr(
-            ibv_reg_mr(pd, memory_.data(), memory_.size(), int{IBV_ACCESS_LOCAL_WRITE}),
-            "ibv_reg_mr")),
-        sent_(rdmacommon::check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0),
-                                    "ibv_create_cq")),
-        received_(rdmacommon::check_ptr(
-            ibv_create_cq(port.context.get(), static_cast<int>(receives), nullptr, nullptr, 0),
-            "ibv_create_cq")) {
+        mr_(rdmacommon::reg_mr(pd, memory_.data(), memory_.size(), int{IBV_ACCESS_LOCAL_WRITE})),
+        sent_(rdmacommon::create_cq(port.context.get(), 1)),
+        received_(rdmacommon::create_cq(port.context.get(), static_cast<int>(receives))) {
     // [create]
     ibv_qp_init_attr init{
         .send_cq = sent_.get(),

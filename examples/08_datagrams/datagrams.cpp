@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 08_datagrams: one queue pair that talks to many, and what it takes until nothing is lost.
 //
 // Lesson:  lessons/08_datagrams.md
@@ -10,6 +11,7 @@
 #include "message.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -136,7 +138,7 @@ void server(const Port &port, ibv_pd *pd, const PairOptions &options, const Want
     if (server.take())
       quiet_until = Clock::now() + options.timeout;
     else if (Clock::now() > quiet_until)
-      throw Error("the client", "neither sent anything nor finished in time", Where::here());
+      throw Error("the client", "neither sent anything nor finished in time");
   }
   exchange.receive_done();
   server.print_summary();
@@ -165,7 +167,7 @@ std::vector<Sender> make_senders(const Port &port, ibv_pd *pd, const Wanted &wan
       // [mtu]
       if (const size_t size = sender.messages.back().size(); size > sender.datagrams.mtu())
         throw Error("a datagram of " + std::to_string(size) + " bytes",
-                    "a packet holds " + std::to_string(sender.datagrams.mtu()), Where::here());
+                    "a packet holds " + std::to_string(sender.datagrams.mtu()));
       // [mtu]
     }
     senders.push_back(std::move(sender));
@@ -261,11 +263,9 @@ void client(const Port &port, ibv_pd *pd, const PairOptions &options, const Want
       tries = 0; // it goes on, however slowly
     }
     if (tries++ == wanted.tries)
-      throw Error("the server",
-                  "acknowledged " + std::to_string(known) + " of " + std::to_string(first) +
-                      " messages; sending again " + std::to_string(wanted.tries) +
-                      " times brought no more",
-                  Where::here());
+      throw Error("the server", "acknowledged " + std::to_string(known) + " of " +
+                                    std::to_string(first) + " messages; sending again " +
+                                    std::to_string(wanted.tries) + " times brought no more");
     sent += send_missing(senders, destination);
   }
   std::printf("all %u messages acknowledged; each was sent %.3f times\n", first,
@@ -288,7 +288,7 @@ void datagrams(int argc, char **argv) {
   line.parse(argc, argv);
 
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   (options.is_server() ? server : client)(port, pd.get(), options, wanted);
 }
 

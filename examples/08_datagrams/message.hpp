@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is in a received datagram: 40 bytes that the NIC puts there, then a message of this example's own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // multicast: one SEND, and every member of a group receives it. The second program of 08_datagrams.
 //
 // Lesson:  lessons/08_datagrams.md
@@ -9,6 +10,7 @@
 #include "message.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/ud_queue_pair.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/requests.hpp>
@@ -64,11 +66,9 @@ struct Inbox {
   unique_cq cq;
 
   explicit Inbox(ibv_context *context)
-      : pd(check_ptr(ibv_alloc_pd(context), "ibv_alloc_pd")),
-        mr(check_ptr(
-            ibv_reg_mr(pd.get(), memory.data(), memory.size(), int{IBV_ACCESS_LOCAL_WRITE}),
-            "ibv_reg_mr")),
-        cq(check_ptr(ibv_create_cq(context, 2, nullptr, nullptr, 0), "ibv_create_cq")) {}
+      : pd(alloc_pd(context)),
+        mr(reg_mr(pd.get(), memory.data(), memory.size(), int{IBV_ACCESS_LOCAL_WRITE})),
+        cq(create_cq(context, 2)) {}
 
   void post(ibv_qp *qp) {
     ibv_sge where = piece(mr.get(), memory.data(), memory.size());
@@ -87,7 +87,7 @@ struct Inbox {
       std::printf("%s: refused a datagram: %s\n", who, arrived.problem);
       post(qp);
     }
-    throw Error(who, "nothing but datagrams of others", Where::here());
+    throw Error(who, "nothing but datagrams of others");
   }
 };
 
@@ -179,13 +179,13 @@ private:
   void wait_until_joined(std::chrono::seconds timeout) {
     pollfd what{.fd = channel_->fd, .events = POLLIN};
     if (check_errno(poll(&what, 1, static_cast<int>(timeout.count() * 1000)), "poll") == 0)
-      throw Error("rdma_join_multicast", "no event in time", Where::here());
+      throw Error("rdma_join_multicast", "no event in time");
     rdma_cm_event *event = nullptr;
     check_errno(rdma_get_cm_event(channel_.get(), &event), "rdma_get_cm_event");
     const auto type = event->event;
     check_errno(rdma_ack_cm_event(event), "rdma_ack_cm_event");
     if (type != RDMA_CM_EVENT_MULTICAST_JOIN)
-      throw Error("rdma_join_multicast", rdma_event_str(type), Where::here());
+      throw Error("rdma_join_multicast", rdma_event_str(type));
   }
 
   std::unique_ptr<rdma_event_channel, DestroyChannel> channel_;
@@ -219,7 +219,7 @@ void client(const Port &port, const PairOptions &options) {
   Exchange exchange(options);
   const Endpoint group = exchange.receive();
   if (group.qpn != group_qpn)
-    throw Error("the peer's address", "it is not that of a group", Where::here());
+    throw Error("the peer's address", "it is not that of a group");
   const unique_ah ah = create_ah(memory.pd.get(), port, group);
   const std::string bytes =
       encode({.kind = Kind::data, .sequence = 0, .text = "hello, all of you"});
@@ -252,7 +252,7 @@ void multicast(int argc, char **argv) {
     std::exit(77);
   }
   if (SocketAddress(port.gid.gid).any.sa_family != AF_INET)
-    throw Error("the port", "its GID is no IPv4 address, and the group is one", Where::here());
+    throw Error("the port", "its GID is no IPv4 address, and the group is one");
   // 239.0.0.0/8 is for whatever a site wants; ::ffff:239.8.8.8 as a GID.
   const ibv_gid group{.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 8, 8, 8}};
   if (options.is_server())

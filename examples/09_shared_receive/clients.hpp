@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The clients of 09_shared_receive: many connections of one process, which has one receive queue for them as well.
 #pragma once
 
@@ -6,6 +7,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -30,30 +32,23 @@ struct Wanted {
 
 constexpr uint32_t window = 16; // messages of one client's that may be without an answer
 
-inline rdmacommon::unique_cq create_cq(ibv_context *device, size_t size,
-                                       ibv_comp_channel *channel) {
-  return rdmacommon::unique_cq(rdmacommon::check_ptr(
-      ibv_create_cq(device, static_cast<int>(size), nullptr, channel, 0), "ibv_create_cq"));
-}
-
 class Clients {
 public:
   Clients(const rdmacommon::PairOptions &options, const Wanted &wanted)
       : options_(options), wanted_(wanted), port_(rdmacommon::open_port(options)),
-        pd_(rdmacommon::check_ptr(ibv_alloc_pd(port_.context.get()), "ibv_alloc_pd")),
-        outgoing_(wanted.clients * window),
-        mr_(rdmacommon::check_ptr(
-            ibv_reg_mr(pd_.get(), outgoing_.data(), outgoing_.size() * sizeof(Message), 0),
-            "ibv_reg_mr")),
+        pd_(rdmacommon::alloc_pd(port_.context.get())), outgoing_(wanted.clients * window),
+        mr_(rdmacommon::reg_mr(pd_.get(), outgoing_.data(), outgoing_.size() * sizeof(Message), 0)),
         channel_(rdmacommon::create_comp_channel(port_.context.get())),
-        cq_(create_cq(port_.context.get(), 2 * outgoing_.size(), channel_.get())),
+        cq_(rdmacommon::create_cq(port_.context.get(), static_cast<int>(2 * outgoing_.size()),
+                                  channel_.get())),
         srq_(create_srq(pd_.get(), static_cast<uint32_t>(outgoing_.size()))) {
     for (uint32_t i = 0; i < wanted.clients; ++i) {
       Connection &one = connections_.emplace_back();
       one.qp = create_qp(pd_.get(), cq_.get(), srq_.get(), window);
       by_qpn_[one.qp->qp_num] = i;
       rdmacommon::to_init(one.qp.get(), port_);
-      rdmacommon::connect(one.qp.get(), port_, one.exchange.emplace(options), options);
+      rdmacommon::connect(one.qp.get(), port_,
+                          one.exchange.emplace(options, rdmacommon::Where::here()), options);
     }
   }
 
@@ -105,7 +100,7 @@ private:
       break_off(one, "the server has closed the connection");
     };
     if (!sleep_until_something(channel_.get(), -1, connections_, options_.timeout, heard))
-      throw rdmacommon::Error("an answer", "none has come in time", rdmacommon::Where::here());
+      throw rdmacommon::Error("an answer", "none has come in time");
   }
 
   void break_off(Connection &one, const std::string &why) {
@@ -127,8 +122,7 @@ private:
       } else {
         const uint32_t grant = (wc.wc_flags & IBV_WC_WITH_IMM) ? ntohl(wc.imm_data) : UINT32_MAX;
         if (wc.byte_len != 0 || grant > most_credits - one.credits || one.answered == one.sent)
-          throw rdmacommon::Error("the answer", "there cannot be such a one",
-                                  rdmacommon::Where::here());
+          throw rdmacommon::Error("the answer", "there cannot be such a one");
         one.credits += grant;
         ++one.answered;
       }

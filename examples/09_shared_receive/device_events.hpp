@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The events of the device that the server of 09_shared_receive takes: its receives run low, or a queue pair holds none any more.
 #pragma once
 
@@ -32,7 +33,7 @@ public:
       else if (type == IBV_EVENT_QP_LAST_WQE_REACHED)
         without_receives_.insert(qpn); // a queue pair may say so more than once
       else if (type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_CQ_ERR)
-        throw rdmacommon::Error("the device", ibv_event_type_str(type), rdmacommon::Where::here());
+        throw rdmacommon::Error("the device", ibv_event_type_str(type));
     }
     if (errno != EAGAIN && errno != EINTR)
       rdmacommon::throw_errno(errno, "ibv_get_async_event");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the clients of 09_shared_receive send: numbered messages, which do not say whose they are.
 #pragma once
 
@@ -36,9 +37,7 @@ inline void fill(Message &message, uint32_t number, uint32_t left) {
 // [checked]
 // Throws unless this is the message that comes next on its connection. Returns how many are to come after it.
 inline uint32_t checked(const ibv_wc &wc, const Message &message, uint32_t next) {
-  const auto refuse = [](const std::string &why) {
-    throw rdmacommon::Error("its message", why, rdmacommon::Where::here());
-  };
+  const auto refuse = [](const std::string &why) { throw rdmacommon::Error("its message", why); };
   if (wc.opcode != IBV_WC_RECV || wc.byte_len != sizeof(Message))
     refuse("it has " + std::to_string(wc.byte_len) + " bytes");
   if (ntohl(message.version) != 1)

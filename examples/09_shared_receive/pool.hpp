@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: MIT
 // The receive pool of 09_shared_receive: buffers, and the shared receive queue that they are posted to.
 #pragma once
 
 #include "numbered.hpp"
 
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/requests.hpp>
 
 #include <infiniband/verbs.h>
@@ -37,8 +39,7 @@ class Pool {
 public:
   Pool(ibv_pd *pd, uint32_t size, uint32_t limit)
       : limit_(limit), buffers_(size),
-        mr_(rdmacommon::check_ptr(ibv_reg_mr(pd, buffers_.data(), size * sizeof(Message), access),
-                                  "ibv_reg_mr")),
+        mr_(rdmacommon::reg_mr(pd, buffers_.data(), size * sizeof(Message), access)),
         srq_(create_srq(pd, size)) {
     for (uint32_t i = 0; i < size; ++i)
       put_back(i);

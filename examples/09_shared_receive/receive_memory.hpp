@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: MIT
 // What it takes to have receives ready for many queue pairs: a receive queue for each, or one for all; measured.
 #pragma once
 
 #include "pool.hpp"
 
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/queue_pair.hpp>
 
 #include <cstdio>
@@ -19,7 +21,7 @@ inline size_t pinned_kib() {
   for (std::string word; status >> word;)
     if (size_t kib = 0; word == "VmPin:" && status >> kib)
       return kib;
-  throw rdmacommon::Error("/proc/self/status", "it has no VmPin", rdmacommon::Where::here());
+  throw rdmacommon::Error("/proc/self/status", "it has no VmPin");
 }
 // [pinned]
 
@@ -33,10 +35,8 @@ inline void measure(const rdmacommon::Port &port, ibv_pd *pd, uint32_t qps, uint
   const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(page, bytes),
                                                            &std::free);
   const int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd, memory.get(), bytes, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(pd->context, static_cast<int>(receives), nullptr, nullptr, 0),
-                "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd, memory.get(), bytes, access);
+  const unique_cq cq = create_cq(pd->context, static_cast<int>(receives));
   const unique_srq srq = shared ? create_srq(pd, receives) : nullptr;
   std::vector<unique_qp> all;
   while (all.size() < qps) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 09_shared_receive: one server, many clients, and one receive queue for all of them. An event tells when it runs
 // low, and credits see to it that it never runs dry.
 //
@@ -15,6 +16,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -77,9 +79,9 @@ class Server {
 public:
   Server(const PairOptions &options, const Wanted &wanted)
       : options_(options), wanted_(wanted), port_(open_port(options)),
-        pd_(check_ptr(ibv_alloc_pd(port_.context.get()), "ibv_alloc_pd")),
-        channel_(create_comp_channel(port_.context.get())),
-        cq_(create_cq(port_.context.get(), wanted.pool + wanted.clients * answers, channel_.get())),
+        pd_(alloc_pd(port_.context.get())), channel_(create_comp_channel(port_.context.get())),
+        cq_(create_cq(port_.context.get(), static_cast<int>(wanted.pool + wanted.clients * answers),
+                      channel_.get())),
         pool_(pd_.get(), wanted.pool, wanted.limit), events_(port_.context.get()) {}
 
   // What it takes that each client can have a window of messages under way, if not all of them at a time.
@@ -180,7 +182,7 @@ private:
     if (wc.wr_id == answer_request)
       return false;
     if (client.credits == 0)
-      throw Error("its message", "it had no credit for it", Where::here());
+      throw Error("its message", "it had no credit for it");
     --client.credits;
     client.left = checked(wc, pool_[wc.wr_id], client.next++);
     return true;
@@ -220,7 +222,7 @@ private:
     try {
       client.exchange->receive_done(std::chrono::milliseconds(0));
       if (client.left > 0)
-        throw Error("its 'done'", "it has not sent all", Where::here());
+        throw Error("its 'done'", "it has not sent all");
       client.finished = true;
     } catch (const Error &) {
       end(client, "");
@@ -269,7 +271,7 @@ void shared_receive(int argc, char **argv) {
   if (!options.is_server())
     return Clients(options, wanted).run();
   if (wanted.limit < wanted.clients || wanted.limit > wanted.pool / 2)
-    throw Error("--limit", "it must be from --clients to half of --pool", Where::here());
+    throw Error("--limit", "it must be from --clients to half of --pool");
   Server server(options, wanted);
   server.measure();
   server.accept();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How both sides of 09_shared_receive sleep: until any of the things happens that they have to see to.
 #pragma once
 

@@ -1,16 +1,19 @@
+// SPDX-License-Identifier: MIT
 // 10_memory_windows: what the server tries and measures by itself, before there is a client.
 #pragma once
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
+#include <rdmacommon/stopwatch.hpp>
 
 #include <infiniband/verbs.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 // [require]
@@ -40,10 +43,9 @@ inline void check_status(ibv_wc_status status, const char *what,
 }
 
 // A queue pair that is its own peer: enough to bind on.
-struct OwnLoop {
-  OwnLoop(const rdmacommon::Port &port, ibv_pd *pd, unsigned access = 0)
-      : cq(rdmacommon::check_ptr(ibv_create_cq(port.context.get(), 5, nullptr, nullptr, 0),
-                                 "ibv_create_cq")),
+struct Loopback {
+  Loopback(const rdmacommon::Port &port, ibv_pd *pd, unsigned access = 0)
+      : cq(rdmacommon::create_cq(port.context.get(), 5)),
         qp(rdmacommon::create_rc_qp(pd, cq.get(),
                                     {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1})) {
     const rdmacommon::Endpoint self = rdmacommon::endpoint_of(qp.get(), port, 0);
@@ -56,7 +58,7 @@ struct OwnLoop {
     ibv_wc done{};
     while (rdmacommon::check_count(ibv_poll_cq(cq.get(), 1, &done), "ibv_poll_cq") == 0)
       if (std::chrono::steady_clock::now() > deadline)
-        throw rdmacommon::Error(what, "no completion within 5 s", rdmacommon::Where::here());
+        throw rdmacommon::Error(what, "no completion within 5 s");
     return done;
   }
   rdmacommon::unique_cq cq;
@@ -81,10 +83,9 @@ inline void refused_binds(const rdmacommon::Port &port, ibv_pd *pd) {
                            Bind{"WRITE, to a region without LOCAL_WRITE", bindable, write, 2048},
                            Bind{"more than the region", local | bindable, read, 4097},
                            Bind{"0 bytes", local | bindable, read, 0}}) {
-    const OwnLoop on(port, pd);
+    const Loopback on(port, pd);
     post_recv(on.qp.get(), {}); // for nothing but to be flushed: then the QP is in ERR
-    const unique_mr mr(
-        check_ptr(ibv_reg_mr(pd, memory.data(), memory.size(), bind.region), "ibv_reg_mr"));
+    const unique_mr mr = reg_mr(pd, memory.data(), memory.size(), bind.region);
     const unique_mw mw(check_ptr(ibv_alloc_mw(pd, IBV_MW_TYPE_2), "ibv_alloc_mw"));
     const ibv_mw_bind_info info{.mr = mr.get(),
                                 .addr = reinterpret_cast<uint64_t>(memory.data()),
@@ -113,18 +114,16 @@ template <typename What> double median_us(int times, const What &what) {
     each =
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count();
   }
-  const auto middle = took.begin() + times / 2;
-  std::nth_element(took.begin(), middle, took.end());
-  return *middle;
+  return rdmacommon::median(std::move(took));
 }
 
 inline void measure_binding(const rdmacommon::Port &port, ibv_pd *pd, int times) {
   using namespace rdmacommon;
   for (const size_t size : {size_t{4096}, size_t{16} << 20}) {
     std::vector<char> memory(size);
-    const OwnLoop on(port, pd);
+    const Loopback on(port, pd);
     constexpr int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
-    const unique_mr mr(check_ptr(ibv_reg_mr(pd, memory.data(), size, access), "ibv_reg_mr"));
+    const unique_mr mr = reg_mr(pd, memory.data(), size, access);
     const unique_mw mw(check_ptr(ibv_alloc_mw(pd, IBV_MW_TYPE_2), "ibv_alloc_mw"));
     const double by_window = median_us(times, [&] {
       const uint32_t rkey = ibv_inc_rkey(mw->rkey);
@@ -143,9 +142,7 @@ inline void measure_binding(const rdmacommon::Port &port, ibv_pd *pd, int times)
       check_wc(on.next("bind and invalidate"), "bind and invalidate");
     });
     constexpr int remote = IBV_ACCESS_REMOTE_READ;
-    const double by_region = median_us(times, [&] {
-      unique_mr(check_ptr(ibv_reg_mr(pd, memory.data(), size, remote), "ibv_reg_mr"));
-    });
+    const double by_region = median_us(times, [&] { reg_mr(pd, memory.data(), size, remote); });
     std::printf("%8zu bytes: bind and invalidate %8.3f us, register and deregister %8.3f us\n",
                 size, by_window, by_region);
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 10_memory_windows: a connection for each case, and waiting for what may fail.
 #pragma once
 
@@ -5,6 +6,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/queue_pair.hpp>
 
 #include <infiniband/verbs.h>
@@ -15,10 +17,8 @@
 // A failure breaks the connection, so each case has one of its own.
 struct Connection {
   Connection(const rdmacommon::Port &port, ibv_pd *pd)
-      : sent(rdmacommon::check_ptr(ibv_create_cq(port.context.get(), 4, nullptr, nullptr, 0),
-                                   "ibv_create_cq")),
-        received(rdmacommon::check_ptr(ibv_create_cq(port.context.get(), 4, nullptr, nullptr, 0),
-                                       "ibv_create_cq")),
+      : sent(rdmacommon::create_cq(port.context.get(), 4)),
+        received(rdmacommon::create_cq(port.context.get(), 4)),
         qp(rdmacommon::create_rc_qp(pd, sent.get(), received.get(),
                                     {.max_send_wr = 4,
                                      .max_recv_wr = 4,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 10_memory_windows: what the server tells the client of a window, and the cases that both go through.
 #pragma once
 
@@ -50,7 +51,7 @@ inline Grant to_grant(const Window &window) {
 inline Window from_grant(const Grant &grant, size_t bytes) {
   const auto check = [](bool right, const char *what) {
     if (!right)
-      throw rdmacommon::Error("the server's grant", what, rdmacommon::Where::here());
+      throw rdmacommon::Error("the server's grant", what);
   };
   check(bytes == sizeof grant, "it has not the size of one");
   check(be32toh(grant.version) == 1, "it is of another version");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 10_memory_windows: opens a part of a region to one peer, with a part of the rights, and closes it again.
 //
 // Lesson:  lessons/10_memory_windows.md
@@ -12,6 +13,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -84,9 +86,9 @@ constexpr unsigned with_invalidate = IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK;
 void check_given_back(const ibv_wc &done, uint32_t rkey) {
   check_wc(done, "the client's message");
   if ((done.wc_flags & with_invalidate) == 0)
-    throw Error("the client's message", "it gives nothing back", Where::here());
+    throw Error("the client's message", "it gives nothing back");
   if (done.invalidated_rkey != rkey)
-    throw Error("the client's message", "it gives back another window", Where::here());
+    throw Error("the client's message", "it gives back another window");
 }
 // [given-back]
 
@@ -106,7 +108,7 @@ void serve(const Server &with, const Case &now, Exchange &exchange) {
   post_recv(to.qp.get(), {.wr_id = 1});
   post_recv(to.qp.get(), {.wr_id = 2});
   connect(to.qp.get(), with.port, exchange, with.options);
-  std::optional<OwnLoop> other;
+  std::optional<Loopback> other;
 
   // After the queue pairs: a window goes before the one that it is bound on.
   const unique_mw mw(check_ptr(ibv_alloc_mw(with.pd, now.type), "ibv_alloc_mw"));
@@ -139,7 +141,7 @@ void serve(const Server &with, const Case &now, Exchange &exchange) {
   }
   const auto done = next_completion(to.received.get(), with.options.timeout);
   if (!done)
-    throw Error("the client's last message", "it does not come", Where::here());
+    throw Error("the client's last message", "it does not come");
   std::printf("%-11s  %-22s  %-25s  %s\n", now.name, end, ibv_wc_status_str(done->status),
               state_now(to.qp.get()));
   exchange.receive_done();
@@ -164,7 +166,7 @@ ibv_wc_status use(const Connection &to, ibv_wr_opcode opcode, ibv_sge here, uint
                           .wr = {.rdma = {.remote_addr = address, .rkey = rkey}}});
   const auto done = next_completion(to.sent.get(), timeout);
   if (!done)
-    throw Error("an access through the window", "no completion in time", Where::here());
+    throw Error("an access through the window", "no completion in time");
   return done->status;
 }
 // [use]
@@ -177,7 +179,7 @@ void request(const Client &with, const Case &now) {
   } memory{};
   std::snprintf(memory.out.data(), memory.out.size(), "%s was here", now.name);
   constexpr int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(with.pd, &memory, sizeof memory, access), "ibv_reg_mr"));
+  const unique_mr mr = reg_mr(with.pd, &memory, sizeof memory, access);
   const Connection to(with.port, with.pd);
   to_init(to.qp.get(), with.port);
   ibv_sge grant = piece(mr.get(), &memory.grant, sizeof memory.grant);
@@ -198,7 +200,7 @@ void request(const Client &with, const Case &now) {
       check_status(use(to, IBV_WR_RDMA_WRITE, out, window.address, window.rkey, timeout), "WRITE");
     check_status(use(to, IBV_WR_RDMA_READ, in, window.address, window.rkey, timeout), "READ");
     if ((window.access & IBV_ACCESS_REMOTE_WRITE) && memory.in != memory.out)
-      throw Error("the window", "what was read is not what was written", Where::here());
+      throw Error("the window", "what was read is not what was written");
   }
   if (now.end == End::given_back) {
     post_send(to.qp.get(), {.opcode = IBV_WR_SEND_WITH_INV,
@@ -239,7 +241,7 @@ void memory_windows(int argc, char **argv) {
 
   const Port port = open_port(options);
   require_windows(port.context.get());
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const auto wanted = [&](const Case &now) { return only == "all" || only == now.name; };
   if (!options.is_server()) {
     std::printf("%-11s  %-26s  %-25s  %s\n", "case", "what I did", "came to", "my QP");
@@ -257,8 +259,7 @@ void memory_windows(int argc, char **argv) {
   // No REMOTE flag: the region itself is closed. MW_BIND lets windows open it.
   static std::array<char, region_size> memory{};
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
-  const unique_mr mr(
-      check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), access), "ibv_reg_mr"));
+  const unique_mr mr = reg_mr(pd.get(), memory.data(), memory.size(), access);
   // [register]
   std::strcpy(memory.data() + window_at - probe_size, "nobody was granted this");
   std::optional<Exchange> exchange; // closed after the listener: who sees it closed comes too late

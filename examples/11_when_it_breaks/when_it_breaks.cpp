@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 11_when_it_breaks: every failure on purpose: what comes of it, on which side, why, and how to go on.
 //
 // Lesson:  lessons/11_when_it_breaks.md
@@ -10,6 +11,7 @@
 #include "failures.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -37,7 +39,7 @@ std::string wait_for_failure(ibv_cq *cq, std::chrono::seconds timeout) {
   ibv_wc wc{};
   while (check_count(ibv_poll_cq(cq, 1, &wc), "ibv_poll_cq") == 0)
     if (std::chrono::steady_clock::now() > deadline)
-      throw Error("the failure", "it did not come", Where::here());
+      throw Error("the failure", "it did not come");
   return "status " + std::to_string(wc.status) + ", " + ibv_wc_status_str(wc.status);
 }
 
@@ -46,7 +48,7 @@ void wait_for_error_state(ibv_qp *qp, std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (state_of(qp) != std::string_view("ERR"))
     if (std::chrono::steady_clock::now() > deadline)
-      throw Error("the queue pair", std::string("it stays in ") + state_of(qp), Where::here());
+      throw Error("the queue pair", std::string("it stays in ") + state_of(qp));
 }
 
 // An event of the device reports news that belong to no request.
@@ -54,7 +56,7 @@ std::string wait_for_event(ibv_context *context, std::chrono::seconds timeout) {
   pollfd what{.fd = context->async_fd, .events = POLLIN};
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
   if (check_errno(poll(&what, 1, static_cast<int>(limit.count())), "poll") == 0)
-    throw Error("the event", "it did not come", Where::here());
+    throw Error("the event", "it did not come");
   ibv_async_event event{};
   check_errno(ibv_get_async_event(context, &event), "ibv_get_async_event");
   ibv_ack_async_event(&event); // or destroying what it is about would wait forever
@@ -68,17 +70,11 @@ class Connection {
 public:
   Connection(const PairOptions &options, const Port &port, Exchange &exchange, bool shares_foreign)
       : options_(options), port_(port), exchange_(exchange), shares_foreign_(shares_foreign) {
-    const auto alloc_pd = [&] {
-      return check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd");
-    };
-    const auto reg_mr = [&](ibv_pd *pd) {
-      const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-      return check_ptr(ibv_reg_mr(pd, memory_.data(), memory_.size(), access), "ibv_reg_mr");
-    };
-    pd_.reset(alloc_pd());
-    foreign_pd_.reset(alloc_pd());
-    mr_.reset(reg_mr(pd_.get()));
-    foreign_mr_.reset(reg_mr(foreign_pd_.get()));
+    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    pd_ = alloc_pd(port.context.get());
+    foreign_pd_ = alloc_pd(port.context.get());
+    mr_ = reg_mr(pd_.get(), memory_.data(), memory_.size(), access);
+    foreign_mr_ = reg_mr(foreign_pd_.get(), memory_.data(), memory_.size(), access);
     create();
     connect_both();
   }
@@ -86,8 +82,8 @@ public:
   // [replace]
   void create() {
     qp_.reset(); // before its CQ
-    cq_.reset(   // 3: not enough for all that can be posted, since one case overruns it
-        check_ptr(ibv_create_cq(port_.context.get(), 3, nullptr, nullptr, 0), "ibv_create_cq"));
+    // 3: not enough for all that can be posted, since one case overruns it.
+    cq_ = create_cq(port_.context.get(), 3);
     qp_ = create_rc_qp(pd_.get(), cq_.get(),
                        {.max_send_wr = 8, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1});
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 12_cm_connect, the client: connects by rdma_cm, WRITEs a text into the server's memory, READs it back and compares.
 //
 // Lesson:  lessons/12_cm_connect.md
@@ -12,6 +13,7 @@
 #include <rdmacommon/completions.hpp>
 #include <rdmacommon/description.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/requests.hpp>
 
@@ -64,16 +66,14 @@ void connect(rdma_cm_id *id, rdma_event_channel *channel, uint64_t length,
   const unique_cm_event answer = next_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
   const auto told = greeting_in(answer->param.conn);
   if (answer->event == RDMA_CM_EVENT_REJECTED && told && Refusal{told->refusal} == refused_length)
-    throw Error("the server rejects",
-                "the text needs " + std::to_string(length) + " bytes, and the server gives up to " +
-                    std::to_string(length_in(answer->param.conn)),
-                Where::here());
+    throw Error("the server rejects", "the text needs " + std::to_string(length) +
+                                          " bytes, and the server gives up to " +
+                                          std::to_string(length_in(answer->param.conn)));
   if (answer->event == RDMA_CM_EVENT_REJECTED && told)
-    throw Error("the server rejects", words_for(static_cast<Refusal>(told->refusal)),
-                Where::here());
+    throw Error("the server rejects", words_for(static_cast<Refusal>(told->refusal)));
   check_cm_event(*answer, RDMA_CM_EVENT_ESTABLISHED);
   if (!told || told->version != protocol_version)
-    throw Error("the server's greeting", "it speaks another protocol", Where::here());
+    throw Error("the server's greeting", "it speaks another protocol");
   std::printf("ESTABLISHED      with %u bytes of private data\n",
               answer->param.conn.private_data_len);
 }
@@ -105,11 +105,11 @@ void transfer(ibv_wr_opcode opcode, const std::string &what, rdma_cm_id *id, con
 void write_and_read(rdma_cm_id *id, const ibv_mr *outgoing, const ibv_mr *incoming,
                     const RemoteMemory &theirs, std::chrono::seconds timeout) {
   if (outgoing->length > theirs.length)
-    throw Error("the server's memory", "the text is longer", Where::here());
+    throw Error("the server's memory", "the text is longer");
   transfer(IBV_WR_RDMA_WRITE, "WRITE", id, outgoing, theirs, timeout);
   transfer(IBV_WR_RDMA_READ, "READ", id, incoming, theirs, timeout);
   if (std::memcmp(outgoing->addr, incoming->addr, outgoing->length) != 0)
-    throw Error("the comparison", "what was read is not what was written", Where::here());
+    throw Error("the comparison", "what was read is not what was written");
   std::printf("they are the same\n");
 }
 // [use]
@@ -121,7 +121,7 @@ std::string contents_of(const std::string &file) {
   std::string text;
   std::getline(in, text, '\0');
   if (!in.is_open() || in.bad())
-    throw Error("--file " + file, "it cannot be read", Where::here());
+    throw Error("--file " + file, "it cannot be read");
   return text;
 }
 // [text]
@@ -148,16 +148,15 @@ void cm_client(int argc, char **argv) {
   // [resources]
   std::vector<char> read_back(text.size() + 1); // the text, and the 0 at its end
   Description theirs{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(id->verbs);
   const auto region = [&](void *memory, size_t length, int access) {
-    return unique_mr(check_ptr(ibv_reg_mr(pd.get(), memory, length, access), "ibv_reg_mr"));
+    return reg_mr(pd.get(), memory, length, access);
   };
   const unique_mr outgoing = region(text.data(), text.size() + 1, 0); // our NIC reads it
   const unique_mr incoming = region(read_back.data(), read_back.size(), IBV_ACCESS_LOCAL_WRITE);
   const unique_mr theirs_mr = region(&theirs, sizeof theirs, IBV_ACCESS_LOCAL_WRITE);
   const unique_comp_channel completions = create_comp_channel(id->verbs);
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(id->verbs, 3, nullptr, completions.get(), 0), "ibv_create_cq"));
+  const unique_cq cq = create_cq(id->verbs, 3, completions.get());
   ibv_qp_init_attr wanted{.send_cq = cq.get(),
                           .recv_cq = cq.get(),
                           .cap = {.max_send_wr = 2,

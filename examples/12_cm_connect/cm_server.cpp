@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 12_cm_connect, the server: waits for a client by rdma_cm, tells it of its memory, and sleeps while the client uses it.
 //
 // Lesson:  lessons/12_cm_connect.md
@@ -12,6 +13,7 @@
 #include <rdmacommon/completions.hpp>
 #include <rdmacommon/description.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/requests.hpp>
 #include <rdmacommon/stopwatch.hpp>
@@ -55,7 +57,7 @@ unique_cm_id listen(rdma_event_channel *channel, const CmOptions &options) {
 [[noreturn]] void reject(rdma_cm_id *id, Refusal why, uint64_t largest, const std::string &words) {
   const Announcement no = announce(largest, why);
   check_errno(rdma_reject(id, &no, sizeof no), "rdma_reject");
-  throw Error("the client's request", words, Where::here());
+  throw Error("the client's request", words);
 }
 // [reject]
 
@@ -126,16 +128,13 @@ void cm_server(int argc, char **argv) {
   Memory memory(length);
   std::snprintf(memory.data(), memory.size(), "nobody has written here");
   Description theirs{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(id->verbs);
   const int closed = IBV_ACCESS_LOCAL_WRITE;
   const int open = closed | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const unique_mr mr(
-      check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), open), "ibv_reg_mr"));
-  const unique_mr theirs_mr(
-      check_ptr(ibv_reg_mr(pd.get(), &theirs, sizeof theirs, closed), "ibv_reg_mr"));
+  const unique_mr mr = reg_mr(pd.get(), memory.data(), memory.size(), open);
+  const unique_mr theirs_mr = reg_mr(pd.get(), &theirs, sizeof theirs, closed);
   const unique_comp_channel completions = create_comp_channel(id->verbs);
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(id->verbs, 2, nullptr, completions.get(), 0), "ibv_create_cq"));
+  const unique_cq cq = create_cq(id->verbs, 2, completions.get());
   ibv_qp_init_attr wanted{.send_cq = cq.get(),
                           .recv_cq = cq.get(),
                           .cap = {.max_send_wr = 1,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The messages of client and server: private data say how much memory the client needs, and a SEND says where it is.
 // For cm_server.cpp and cm_client.cpp.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Child processes that begin together. For many_client.cpp.
 #pragma once
 

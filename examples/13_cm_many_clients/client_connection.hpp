@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One client of many_server.cpp: everything that belongs to it, and what happens when something of its has completed.
 //
 // It speaks one of two protocols: ours, that of lesson 12, or that of the stock program rping. A client that sends a wrong
@@ -8,6 +9,7 @@
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/description.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
 
@@ -48,16 +50,13 @@ public:
   ClientConnection(rdmacommon::unique_cm_id id, bool is_rping, ibv_cq *cq,
                    std::chrono::milliseconds step, std::chrono::milliseconds silence)
       : id_(std::move(id)), is_rping_(is_rping), step_(step), silence_(silence),
-        pd_(rdmacommon::check_ptr(ibv_alloc_pd(id_->verbs), "ibv_alloc_pd")) {
+        pd_(rdmacommon::alloc_pd(id_->verbs)) {
     using namespace rdmacommon;
     // rping's client has no access to our memory: the server READs and WRITEs there.
     const int remote = is_rping ? 0 : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
     const int local = IBV_ACCESS_LOCAL_WRITE;
-    data_mr_.reset(
-        check_ptr(ibv_reg_mr(pd_.get(), memory_->data.data(), memory_->data.size(), local | remote),
-                  "ibv_reg_mr"));
-    said_mr_.reset(check_ptr(ibv_reg_mr(pd_.get(), &memory_->said, sizeof memory_->said, local),
-                             "ibv_reg_mr"));
+    data_mr_ = reg_mr(pd_.get(), memory_->data.data(), memory_->data.size(), local | remote);
+    said_mr_ = reg_mr(pd_.get(), &memory_->said, sizeof memory_->said, local);
     qp_ = create_cm_qp(id_.get(), pd_.get(), cq,
                        {.max_send_wr = most_requests - 1,
                         .max_recv_wr = 1,
@@ -116,8 +115,7 @@ public:
   // To be called when the deadline has passed. @throws Error if the client owes us something
   void overdue() {
     if (owes_us_words())
-      throw rdmacommon::Error("silence", "nothing for " + std::to_string(step_.count()) + " ms",
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error("silence", "nothing for " + std::to_string(step_.count()) + " ms");
     // It works on our memory, or is idle, or its host is dead. A WRITE of no bytes needs no memory and disturbs
     // nobody, but its NIC has to acknowledge it: if it does not, the completion says so.
     due_in(silence_);
@@ -183,7 +181,7 @@ private:
   void client_said(size_t bytes) {
     using namespace rdmacommon;
     if (described_)
-      throw Error("the client", "it says more than it should", Where::here());
+      throw Error("the client", "it says more than it should");
     Description theirs{};
     std::memcpy(&theirs, memory_->said.data(), sizeof theirs);
     described(theirs, bytes); // throws if it is not right
@@ -200,13 +198,12 @@ private:
     using namespace rdmacommon;
     RpingBuffer buffer{};
     if (bytes != sizeof buffer)
-      throw Error("rping's message", "it has " + std::to_string(bytes) + " bytes, not 16",
-                  Where::here());
+      throw Error("rping's message", "it has " + std::to_string(bytes) + " bytes, not 16");
     std::memcpy(&buffer, memory_->said.data(), sizeof buffer);
     const uint64_t address = be64toh(buffer.address);
     const uint32_t size = be32toh(buffer.size);
     if (size == 0 || size > memory_->data.size() || address + size < address)
-      throw Error("rping's message", "there can be no such buffer", Where::here());
+      throw Error("rping's message", "there can be no such buffer");
     pong_ = !pong_;
     ping_size_ = pong_ ? size : std::min(size, ping_size_);
     ibv_sge sge = piece(data_mr_.get(), memory_->data.data(), ping_size_);

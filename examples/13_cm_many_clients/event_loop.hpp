@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where many_server.cpp sleeps: one epoll over file descriptors, a timer, and the signals that end it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 13_cm_many_clients, the clients: many processes, each with a connection of its own, which comes back if it is lost.
 //
 // Lesson:  lessons/13_cm_many_clients.md
@@ -13,6 +14,7 @@
 #include <rdmacommon/completions.hpp>
 #include <rdmacommon/description.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/requests.hpp>
 
@@ -91,7 +93,7 @@ public:
   // WRITEs a pattern that nobody else writes, READs it back, compares.
   void write_and_read(uint32_t seed, uint32_t size) {
     if (size > server_.length)
-      throw Error("the server's memory", "it is too small", Where::here());
+      throw Error("the server's memory", "it is too small");
     std::minstd_rand pattern(seed);
     std::generate_n(memory_->out.begin(), size, [&] { return static_cast<char>(pattern()); });
     transfer(IBV_WR_RDMA_WRITE, piece(mr_.get(), memory_->out.data(), size));
@@ -99,7 +101,7 @@ public:
     transfer(IBV_WR_RDMA_READ, piece(mr_.get(), memory_->in.data(), size));
     wait("the READ");
     if (std::memcmp(memory_->out.data(), memory_->in.data(), size) != 0)
-      throw Final("the comparison", "what was READ is not what was written", Where::here());
+      throw Final("the comparison", "what was READ is not what was written");
   }
   // [round]
 
@@ -113,13 +115,11 @@ public:
 
 private:
   void create_resources() {
-    pd_.reset(check_ptr(ibv_alloc_pd(id_->verbs), "ibv_alloc_pd"));
+    pd_ = alloc_pd(id_->verbs);
     const int access = IBV_ACCESS_LOCAL_WRITE;
-    mr_.reset(
-        check_ptr(ibv_reg_mr(pd_.get(), memory_.get(), sizeof *memory_, access), "ibv_reg_mr"));
+    mr_ = reg_mr(pd_.get(), memory_.get(), sizeof *memory_, access);
     completions_ = create_comp_channel(id_->verbs);
-    cq_.reset(
-        check_ptr(ibv_create_cq(id_->verbs, 3, nullptr, completions_.get(), 0), "ibv_create_cq"));
+    cq_ = create_cq(id_->verbs, 3, completions_.get());
     qp_ = create_cm_qp(id_.get(), pd_.get(), cq_.get(),
                        {.max_send_wr = 2,
                         .max_recv_wr = 1,
@@ -132,8 +132,8 @@ private:
 
   [[noreturn]] static void reject(Refusal why) {
     if (why == Refusal::version)
-      throw Final("the server rejects", words_for(why), Where::here());
-    throw Error("the server rejects", words_for(why), Where::here());
+      throw Final("the server rejects", words_for(why));
+    throw Error("the server rejects", words_for(why));
   }
 
   void ask() {
@@ -177,10 +177,9 @@ private:
       const int ready =
           poll(either.data(), either.size(), static_cast<int>(std::max<int64_t>(left.count(), 0)));
       if (ready == 0)
-        throw Error(what, "no completion in time", Where::here());
+        throw Error(what, "no completion in time");
       if (const unique_cm_event event = take_cm_event(channel_.get()))
-        throw Error(what, std::string("the server has ended it: ") + name_of(event->event),
-                    Where::here());
+        throw Error(what, std::string("the server has ended it: ") + name_of(event->event));
       while (take_event(completions_.get()) != nullptr)
         ;
     }
@@ -270,7 +269,7 @@ void many_client(int argc, char **argv) {
   gate.open_when(wanted.clients, options.wait);
   good = wait_for(clients) && good;
   if (!good)
-    throw Error("the clients", "not all of them have succeeded", Where::here());
+    throw Error("the clients", "not all of them have succeeded");
   std::printf(
       "%u clients, each %u times %u rounds of %u bytes: what was READ is what was written\n",
       wanted.clients, wanted.times, wanted.rounds, wanted.size);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 13_cm_many_clients, the server: many clients at a time, in one thread that sleeps in one place.
 //
 // Lesson:  lessons/13_cm_many_clients.md
@@ -15,6 +16,7 @@
 #include <rdmacommon/completions.hpp>
 #include <rdmacommon/description.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 
 #include <infiniband/verbs.h>
@@ -44,10 +46,8 @@ struct Limits {
 struct Device {
   Device(ibv_context *context, uint32_t at_once, EventLoop &loop)
       : channel(create_comp_channel(context)),
-        cq(check_ptr(ibv_create_cq(context,
-                                   static_cast<int>(at_once * ClientConnection::most_requests),
-                                   nullptr, channel.get(), 0),
-                     "ibv_create_cq")) {
+        cq(create_cq(context, static_cast<int>(at_once * ClientConnection::most_requests),
+                     channel.get())) {
     check_rc(ibv_req_notify_cq(cq.get(), 0), "ibv_req_notify_cq");
     loop.watch(channel->fd);
   }
@@ -72,7 +72,7 @@ public:
       if (loop_.is_to_end())
         begin_to_end();
       look_at_the_clock();
-      bury();
+      tear_down();
     }
     std::printf(
         "served %u clients, %u of them rping's, at most %u at once; rejected %u, dropped %u\n",
@@ -111,7 +111,7 @@ private:
       auto *client = static_cast<ClientConnection *>(event->id->context);
       if (client == nullptr) { // the listener's
         if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
-          throw Error(name_of(event->event), "the listener has lost its device", Where::here());
+          throw Error(name_of(event->event), "the listener has lost its device");
         continue;
       }
       switch (event->event) {
@@ -217,9 +217,9 @@ private:
     client.close();
   }
 
-  // [bury]
+  // [tear-down]
   // After all events of this turn: none of them leads to a client that is not any more.
-  void bury() {
+  void tear_down() {
     for (auto &[context, device] : devices_)
       std::erase_if(device.clients, [&](const auto &entry) {
         const ClientConnection &client = *entry.second;
@@ -230,7 +230,7 @@ private:
         return client.is_gone();
       });
   }
-  // [bury]
+  // [tear-down]
 
   // [begin-to-end]
   void begin_to_end() {

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: MIT
 // 14_fork: the memory that all processes of share_between map, and whose slots one of them sends.
 #pragma once
 
-#include "pass.hpp"
+#include "fd_passing.hpp"
 #include "resources.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -54,7 +55,7 @@ public:
     rdmacommon::check_errno(fstat(file, &about), "fstat");
     const int seals = fcntl(file, F_GET_SEALS); // -1 of what is no memory
     if (about.st_size != sizeof(Board) || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-      throw rdmacommon::Error("the memory", "it is not a board", rdmacommon::Where::here());
+      throw rdmacommon::Error("the memory", "it is not a board");
     at_ = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     rdmacommon::check_errno(at_ == MAP_FAILED ? -1 : 0, "mmap");
   }

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: MIT
 // 14_fork: what a process tells another that is to import its PD and MR.
 #pragma once
 
-#include "pass.hpp"
+#include "fd_passing.hpp"
 
 #include <rdmacommon/check.hpp>
 
@@ -25,8 +26,7 @@ std::array<uint64_t, count> parse_numbers(const std::string &text, uint64_t most
     const auto [next, error] = at ? std::from_chars(at, end, numbers.at(i))
                                   : std::from_chars_result{end, std::errc::invalid_argument};
     if (error != std::errc() || numbers.at(i) > most || (i + 1 == count && next != end))
-      throw rdmacommon::Error("the owner's message", "it is not what was agreed on",
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error("the owner's message", "it is not what was agreed on");
     at = next;
   }
   return numbers;
@@ -49,8 +49,7 @@ inline std::string to_line(const Exported &what) {
 inline Exported parse_exported(const std::string &line) {
   const auto [pd, mr, address] = parse_numbers<3>(line, UINT64_MAX);
   if (pd > UINT32_MAX || mr > UINT32_MAX)
-    throw rdmacommon::Error("the owner's message", "a handle has 32 bits",
-                            rdmacommon::Where::here());
+    throw rdmacommon::Error("the owner's message", "a handle has 32 bits");
   return {static_cast<uint32_t>(pd), static_cast<uint32_t>(mr), address};
 }
 
@@ -64,8 +63,7 @@ inline std::string device_of(const File &file) {
   std::error_code error;
   const auto device = std::filesystem::read_symlink("/sys/dev/char/" + number, error).filename();
   if (!S_ISCHR(about.st_mode) || error || !device.string().starts_with("uverbs"))
-    throw rdmacommon::Error("the file", "it is not that of an RDMA device",
-                            rdmacommon::Where::here());
+    throw rdmacommon::Error("the file", "it is not that of an RDMA device");
   return device.string();
 }
 // [device-of]

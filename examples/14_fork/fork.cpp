@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 14_fork: what breaks when a process forks after it has set up RDMA, and what to do instead.
 //
 // Lesson:  lessons/14_fork.md
@@ -7,9 +8,9 @@
 //          ./lab run 14_fork -- --case stolen --cure         right
 // By hand: fork [--case NAME [--cure]]
 
-#include "family.hpp"
-#include "n_plus_m.hpp"
-#include "outlives.hpp"
+#include "child.hpp"
+#include "deadlock.hpp"
+#include "orphaned.hpp"
 #include "resources.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -65,7 +66,7 @@ Outcome stolen(const DeviceOptions &options, bool cure, Limit limit) {
     if (cure)
       parent.hear(limit); // the owner polls, and tells
     else if (!rdma.next(limit))
-      throw Error("the child's ibv_poll_cq", "there is nothing to steal", Where::here());
+      throw Error("the child's ibv_poll_cq", "there is nothing to steal");
     parent.tell(get(memory->incoming));
   });
   rdma.send("hello");
@@ -125,7 +126,7 @@ Outcome destructor(const DeviceOptions &options, bool cure, Limit limit) {
       std::exit(0); // runs the destructor of `rdma`. With --cure, class Child ends by _exit().
   });
   if (child.wait(limit) != 0)
-    throw Error("the child", "it failed", Where::here());
+    throw Error("the child", "it failed");
   const int error = rdma.try_send("hello");
   if (error != 0)
     return {false, "the child has ended; the parent's ibv_post_send returns " +
@@ -185,8 +186,8 @@ struct Case {
 };
 constexpr std::array cases{Case{"stale", stale},       Case{"stolen", stolen},
                            Case{"refused", refused},   Case{"destructor", destructor},
-                           Case{"dontfork", dontfork}, Case{"outlives", outlives},
-                           Case{"n-plus-m", n_plus_m}};
+                           Case{"dontfork", dontfork}, Case{"orphaned", orphaned},
+                           Case{"deadlock", deadlock}};
 
 // [run-one]
 // Each in a process of its own: this one has no RDMA resources, and so has nothing to lose by a fork.
@@ -227,9 +228,9 @@ void fork_cases(int argc, char **argv) {
       const Outcome outcome = run_apart(one, options, right, limit);
       const std::string name = std::string(one.name) + (right ? ", cured" : "");
       if (outcome.works != right && wanted == "all")
-        throw Error(name, "it is not as it should be: " + outcome.seen, Where::here());
+        throw Error(name, "it is not as it should be: " + outcome.seen);
       if (!outcome.works && wanted != "all")
-        throw Error(name, outcome.seen, Where::here());
+        throw Error(name, outcome.seen);
       std::printf("%-18s %s\n", (name + ':').c_str(), outcome.seen.c_str());
     }
   }

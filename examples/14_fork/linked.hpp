@@ -1,11 +1,13 @@
+// SPDX-License-Identifier: MIT
 // 14_fork: two processes with a queue pair each, which tell each other over a link where those are.
 #pragma once
 
-#include "family.hpp"
+#include "child.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/device.hpp>
 #include <rdmacommon/exchange.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/queue_pair.hpp>
 
 #include <infiniband/verbs.h>
@@ -14,11 +16,9 @@
 struct Linked {
   Linked(const rdmacommon::DeviceOptions &options, void *memory, size_t length, ibv_qp_cap cap,
          int access = IBV_ACCESS_LOCAL_WRITE)
-      : port(rdmacommon::open_port(options)),
-        pd(rdmacommon::check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd")),
-        mr(rdmacommon::check_ptr(ibv_reg_mr(pd.get(), memory, length, access), "ibv_reg_mr")),
-        cq(rdmacommon::check_ptr(ibv_create_cq(port.context.get(), 64, nullptr, nullptr, 0),
-                                 "ibv_create_cq")),
+      : port(rdmacommon::open_port(options)), pd(rdmacommon::alloc_pd(port.context.get())),
+        mr(rdmacommon::reg_mr(pd.get(), memory, length, access)),
+        cq(rdmacommon::create_cq(port.context.get(), 64)),
         qp(rdmacommon::create_rc_qp(pd.get(), cq.get(), cap)) {
     rdmacommon::to_init(qp.get(), port, access & ~IBV_ACCESS_LOCAL_WRITE);
   }

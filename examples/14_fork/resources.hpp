@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: MIT
 // 14_fork: memory, and a queue pair that is its own peer: what a process has before it forks.
 #pragma once
 
-#include "family.hpp"
+#include "child.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/device.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
 
@@ -70,11 +72,9 @@ struct Loop {
   static constexpr int access = IBV_ACCESS_LOCAL_WRITE;
 
   Loop(const rdmacommon::DeviceOptions &options, void *memory, size_t length)
-      : port(rdmacommon::open_port(options)),
-        pd(rdmacommon::check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd")),
-        mr(rdmacommon::check_ptr(ibv_reg_mr(pd.get(), memory, length, access), "ibv_reg_mr")),
-        cq(rdmacommon::check_ptr(ibv_create_cq(port.context.get(), 8, nullptr, nullptr, 0),
-                                 "ibv_create_cq")),
+      : port(rdmacommon::open_port(options)), pd(rdmacommon::alloc_pd(port.context.get())),
+        mr(rdmacommon::reg_mr(pd.get(), memory, length, access)),
+        cq(rdmacommon::create_cq(port.context.get(), 8)),
         qp(rdmacommon::create_rc_qp(
             pd.get(), cq.get(),
             {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1})) {
@@ -90,7 +90,7 @@ struct Loop {
   }
   void wait_for_message(Limit limit) const {
     if (!next(limit))
-      throw rdmacommon::Error("a message", "it has not come in time", rdmacommon::Where::here());
+      throw rdmacommon::Error("a message", "it has not come in time");
   }
 
   rdmacommon::Port port;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 14_fork: three ways for processes to share RDMA resources, or what lies behind them.
 //
 // Lesson:  lessons/14_fork.md
@@ -9,12 +10,13 @@
 
 #include "board.hpp"
 #include "exported.hpp"
-#include "family.hpp"
-#include "pass.hpp"
+#include "child.hpp"
+#include "fd_passing.hpp"
 #include "resources.hpp"
-#include "team.hpp"
+#include "workers.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 
 #include <infiniband/verbs.h>
@@ -33,7 +35,7 @@ using namespace rdmacommon;
 
 namespace {
 
-constexpr unsigned workers = 3, requests = 2; // of each worker
+constexpr unsigned worker_count = 3, requests = 2; // of each worker
 constexpr const char *cannot = "this device cannot import";
 
 struct Settings {
@@ -68,12 +70,12 @@ void serve_export(const Settings &to) {
   const MappedBoard board(memory.get());
   put(board->slots[0].request, "hello from imported memory");
   const Port port = open_port(to.device);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &*board, sizeof(Board), access), "ibv_reg_mr"));
+  const unique_mr mr = reg_mr(pd.get(), &*board, sizeof(Board), access);
 
   if (!listener.has_spoken(to.limit))
-    throw Error("the other process", "it has not come", Where::here());
+    throw Error("the other process", "it has not come");
   const Link link = accept_if_us(listener);
   const Exported what{pd->handle, mr->handle, reinterpret_cast<uint64_t>(&*board)};
   const std::array files{port.context->cmd_fd, memory.get()};
@@ -99,8 +101,7 @@ std::string import_and_send(const Settings &to, File &command, const Exported &w
   const std::unique_ptr<ibv_mr, decltype(&ibv_unimport_mr)> mr(
       check_ptr(ibv_import_mr(pd.get(), what.mr), "ibv_import_mr"), ibv_unimport_mr);
   // CQ and QP are our own: they have state, and belong to one process.
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(context.get(), 2, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_cq cq = create_cq(context.get(), 2);
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(),
                    {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
@@ -148,7 +149,7 @@ void before_fork(const Settings &to) {
   child.link().tell("it has arrived");
   const std::string seen = child.link().hear(to.limit);
   if (seen != "the child reads \"hello from the child\"")
-    throw Error("before-fork", seen, Where::here());
+    throw Error("before-fork", seen);
   std::printf("before-fork: the child named the memory, its parent sent it, %s\n", seen.c_str());
 }
 // [before-fork]
@@ -163,7 +164,7 @@ void work(const Link &owner, Slot &slot, const std::string &who, unsigned count,
     slot.length.store(text_size, std::memory_order_release);
     owner.tell("ready");
     if (owner.hear(4 * limit) != "done") // the owner may be busy with the others
-      throw Error("the owner", "it has refused the request", Where::here());
+      throw Error("the owner", "it has refused the request");
   }
   owner.tell("received \"" + get(slot.reply) + '"');
 }
@@ -175,7 +176,7 @@ void attach_worker(const Settings &to) {
       parse_numbers<1>(hear_with_files(owner, files, 1, to.limit), slot_count - 1)[0]);
   const MappedBoard board(files[0].get());
   if (board->version != board_version)
-    throw Error("the board", "it is of another version", Where::here());
+    throw Error("the board", "it is of another version");
   work(owner, board->slots[slot], "an unrelated process", requests, to.limit);
 }
 // [worker]
@@ -215,7 +216,7 @@ void one_owner(const Settings &to) {
   board->version = board_version;
   // First the processes, then the device: they have nothing of it, and cannot do it any harm.
   std::deque<Child> children;
-  for (unsigned i = 0; i + 1 < workers; ++i)
+  for (unsigned i = 0; i + 1 < worker_count; ++i)
     children.emplace_back(
         [&](const Link &owner) { work(owner, board->slots[i], "a child", requests, to.limit); });
   if (to.serve.empty())
@@ -225,23 +226,23 @@ void one_owner(const Settings &to) {
   const Loop rdma(to.device, &*board, sizeof(Board));
 
   Link stranger; // nobody yet; the children do not wait for it
-  std::vector<Worker> team;
-  for (unsigned i = 0; i < workers; ++i)
-    team.push_back({i + 1 < workers ? &children[i].link() : &stranger, i, ""});
+  std::vector<Worker> workers;
+  for (unsigned i = 0; i < worker_count; ++i)
+    workers.push_back({i + 1 < worker_count ? &children[i].link() : &stranger, i, ""});
   const auto patience = [&] { // with a reader who starts the other one by hand
     return stranger.fd() < 0 && !to.serve.empty() ? 12 * to.limit : to.limit;
   };
-  for (Worker *next; (next = next_to_speak(team, listener, patience())) != nullptr;)
+  for (Worker *next; (next = next_to_speak(workers, listener, patience())) != nullptr;)
     try {
       if (next->link->fd() >= 0) {
         serve(rdma, *board, *next, to);
       } else if (stranger = accept_if_us(listener); stranger.fd() >= 0) {
-        tell_with_files(stranger, std::to_string(workers - 1), std::array{memory.get()});
+        tell_with_files(stranger, std::to_string(worker_count - 1), std::array{memory.get()});
       }
     } catch (const Error &gone) { // one worker's end is not the others'
       next->last = gone.what();
     }
-  for (const Worker &worker : team)
+  for (const Worker &worker : workers)
     std::printf("one-owner:   worker %u %s\n", worker.slot, worker.last.c_str());
 }
 // [owner]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 15_device_memory: memory on the NIC's own chip: copied into, sent from, read and written by offset; and a table of
 // locks in it, which processes take by compare-and-swap and give back by WRITE. The server fences off a holder that dies.
 //
@@ -14,6 +15,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/exchange.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -48,18 +50,13 @@ class LockServer {
 public:
   LockServer(const PairOptions &options, const Wanted &wanted)
       : options_(options), wanted_(wanted), port_(open_port(options)),
-        pd_(check_ptr(ibv_alloc_pd(port_.context.get()), "ibv_alloc_pd")),
-        chip_(port_, pd_.get(), wanted.size, wanted.required),
+        pd_(alloc_pd(port_.context.get())), chip_(port_, pd_.get(), wanted.size, wanted.required),
         locks_((chip_.size() - locks_begin) / lock_size), counters_(wanted.counters),
-        mr_(check_ptr(
-            ibv_reg_mr(pd_.get(), counters_.data(), counters_.size() * sizeof(uint64_t),
-                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE),
-            "ibv_reg_mr")),
-        cq_(check_ptr(ibv_create_cq(port_.context.get(), 1, nullptr, nullptr, 0),
-                      "ibv_create_cq")) {
+        mr_(reg_mr(pd_.get(), counters_.data(), counters_.size() * sizeof(uint64_t),
+                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)),
+        cq_(create_cq(port_.context.get(), 1)) {
     if (locks_ < wanted.counters)
-      throw Error("--counters", "there are " + std::to_string(locks_) + " locks for them",
-                  Where::here());
+      throw Error("--counters", "there are " + std::to_string(locks_) + " locks for them");
   }
 
   void run() {
@@ -143,7 +140,7 @@ private:
         return;
       const auto limit = std::chrono::milliseconds(options_.wait).count();
       if (check_errno(poll(fds.data(), fds.size(), static_cast<int>(limit)), "poll") == 0)
-        throw Error("the clients", "none has finished in time", Where::here());
+        throw Error("the clients", "none has finished in time");
       for (Client &client : clients_)
         if (&client != &clients_[0] && client.exchange && client.exchange->peer_has_spoken())
           fence(client, !has_finished(client));
@@ -194,10 +191,9 @@ private:
     for (const uint64_t counter : counters_)
       sum += be64toh(counter);
     if (sum > wanted_.sum())
-      throw Error("the counters", "somebody has counted who was not asked to", Where::here());
+      throw Error("the counters", "somebody has counted who was not asked to");
     if (sum < wanted_.sum())
-      throw Error("the counters", std::to_string(wanted_.sum() - sum) + " increments were lost",
-                  Where::here());
+      throw Error("the counters", std::to_string(wanted_.sum() - sum) + " increments were lost");
     std::printf("the sum of %zu counters is %ju\n", counters_.size(), uintmax_t{sum});
   }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What lies where on the server's chip, and the message that tells a client about it.
 #pragma once
 
@@ -49,7 +50,7 @@ struct Known {
 inline Known from_directory(const Directory &said, size_t length, const RemoteMemory &chip) {
   const auto require = [](bool so, const char *what) {
     if (!so)
-      throw Error("the server's directory", what, Where::here());
+      throw Error("the server's directory", what);
   };
   require(length == sizeof said, "it has not the size of one");
   require(be32toh(said.version) == 1, "it is of another version");

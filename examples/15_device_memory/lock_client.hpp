@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: MIT
 // The client of 15_device_memory: processes, each connected to the server, that take locks on the server's chip.
 #pragma once
 
 #include "directory.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/processes.hpp>
 #include <rdmacommon/queue_pair.hpp>
@@ -39,17 +41,16 @@ struct Wanted {
 class LockClient {
 public:
   explicit LockClient(const PairOptions &options) : options_(options), port_(open_port(options)) {
-    pd_.reset(check_ptr(ibv_alloc_pd(port_.context.get()), "ibv_alloc_pd"));
+    pd_ = alloc_pd(port_.context.get());
     constexpr int access = IBV_ACCESS_LOCAL_WRITE;
-    mr_.reset(check_ptr(ibv_reg_mr(pd_.get(), &mine_, sizeof mine_, access), "ibv_reg_mr"));
-    cq_.reset(check_ptr(ibv_create_cq(port_.context.get(), 3, nullptr, nullptr, 0), //
-                        "ibv_create_cq"));
+    mr_ = reg_mr(pd_.get(), &mine_, sizeof mine_, access);
+    cq_ = create_cq(port_.context.get(), 3);
     qp_ = create_rc_qp(pd_.get(), cq_.get(),
                        {.max_send_wr = 2, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
     to_init(qp_.get(), port_);
     ibv_sge where = piece(mr_.get(), &mine_.directory, sizeof mine_.directory);
     post_recv(qp_.get(), {.sg_list = &where, .num_sge = 1});
-    exchange_.emplace(options);
+    exchange_.emplace(options, rdmacommon::Where::here());
     const RemoteMemory chip = connect(qp_.get(), port_, *exchange_, options, {});
     const ibv_wc got = wait_for_completion(cq_.get(), "the directory", options.timeout);
     known_ = from_directory(mine_.directory, got.byte_len, chip);
@@ -79,7 +80,7 @@ public:
     const auto deadline = std::chrono::steady_clock::now() + options_.wait;
     while (words_->compare_swap(lock_at(lock), 0, known_.me) != 0)
       if (std::chrono::steady_clock::now() > deadline)
-        throw Error("lock " + std::to_string(lock), "nobody has given it back", Where::here());
+        throw Error("lock " + std::to_string(lock), "nobody has given it back");
   }
   // [acquire]
 
@@ -118,7 +119,7 @@ public:
                           .wr = {.rdma = counter_at(counter)}});
     const auto done = poll_within(cq_.get(), options_.timeout);
     if (!done)
-      throw Error("the WRITE of a counter", "no completion in time", Where::here());
+      throw Error("the WRITE of a counter", "no completion in time");
     return *done;
   }
   // [store]
@@ -206,7 +207,7 @@ inline void holder(const PairOptions &options, const Link &parent, size_t lock,
 // [client]
 inline void wait_for(Child &child, std::chrono::seconds limit) {
   if (child.wait(limit) != 0)
-    throw Error("a process", "it has failed", Where::here());
+    throw Error("a process", "it has failed");
 }
 
 inline void client(const PairOptions &options, const Wanted &wanted) {

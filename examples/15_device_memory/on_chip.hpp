@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory on the NIC's chip, or host memory in its place: bytes that have an offset and no address.
 #pragma once
 
@@ -46,7 +47,7 @@ public:
       throw Unsupported(name + " has no memory of its own (max_dm_size is 0)");
     if (most != 0 && size > most)
       throw Error("--size " + std::to_string(size),
-                  name + " has " + std::to_string(most) + " bytes", Where::here());
+                  name + " has " + std::to_string(most) + " bytes");
     size_ = size != 0 ? size : std::min(enough, most != 0 ? most : enough);
     size_ -= size_ % sizeof(uint64_t); // whole words
     if (most != 0) {
@@ -141,9 +142,9 @@ private:
     if (offset > size_ || length > size_ - offset)
       throw Error("a copy of " + std::to_string(length) + " bytes at offset " +
                       std::to_string(offset),
-                  "there are " + std::to_string(size_), Where::here());
+                  "there are " + std::to_string(size_));
     if (offset % 4 != 0 || length % 4 != 0)
-      throw Error("a copy", "offset and length must be multiples of four", Where::here());
+      throw Error("a copy", "offset and length must be multiples of four");
   }
 
   // [members]

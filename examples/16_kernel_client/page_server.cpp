@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 16_kernel_client, its server: memory for the pages of one client, which reaches it by several queues.
 //
 // Lesson:  lessons/16_kernel_client.md
@@ -12,6 +13,7 @@
 #include <rdmacommon/completions.hpp>
 #include <rdmacommon/description.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/requests.hpp>
 
@@ -68,14 +70,11 @@ struct Memory {
   std::vector<char> pages;
   Description theirs{};
   ibv_context *context;
-  unique_pd pd{check_ptr(ibv_alloc_pd(context), "ibv_alloc_pd")};
-  unique_mr mr{check_ptr(ibv_reg_mr(pd.get(), pages.data(), pages.size(), open_to_all_queues),
-                         "ibv_reg_mr")};
-  unique_mr theirs_mr{
-      check_ptr(ibv_reg_mr(pd.get(), &theirs, sizeof theirs, closed), "ibv_reg_mr")};
+  unique_pd pd = alloc_pd(context);
+  unique_mr mr = reg_mr(pd.get(), pages.data(), pages.size(), open_to_all_queues);
+  unique_mr theirs_mr = reg_mr(pd.get(), &theirs, sizeof theirs, closed);
   unique_comp_channel channel = create_comp_channel(context);
-  unique_cq cq{check_ptr(ibv_create_cq(context, 2 * most_queues, nullptr, channel.get(), 0),
-                         "ibv_create_cq")};
+  unique_cq cq = create_cq(context, 2 * most_queues, channel.get());
 };
 // [memory]
 
@@ -154,7 +153,7 @@ private:
   [[noreturn]] static void reject(rdma_cm_id *id, Refusal why, const std::string &words) {
     const Greeting no = greeting(why);
     check_errno(rdma_reject(id, &no, sizeof no), "rdma_reject");
-    throw Error("the client's request", words, Where::here());
+    throw Error("the client's request", words);
   }
   // [request]
 

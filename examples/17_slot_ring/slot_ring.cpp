@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 17_slot_ring: many processes put messages into slots of shared memory, and one takes them out, in runs. Nobody waits
 // for a worker that is dead, and nobody makes a system call while there is something to do.
 //
@@ -46,7 +47,7 @@ void send(RingWorker &worker, uint32_t number, uint32_t length, seconds timeout)
   std::memset(claim.data().data(), static_cast<int>(number & 0xff), length);
   std::memcpy(claim.data().data(), &number, sizeof number);
   if (!claim.publish())
-    throw Error("a message", "its slots were taken away", Where::here());
+    throw Error("a message", "its slots were taken away");
 }
 
 void send_all(RingWorker &worker, const Wanted &wanted) {
@@ -70,14 +71,14 @@ private:
   void check(const SlotMessage &message) {
     uint32_t number;
     if (message.data.size() < sizeof number)
-      throw Error("a message", "it is too short", Where::here());
+      throw Error("a message", "it is too short");
     std::memcpy(&number, message.data.data(), sizeof number);
     const auto is_right = [&](std::byte byte) {
       return byte == static_cast<std::byte>(number & 0xff);
     };
     if (number != next_[message.worker]++ ||
         !std::ranges::all_of(message.data.subspan(sizeof number), is_right))
-      throw Error("a message", "it is torn, or one is lost or doubled", Where::here());
+      throw Error("a message", "it is torn, or one is lost or doubled");
   }
 
   std::map<uint32_t, uint32_t> next_; // by worker
@@ -111,7 +112,7 @@ private:
 void wait_for(RingHost &host, const Wanted &wanted, uint32_t joined) {
   while (host.joined() < joined)
     if (!host.wait(wanted.timeout))
-      throw Error("the workers", "they do not join", Where::here());
+      throw Error("the workers", "they do not join");
 }
 
 // [all-together]
@@ -134,11 +135,11 @@ void all_together(RingHost &host, const Wanted &wanted) {
   const uint32_t all = wanted.workers + wanted.joiners, before = host.joined();
   while (host.joined() - before < all || host.workers() > 0) {
     if (!host.wait(wanted.joiners > 0 ? seconds(60) : wanted.timeout))
-      throw Error("the workers", "nothing comes from them", Where::here());
+      throw Error("the workers", "nothing comes from them");
     receiver.take_all(host.ring());
   }
   if (receiver.received() != uint64_t{all} * wanted.messages)
-    throw Error("the messages", "some are lost", Where::here());
+    throw Error("the messages", "some are lost");
   std::printf("%u workers: %u messages of each, whole and in order\n", all, wanted.messages);
 }
 // [all-together]
@@ -166,12 +167,11 @@ void asleep(RingHost &host, const Wanted &wanted) {
   wait_for(host, wanted, host.joined() + 1);
   worker.ask("claim", wanted.timeout);
   if (!host.ring().arm())
-    throw Error("the ring", "something is ready already", Where::here());
+    throw Error("the ring", "something is ready already");
   const std::string first = worker.ask("publish", wanted.timeout); // we sleep, as far as it can see
   pollfd bell{.fd = host.doorbell(), .events = POLLIN, .revents = 0};
   if (poll(&bell, 1, 1000) == 0)
-    throw Error("the consumer", "it sleeps, a message is ready, and nobody has rung",
-                Where::here());
+    throw Error("the consumer", "it sleeps, a message is ready, and nobody has rung");
   const std::string second = worker.ask("send", wanted.timeout);
   host.ring().disarm();
   const SlotRun run = host.ring().take();
@@ -189,13 +189,13 @@ void killed(RingHost &host, const Wanted &wanted) {
   victim.ask("claim", wanted.timeout);
   other.ask("send", wanted.timeout);
   if (host.ring().take().count != 0)
-    throw Error("the ring", "a message has overtaken another", Where::here());
+    throw Error("the ring", "a message has overtaken another");
   kill(victim.child().pid(), SIGKILL);
   const auto begin = steady_clock::now();
   SlotRun run;
   while ((run = host.ring().take()).count == 0)
     if (!host.wait(milliseconds(1000)))
-      throw Error("the consumer", "it waits for a worker that is dead", Where::here());
+      throw Error("the consumer", "it waits for a worker that is dead");
   const auto held_up = steady_clock::now() - begin;
   host.ring().give_back(run);
   std::printf("killed: 4 slots came back, and the message behind them %s\n",
@@ -244,7 +244,7 @@ void measure(RingHost &host, const Wanted &wanted) {
     const uint64_t all = uint64_t{workers} * wanted.measured;
     while (receiver.received() < all) {
       if (!host.wait(wanted.timeout))
-        throw Error("the workers", "nothing comes from them", Where::here());
+        throw Error("the workers", "nothing comes from them");
       receiver.take_all(host.ring());
     }
     const std::chrono::duration<double, std::nano> time = steady_clock::now() - begin;

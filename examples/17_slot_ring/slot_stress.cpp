@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // slot_stress: a slot ring with many processes, random lengths, and workers that are killed at random. Every message
 // must arrive once, whole, and in its worker's order; of a worker that was killed, what it had published.
 //
@@ -6,6 +7,7 @@
 //          ./lab run 17_slot_ring --program slot_stress -- --processes 64 --messages 10000000 --kills 1000
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/checksum.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/processes.hpp>
 #include <rdmacommon/ring_host.hpp>
@@ -45,13 +47,6 @@ struct Head {
   uint32_t worker, number, length, checksum;
 };
 
-uint32_t checksum(std::span<const std::byte> bytes) { // FNV-1a
-  uint32_t sum = 2166136261;
-  for (const std::byte byte : bytes)
-    sum = (sum ^ static_cast<uint32_t>(byte)) * 16777619;
-  return sum;
-}
-
 // [stress-worker]
 void work(RingWorker &worker, uint32_t me, uint32_t messages, const Wanted &wanted, Score &score) {
   std::minstd_rand random(me + 1);
@@ -69,7 +64,7 @@ void work(RingWorker &worker, uint32_t me, uint32_t messages, const Wanted &want
     const Head head{.worker = me, .number = number, .length = length, .checksum = checksum(body)};
     std::memcpy(claim.data().data(), &head, sizeof head);
     if (!claim.publish())
-      throw Error("a message", "its slots were taken away", Where::here());
+      throw Error("a message", "its slots were taken away");
     score.published.store(number + 1);
   }
 }
@@ -98,7 +93,7 @@ public:
     uint64_t received = 0;
     while (host_.joined() < crew_.size() || host_.workers() > 0) {
       if (!host_.wait(wanted_.timeout))
-        throw Error("the workers", "nothing has come from them in time", Where::here());
+        throw Error("the workers", "nothing has come from them in time");
       for (SlotRun run; (run = host_.ring().take(wanted_.most)).count > 0;) {
         for (uint32_t at = 0; at < run.count; ++received)
           receive(host_.ring().message(run, at));
@@ -157,16 +152,15 @@ private:
   void receive(const SlotMessage &message) {
     Head head;
     if (message.data.size() < sizeof head)
-      throw Error("a message", "it is torn: too short", Where::here());
+      throw Error("a message", "it is torn: too short");
     std::memcpy(&head, message.data.data(), sizeof head);
     if (head.worker >= crew_.size() || head.length != message.data.size() ||
         head.checksum != checksum(message.data.subspan(sizeof head)))
-      throw Error("a message", "it is torn", Where::here());
+      throw Error("a message", "it is torn");
     Crew &worker = crew_[head.worker];
     if (head.number != worker.received)
       throw Error("a message",
-                  head.number < worker.received ? "it is doubled" : "one is lost before it",
-                  Where::here());
+                  head.number < worker.received ? "it is doubled" : "one is lost before it");
     ++worker.received;
   }
   // [receive]
@@ -177,13 +171,12 @@ private:
       Crew &worker = crew_[i];
       const uint32_t begun = scores_[i].begun, published = scores_[i].published;
       if (!worker.was_killed && worker.child->wait(wanted_.timeout) != 0)
-        throw Error("a worker", "it has failed", Where::here());
+        throw Error("a worker", "it has failed");
       // One that was killed may have published a message and not said so.
       if (worker.received < published || worker.received > begun ||
           (!worker.was_killed && worker.received != worker.messages))
         throw Error("worker " + std::to_string(i),
-                    std::to_string(worker.received) + " messages of " + std::to_string(published),
-                    Where::here());
+                    std::to_string(worker.received) + " messages of " + std::to_string(published));
     }
   }
   // [check]

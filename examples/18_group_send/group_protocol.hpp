@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two sides of 18_group_send have agreed on.
 #pragma once
 
@@ -33,14 +34,6 @@ inline uint32_t most_runs(const rdmacommon::RingShape &shape) {
   return std::min(shape.slots, 1024U);
 }
 // [protocol]
-
-inline uint32_t
-checksum(std::span<const std::byte> bytes) { // FNV-1a: finds mistakes, not attackers
-  uint32_t sum = 2166136261;
-  for (const std::byte byte : bytes)
-    sum = (sum ^ static_cast<uint32_t>(byte)) * 16777619;
-  return sum;
-}
 
 // A message as it stands in its slots: the header, and what follows it.
 template <typename Body>

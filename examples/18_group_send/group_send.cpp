@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 18_group_send: messages of many processes go over with few requests. Each request takes a run of slots, as long as what
 // is ready now, into the same slots of the server; immediate data say which.
 //
@@ -56,7 +57,7 @@ public:
         host_.ring().claim(SlotRing::own_worker, sizeof(SlotHeader) + sizeof body, wanted_.timeout);
     write_message(claim.data(), {.length = sizeof body, .kind = kind, .flags = 0, .id = 0}, body);
     if (!claim.publish())
-      throw Error("a message", "its slot was taken away", Where::here());
+      throw Error("a message", "its slot was taken away");
     while (send_ready() || take_completions() || !sent_.empty())
       if (!sent_.empty())
         sleep();
@@ -153,7 +154,7 @@ private:
       count += sent.run.count;
     }
     if (wc.byte_len != 0 || count != credit.count)
-      throw Error("the server's credit", "it is not for what was sent", Where::here());
+      throw Error("the server's credit", "it is not for what was sent");
     return count;
   }
   // [credit]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What client and server of 18_group_send both have: one connection, both of its queues, and the slots.
 #pragma once
 
@@ -5,6 +6,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/slot_runs.hpp>
@@ -23,16 +25,12 @@ public:
   // Connects. The client's slots are its ring's, and the server's are the mirror of that.
   Side(const rdmacommon::Port &port, rdmacommon::Exchange &exchange,
        const rdmacommon::PairOptions &options, const Wanted &wanted, std::span<std::byte> slots)
-      : runs(most_runs(wanted.shape)),
-        pd(rdmacommon::check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd")),
-        mr(rdmacommon::check_ptr(
-            ibv_reg_mr(pd.get(), slots.data(), slots.size(),
-                       options.is_server() ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0),
-            "ibv_reg_mr")),
+      : runs(most_runs(wanted.shape)), pd(rdmacommon::alloc_pd(port.context.get())),
+        mr(rdmacommon::reg_mr(pd.get(), slots.data(), slots.size(),
+                              options.is_server() ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+                                                  : 0)),
         channel(rdmacommon::create_comp_channel(port.context.get())),
-        cq(rdmacommon::check_ptr(ibv_create_cq(port.context.get(), static_cast<int>(2 * runs),
-                                               nullptr, channel.get(), 0),
-                                 "ibv_create_cq")),
+        cq(rdmacommon::create_cq(port.context.get(), static_cast<int>(2 * runs), channel.get())),
         qp(rdmacommon::create_rc_qp(pd.get(), cq.get(),
                                     {.max_send_wr = runs,
                                      .max_recv_wr = runs,
@@ -45,8 +43,7 @@ public:
     const rdmacommon::RemoteMemory theirs =
         rdmacommon::connect(qp.get(), port, exchange, options, rdmacommon::share(mr.get()));
     if (theirs.length != slots.size())
-      throw rdmacommon::Error("the peer's memory", "its size is not that of ours",
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error("the peer's memory", "its size is not that of ours");
     mirror = {.mine = mr.get(),
               .slot_size = wanted.shape.slot_size,
               .address = theirs.address,
@@ -90,16 +87,13 @@ public:
     if (count < 0 && errno != EINTR)
       rdmacommon::throw_errno(errno, "poll");
     if (count == 0)
-      throw rdmacommon::Error("the peer", "nothing has come from it in time",
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error("the peer", "nothing has come from it in time");
     while (rdmacommon::take_event(channel.get()) != nullptr)
       ;
     return count < 0 || files[1].revents == 0;
   }
 
-  [[noreturn]] static void gone() {
-    throw rdmacommon::Error("the peer", "it is gone", rdmacommon::Where::here());
-  }
+  [[noreturn]] static void gone() { throw rdmacommon::Error("the peer", "it is gone"); }
 
 private:
   static constexpr uint32_t most_inline = 128;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The server's: what is in the slots that a run says there is something in. The client can lie in every bit of it, and
 // it can change it at any moment: so each message is copied, then checked, then used.
 #pragma once
@@ -5,6 +6,7 @@
 #include "group_protocol.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/checksum.hpp>
 #include <rdmacommon/immediate.hpp>
 #include <rdmacommon/slot_runs.hpp>
 
@@ -51,7 +53,7 @@ public:
 
 private:
   [[noreturn]] static void refuse(const std::string &what) {
-    throw rdmacommon::Error("the client's message", what, rdmacommon::Where::here());
+    throw rdmacommon::Error("the client's message", what);
   }
 
   // A copy of a body, which must be exactly of this type.
@@ -104,7 +106,7 @@ private:
     if (copy_.size() < sizeof sum)
       refuse("it is too short");
     std::memcpy(&sum, copy_.data(), sizeof sum);
-    if (ntohl(sum.value) != checksum(std::span(copy_).subspan(sizeof sum)))
+    if (ntohl(sum.value) != rdmacommon::checksum(std::span(copy_).subspan(sizeof sum)))
       refuse("its checksum is wrong");
     if (static_cast<uint32_t>(id) != next_[from]++)
       refuse("one before it is lost, or it is doubled");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What sending costs: separate requests, the same chained in one call, and one request for the whole group.
 #pragma once
 
@@ -6,7 +7,6 @@
 
 #include <rdmacommon/stopwatch.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -77,8 +77,7 @@ private:
       }
       const uint32_t credit = side_.receives->received(batch_[i]).count;
       if (credit > under_way_)
-        throw rdmacommon::Error("the server's credit", "it is not for what was sent",
-                                rdmacommon::Where::here());
+        throw rdmacommon::Error("the server's credit", "it is not for what was sent");
       under_way_ -= credit;
     }
     side_.receives->repost();
@@ -90,12 +89,6 @@ private:
   uint32_t under_way_ = 0; // slots
 };
 // [turns]
-
-inline double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // [measure]
 // Turns without a pause: us for each slot. The ways take turns, so that what disturbs a while disturbs all of them.
@@ -109,6 +102,7 @@ inline void measure_turns(Turns &turns, const Wanted &wanted) {
     for (uint32_t repeat = 0; repeat < wanted.repeats; ++repeat)
       for (const Way way : {Way::separate, Way::chained, Way::group})
         us[static_cast<size_t>(way)].push_back(turns.each(way, count) / count);
+    using rdmacommon::median;
     const double separate = median(us[0]), chained = median(us[1]), group = median(us[2]);
     std::printf("  %3u in a turn  %9.3f us  %9.3f us  %9.3f us    %9.3f times  %9.3f times\n",
                 count, separate, chained, group, separate / group, chained / group);
@@ -131,7 +125,7 @@ inline void measure_posts(Turns &turns, const Wanted &wanted) {
     std::vector<double> us;
     for (uint32_t repeat = 0; repeat < wanted.repeats; ++repeat)
       us.push_back(turns.each(what.way, what.count, Turns::Part::posts));
-    std::printf("  %-21s  %9.3f us\n", what.name, median(us));
+    std::printf("  %-21s  %9.3f us\n", what.name, rdmacommon::median(us));
   }
 }
 // [measure]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The server's loop: takes runs as they come, and gives their slots back.
 #pragma once
 
@@ -46,8 +47,7 @@ public:
       for (const ibv_wc &wc : std::span(batch.data(), count)) {
         rdmacommon::check_wc(wc, "a request");
         if ((wc.opcode & IBV_WC_RECV) != 0)
-          throw rdmacommon::Error("the client", "it sends more after its end",
-                                  rdmacommon::Where::here());
+          throw rdmacommon::Error("the client", "it sends more after its end");
         side_.queue.completed(wc);
       }
     }

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: MIT
 // The client's child processes: each puts messages into the ring, as in lesson 17. They know nothing of RDMA.
 #pragma once
 
 #include "group_protocol.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/checksum.hpp>
 #include <rdmacommon/processes.hpp>
 #include <rdmacommon/ring_host.hpp>
 
@@ -22,7 +24,7 @@ inline void produce(rdmacommon::RingWorker &worker, const Wanted &wanted) {
     const uint32_t length = sizeof(Checksum) + bytes;
     if (rdmacommon::slots_of(length, worker.ring().shape().slot_size) >
         rdmacommon::SlotRing::longest_run)
-      throw rdmacommon::Error("a message", "it does not fit into a run", rdmacommon::Where::here());
+      throw rdmacommon::Error("a message", "it does not fit into a run");
     auto claim = worker.claim(sizeof(rdmacommon::SlotHeader) + length, wanted.timeout);
     const auto body = claim.data().subspan(sizeof(rdmacommon::SlotHeader) + sizeof(Checksum));
     for (std::byte &byte : body)
@@ -32,9 +34,9 @@ inline void produce(rdmacommon::RingWorker &worker, const Wanted &wanted) {
                    .kind = Kind::data,
                    .flags = 0,
                    .id = uint64_t{worker.number()} << 32 | number},
-                  Checksum{htonl(checksum(body))});
+                  Checksum{htonl(rdmacommon::checksum(body))});
     if (!claim.publish())
-      throw rdmacommon::Error("a message", "its slots were taken away", rdmacommon::Where::here());
+      throw rdmacommon::Error("a message", "its slots were taken away");
   }
 }
 // [produce]
@@ -55,7 +57,7 @@ public:
     }
     while (host.joined() < wanted.processes)
       if (!host.wait(timeout_))
-        throw rdmacommon::Error("the producers", "they do not join", rdmacommon::Where::here());
+        throw rdmacommon::Error("the producers", "they do not join");
   }
 
   void start() const {
@@ -66,7 +68,7 @@ public:
   void wait() {
     for (const auto &child : children_)
       if (child->wait(timeout_) != 0)
-        throw rdmacommon::Error("a producer", "it has failed", rdmacommon::Where::here());
+        throw rdmacommon::Error("a producer", "it has failed");
   }
 
 private:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "client_options.hpp"
 
 #include "console.hpp"
@@ -31,7 +32,7 @@ std::vector<ServerAddress> servers_in(const std::string &list, uint16_t port) {
     const char *end = one.data() + one.size();
     const auto [rest, error] = std::from_chars(one.data() + colon + 1, end, servers.back().port);
     if (error != std::errc() || rest != end)
-      throw Error("--also", "'" + one + "' is not ADDRESS:PORT", Where::here());
+      throw Error("--also", "'" + one + "' is not ADDRESS:PORT");
   }
   return servers;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The programs' side of the terminal: the values of --waiting, log lines, and the figures of --stats.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How long requests took: counts by length, eight for each power of two, so that a percentile is right within 12 %.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "load.hpp"
 
 #include "timetable.hpp"
@@ -12,7 +13,7 @@
 namespace shared_client {
 namespace {
 
-using rdmacommon::Error, rdmacommon::Where;
+using rdmacommon::Error;
 using namespace rdmashared;
 using Bytes = std::vector<std::byte>;
 using Random = std::minstd_rand;
@@ -38,7 +39,7 @@ Ask make_request(Bytes &bytes, const Load &load, Random &random, uint64_t number
 
 void check(std::span<const std::byte> response, const Bytes &request) {
   if (!is_response(response, request))
-    throw Error("a response", "it is not to this request", Where::here());
+    throw Error("a response", "it is not to this request");
 }
 
 // [worker]
@@ -164,7 +165,7 @@ private:
     place.pending.reset();
     if (!pending.wait(load_.limit,
                       [&](std::span<const std::byte> response) { check(response, place.request); }))
-      throw Error("a response", "it does not come", Where::here());
+      throw Error("a response", "it does not come");
     count(place.began);
   }
 

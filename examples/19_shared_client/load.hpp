@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A worker's load: requests of the service in all the ways in which a Caller takes them, and each response checked.
 #pragma once
 

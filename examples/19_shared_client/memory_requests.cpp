@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An opponent of the shared client that uses no RDMA. Processes put requests into shared memory. A process in the middle passes
 // them on to a server process, and passes the responses back. So this program only copies, sleeps and wakes. Its time is the floor
 // for a program with these three parts.
@@ -5,7 +6,7 @@
 // Lesson:  lessons/20_measure.md
 // By hand: memory_requests     four processes, the one in the middle, and the server
 
-#include "many_askers.hpp"
+#include "load_processes.hpp"
 
 #include "bells.hpp" // of the shared client: what wakes many at once
 
@@ -72,7 +73,7 @@ public:
       sleep_on({&bell, 1}, every_bit, until);
     is_asleep_ = 0;
     if (Clock::now() >= until)
-      throw Error("the other processes", "nothing comes from them", Where::here());
+      throw Error("the other processes", "nothing comes from them");
   }
 
 private:
@@ -89,7 +90,7 @@ struct Memory { // zeros in the beginning
 // [memory]
 
 // [ask-all]
-void ask_all(Memory &memory, const Askers &askers, uint32_t process, Asking &asking) {
+void ask_all(Memory &memory, const ProcessLoad &askers, uint32_t process, Asking &asking) {
   std::atomic<uint32_t> &bell = memory.bells.at(process / 32);
   std::array<std::byte, longest> request{};
   const std::span asks = std::span(request).first(askers.size);
@@ -114,7 +115,7 @@ void ask_all(Memory &memory, const Askers &askers, uint32_t process, Asking &ask
           is == State::asked_and_asleep)
         sleep_on({&seen, 1}, 1U << process % 32, until);
       if (Clock::now() >= until)
-        throw Error("a response", "it does not come", Where::here());
+        throw Error("a response", "it does not come");
     }
     // All that has come, so that the next ones go together.
     for (; answered < asked; ++answered) {
@@ -124,7 +125,7 @@ void ask_all(Memory &memory, const Askers &askers, uint32_t process, Asking &ask
       asking.answered(answered);
       make_request(asks, askers.size, 0, answered);
       if (!is_response(std::span(place.bytes).first(askers.size), asks))
-        throw Error("a response", "it is not to this request", Where::here());
+        throw Error("a response", "it is not to this request");
     }
   }
 }
@@ -181,7 +182,7 @@ void serve_all(Memory &memory, uint64_t requests, uint32_t size) {
 void memory_requests(int argc, char **argv) {
   CommandLine line{
       "Processes that ask a server through shared memory, and one process in between."};
-  Askers askers;
+  ProcessLoad askers;
   askers.add_to(line);
   line.parse(argc, argv);
   const SharedMemory shared(make_shared_memory("memory_requests", sizeof(Memory)).get(),

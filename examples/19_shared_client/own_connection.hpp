@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One end of a connection of own_connections.cpp, on either side.
 #pragma once
 
@@ -6,6 +7,7 @@
 #include <rdmacommon/completions.hpp>
 #include <rdmacommon/description.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/slot_runs.hpp>
 
 #include <infiniband/verbs.h>
@@ -34,12 +36,10 @@ class End {
 public:
   // @param cq with room for most_requests
   End(rdma_cm_id *id, ibv_cq *cq)
-      : pd_(rdmacommon::check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd")),
-        out_mr_(rdmacommon::check_ptr(ibv_reg_mr(pd_.get(), out_.data(), out_.size(), 0),
-                                      "ibv_reg_mr")),
-        in_mr_(rdmacommon::check_ptr(ibv_reg_mr(pd_.get(), in_.data(), in_.size(),
-                                                IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
-                                     "ibv_reg_mr")),
+      : pd_(rdmacommon::alloc_pd(id->verbs)),
+        out_mr_(rdmacommon::reg_mr(pd_.get(), out_.data(), out_.size(), 0)),
+        in_mr_(rdmacommon::reg_mr(pd_.get(), in_.data(), in_.size(),
+                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)),
         qp_(rdmacommon::create_cm_qp(id, pd_.get(), cq,
                                      {.max_send_wr = send_depth,
                                       .max_recv_wr = slots,
@@ -52,12 +52,11 @@ public:
   void set_peer(const rdma_conn_param &came) {
     rdmacommon::Description theirs{};
     if (came.private_data == nullptr || came.private_data_len < sizeof theirs)
-      throw rdmacommon::Error("the peer", "it does not say where its memory is",
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error("the peer", "it does not say where its memory is");
     std::memcpy(&theirs, came.private_data, sizeof theirs); // behind it are zeros
     const rdmacommon::RemoteMemory memory = rdmacommon::described(theirs, sizeof theirs);
     if (memory.length != in_.size())
-      throw rdmacommon::Error("the peer", "it has other slots", rdmacommon::Where::here());
+      throw rdmacommon::Error("the peer", "it has other slots");
     mirror_ = {.mine = out_mr_.get(),
                .slot_size = slot_size,
                .address = memory.address,
@@ -97,10 +96,8 @@ public:
   // @param connections as many as can share the queue
   Completions(ibv_context *device, uint32_t connections)
       : channel_(rdmacommon::create_comp_channel(device)),
-        cq_(rdmacommon::check_ptr(ibv_create_cq(device,
-                                                static_cast<int>(connections * most_requests),
-                                                nullptr, channel_.get(), 0),
-                                  "ibv_create_cq")) {}
+        cq_(rdmacommon::create_cq(device, static_cast<int>(connections * most_requests),
+                                  channel_.get())) {}
 
   ibv_cq *get() const { return cq_.get(); }
 
@@ -123,7 +120,7 @@ public:
     const auto ms = std::chrono::milliseconds(limit).count();
     if (rdmacommon::check_errno(poll(files.data(), files.size(), static_cast<int>(ms)), "poll") ==
         0)
-      throw rdmacommon::Error(what, "nothing has come in time", rdmacommon::Where::here());
+      throw rdmacommon::Error(what, "nothing has come in time");
     // There is one queue, which was armed once. So the channel has one event at most.
     if (files[0].revents != 0 && rdmacommon::take_event(channel_.get()) != nullptr)
       is_armed_ = false;

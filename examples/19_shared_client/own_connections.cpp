@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An opponent of the shared client. Each process has a connection of its own. The server has one completion queue for all
 // connections, as in lesson 13. It takes all requests that have come, and answers each client by one post.
 //
@@ -5,7 +6,7 @@
 // By hand: own_connections --connections 4      the server, for as many
 //          own_connections --host ADDRESS       four processes, one connection each
 
-#include "many_askers.hpp"
+#include "load_processes.hpp"
 #include "own_connection.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -133,7 +134,7 @@ private:
 // One process. A slot is free again when its response has come.
 class Asker {
 public:
-  Asker(const CmOptions &options, const Askers &askers)
+  Asker(const CmOptions &options, const ProcessLoad &askers)
       : options_(options), askers_(askers), events_(create_event_channel()),
         id_(create_cm_id(events_.get())) {
     cm_resolve(id_.get(), events_.get(), options);
@@ -182,7 +183,7 @@ private:
       const uint32_t slot = end_->receiver.received(wc).first;
       const auto response = end_->in(slot).first(std::min(wc.byte_len, slot_size));
       if (!is_taken_.at(slot) || !is_response(response, end_->out(slot).first(askers_.size)))
-        throw Error("a response", "it is not to this request", Where::here());
+        throw Error("a response", "it is not to this request");
       is_taken_.at(slot) = false;
       asking.answered(slot); // there are as many slots as it can have under way
       ++answered_;
@@ -191,7 +192,7 @@ private:
   }
 
   const CmOptions &options_;
-  const Askers &askers_;
+  const ProcessLoad &askers_;
   unique_event_channel events_;
   unique_cm_id id_;
   std::optional<Completions> completions_;
@@ -204,7 +205,7 @@ private:
 void own_connections(int argc, char **argv) {
   CommandLine line{"Processes that each ask by a connection of their own; and the server."};
   const CmOptions options{line, "the server; without it, be the server"};
-  Askers askers;
+  ProcessLoad askers;
   uint32_t connections = 4;
   line.add("--connections", connections, "the server ends after so many [4]", 1, 100);
   askers.add_to(line);

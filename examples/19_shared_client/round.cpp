@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "round.hpp"
 
 #include "console.hpp"
@@ -36,7 +37,7 @@ void wait_for_signal(const Sender &sender, const sigset_t &set) {
   const timespec second{.tv_sec = 1, .tv_nsec = 0};
   while (sigtimedwait(&set, nullptr, &second) < 0)
     if (!sender.is_running()) // a ring was damaged, and it has said so
-      throw Error("the sender", "it has ended", Where::here());
+      throw Error("the sender", "it has ended");
 }
 
 // --report: how many requests were sent, each so many seconds, until this object goes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One sender, and the workers that ask by it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The service that slot_server gives and shared_client asks for, made so that a response can be checked: it is a checksum of the
 // request, over and over, as long as the request wants it.
 #pragma once
@@ -70,7 +71,7 @@ inline size_t serve(std::span<const std::byte> request, std::span<std::byte> res
   }
   std::memcpy(&header, request.data(), sizeof header);
   if (ntohl(header.response_length) == please_fail)
-    throw rdmacommon::Error("the service", "it was asked to fail", rdmacommon::Where::here());
+    throw rdmacommon::Error("the service", "it was asked to fail");
   if (const uint32_t time = ntohl(header.microseconds); time > 0)
     std::this_thread::sleep_for(std::chrono::microseconds(time)); // the work of a slow service
   const size_t length = ntohl(header.response_length);

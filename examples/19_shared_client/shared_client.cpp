@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 19_shared_client, the client: many processes and threads ask a server, or several, by a few connections that they share. One
 // thread has the connections, and sends what is ready in groups.
 //

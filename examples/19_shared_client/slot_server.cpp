@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 19_shared_client, the server: answers the requests of many shared clients, which come in groups, by a pool of threads.
 //
 // Lesson:  lessons/19_shared_client.md

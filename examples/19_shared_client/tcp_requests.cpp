@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the shared client is compared with, without RDMA: a server with epoll, and processes that each have a socket. Requests
 // and responses are the same as slot_server's, each behind its length.
 //
@@ -5,7 +6,7 @@
 // By hand: tcp_requests --connections 4      the server, for as many
 //          tcp_requests --host ADDRESS       four processes, one socket each
 
-#include "many_askers.hpp"
+#include "load_processes.hpp"
 
 #include <rdmacommon/check.hpp>
 
@@ -40,7 +41,7 @@ std::optional<std::span<const std::byte>> take_message(std::span<const std::byte
   std::memcpy(&length, stream.data(), sizeof length);
   length = ntohl(length);
   if (length > longest)
-    throw Error("a message", "it is too long", Where::here());
+    throw Error("a message", "it is too long");
   if (stream.size() < sizeof length + length)
     return std::nullopt;
   const std::span message = stream.subspan(sizeof length, length);
@@ -134,7 +135,7 @@ public:
                                                static_cast<int>(wait.count() * 1000)),
                                     "epoll_wait");
       if (count == 0)
-        throw Error("the clients", "they say nothing any more", Where::here());
+        throw Error("the clients", "they say nothing any more");
       for (const epoll_event &event : std::span(events).first(static_cast<size_t>(count))) {
         auto *client = static_cast<Socket *>(event.data.ptr);
         if (client == nullptr)
@@ -195,7 +196,7 @@ Socket connect_to(const std::string &host, uint16_t port) {
   const addrinfo hints{.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
   addrinfo *found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found))
-    throw Error(host, gai_strerror(error), Where::here());
+    throw Error(host, gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> holder(found, freeaddrinfo);
   Socket made(check_errno(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket"));
   check_errno(connect(made.fd(), found->ai_addr, found->ai_addrlen), "connect");
@@ -203,7 +204,7 @@ Socket connect_to(const std::string &host, uint16_t port) {
 }
 
 // Keeps `in_flight` requests under way, and sends all that it may with one send().
-void ask_all(Socket &server, const Askers &askers, Asking &asking) {
+void ask_all(Socket &server, const ProcessLoad &askers, Asking &asking) {
   uint32_t asked = 0, answered = 0;
   Bytes request(askers.size);
   while (answered < askers.requests) {
@@ -214,13 +215,13 @@ void ask_all(Socket &server, const Askers &askers, Asking &asking) {
     while (!server.out.empty())
       server.send();
     if (!server.receive())
-      throw Error("the server", "it is gone", Where::here());
+      throw Error("the server", "it is gone");
     std::span<const std::byte> left = server.in;
     while (const auto response = take_message(left)) {
       asking.answered(answered);
       make_request(request, askers.size, 0, answered++); // responses come in the requests' order
       if (!is_response(*response, request))
-        throw Error("a response", "it is not to this request", Where::here());
+        throw Error("a response", "it is not to this request");
     }
     server.used(server.in.size() - left.size());
   }
@@ -230,7 +231,7 @@ void ask_all(Socket &server, const Askers &askers, Asking &asking) {
 void tcp_requests(int argc, char **argv) {
   CommandLine line{
       "Processes that ask a server by TCP, each by a socket of its own; and the server."};
-  Askers askers;
+  ProcessLoad askers;
   std::string host;
   uint16_t port = 18515;
   uint32_t connections = 4;

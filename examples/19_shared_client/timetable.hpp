@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A timetable says when requests are due. Users send requests like this: they do not wait until the request of another user has been
 // answered (lesson 20).
 #pragma once
@@ -49,8 +50,7 @@ private:
 inline void check_timetable(uint32_t every_us, uint32_t in_flight) {
   if (every_us > 0 && in_flight > 1)
     throw rdmacommon::Error("--every",
-                            "the program takes no responses while it sleeps; use --in-flight 1",
-                            rdmacommon::Where::here());
+                            "the program takes no responses while it sleeps; use --in-flight 1");
 }
 
 } // namespace shared_client

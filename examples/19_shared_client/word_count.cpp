@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 19_shared_client, in a program of one's own: a service that counts words, and a client with one connection for all its threads.
 //
 // Lesson:  lessons/19_shared_client.md
@@ -95,7 +96,7 @@ void ask(const CmOptions &where, uint32_t lines) {
     pending.push_back(caller.request_async(std::as_bytes(std::span(text))));
   for (Pending &one : pending)
     if (!one.wait(where.timeout, check))
-      throw Error("a response", "it does not come", Where::here());
+      throw Error("a response", "it does not come");
   std::printf("  and %u more, of which %u are right\n", 2 * lines, right);
   // [ask-more]
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A worker: a child process with a Caller. It is forked before there is any RDMA in this process (lesson 14).
 #pragma once
 
@@ -44,13 +45,13 @@ public:
     const std::string text = child_->link().hear(limit);
     Score score;
     if (text.size() != sizeof score)
-      throw rdmacommon::Error("a worker", "it has failed", rdmacommon::Where::here());
+      throw rdmacommon::Error("a worker", "it has failed");
     std::memcpy(&score, text.data(), sizeof score);
     return score;
   }
   void end(std::chrono::milliseconds limit) {
     if (child_->wait(limit) != 0)
-      throw rdmacommon::Error("a worker", "it has failed", rdmacommon::Where::here());
+      throw rdmacommon::Error("a worker", "it has failed");
   }
 
 private:

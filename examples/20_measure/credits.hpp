@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A server that learns of each message takes the completion of a receive, posts another receive, and gives the client a credit
 // for one more message.
 #pragma once
@@ -40,8 +41,7 @@ public:
     post_receive(); // before the peer can send another
     const uint32_t messages = ntohl(wc.imm_data);
     if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || messages > depth_ - left_)
-      throw rdmacommon::Error("the peer's message", "it gives credit for what was not sent",
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error("the peer's message", "it gives credit for what was not sent");
     left_ += messages;
   }
 

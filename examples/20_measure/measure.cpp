@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 20_measure: how long a message takes. Client and server send one back and forth, and the client times every round.
 //
 // Lesson:  lessons/20_measure.md
@@ -36,7 +37,7 @@ void pin(bool is_server) {
   cpu_set_t allowed, one;
   check_errno(sched_getaffinity(0, sizeof allowed, &allowed), "sched_getaffinity");
   if (CPU_COUNT(&allowed) < 2)
-    throw Error("--pin", "there is one CPU, which both sides cannot poll on", Where::here());
+    throw Error("--pin", "there is one CPU, which both sides cannot poll on");
   CPU_ZERO(&one);
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
     if (CPU_ISSET(cpu, &allowed) && (!is_server || CPU_COUNT(&one) == 0)) {
@@ -68,7 +69,7 @@ void print_clocks() {
 void check_sum(double rounds_us, double passed_us) {
   if (rounds_us > 1.2 * passed_us || rounds_us < 0.8 * passed_us) {
     std::printf("all rounds together: %.3f us, while %.3f us passed\n", rounds_us, passed_us);
-    throw Error("the times", "they do not add up", Where::here());
+    throw Error("the times", "they do not add up");
   }
 }
 // [plausible]
@@ -165,9 +166,9 @@ void measure_program(int argc, char **argv) {
   wanted.shape.operation = operation_of(operation);
   wanted.shape.is_polling = waiting == "poll";
   if (!wanted.shape.is_polling && wanted.shape.operation == Operation::write)
-    throw Error("--waiting events", "nobody is told of a WRITE", Where::here());
+    throw Error("--waiting events", "nobody is told of a WRITE");
   if (wanted.stall_ms > 0 && wanted.shape.operation == Operation::read)
-    throw Error("--stall", "a READ does not ask the server's program", Where::here());
+    throw Error("--stall", "a READ does not ask the server's program");
   if (wanted.is_pinned)
     pin(options.is_server());
   const Port port = open_port(options);

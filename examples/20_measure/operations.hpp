@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a message can be, and its name on the command line.
 #pragma once
 

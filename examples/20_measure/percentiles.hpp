@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Many measured times, and what is worth saying about them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What client and server of measure.cpp both have: a queue pair, a buffer in each direction, and the four ways to send a
 // message and to learn of one.
 #pragma once
@@ -6,6 +7,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -36,9 +38,8 @@ public:
   PingSide(const rdmacommon::Port &port, rdmacommon::Exchange &exchange,
            const rdmacommon::PairOptions &options, const Shape &shape)
       : shape_(shape), timeout_(options.timeout), memory_(stride() + shape.size),
-        pd_(rdmacommon::check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd")),
-        mr_(rdmacommon::check_ptr(
-            ibv_reg_mr(pd_.get(), memory_.data(), memory_.size(), memory_access), "ibv_reg_mr")),
+        pd_(rdmacommon::alloc_pd(port.context.get())),
+        mr_(rdmacommon::reg_mr(pd_.get(), memory_.data(), memory_.size(), memory_access)),
         channel_(rdmacommon::create_comp_channel(port.context.get())),
         sent_(create_cq(port, shape.operation == Operation::read)),
         received_(create_cq(port, shape.operation != Operation::read)),
@@ -54,8 +55,7 @@ public:
       post_receive();
     theirs_ = rdmacommon::connect(qp_.get(), port, exchange, options, rdmacommon::share(mr_.get()));
     if (theirs_.length != memory_.size())
-      throw rdmacommon::Error("the peer's memory", "it has another --size",
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error("the peer's memory", "it has another --size");
   }
   // [side]
 
@@ -116,9 +116,9 @@ private:
 
   rdmacommon::unique_cq create_cq(const rdmacommon::Port &port, bool is_waited_for) {
     ibv_comp_channel *channel = is_waited_for ? channel_.get() : nullptr;
-    return rdmacommon::unique_cq(rdmacommon::check_ptr(
-        ibv_create_cq(port.context.get(), depth, nullptr, channel, 0), "ibv_create_cq"));
+    return rdmacommon::create_cq(port.context.get(), depth, channel);
   }
+
   // The peer writes to the beginning; what we send lies behind it, on a page of its own, and the peer may read it. Else the
   // two could have a cache line in common, which CPU and NIC would take from each other.
   size_t stride() const { return (size_t{shape_.size} + 4095) / 4096 * 4096; }
@@ -165,8 +165,7 @@ private:
       if (now > end.value_or(now)) {
         take_sent(); // if one of ours has failed, that is the reason
         throw rdmacommon::Error("the peer's message",
-                                "none within " + std::to_string(timeout_.count()) + " ms",
-                                rdmacommon::Where::here());
+                                "none within " + std::to_string(timeout_.count()) + " ms");
       }
       end = end.value_or(now + timeout_);
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How many messages a second: the client sends without a pause, as many as its send queue holds. The server's program
 // sleeps, except with WRITE_WITH_IMM: then it takes each completion, and gives credits.
 //
@@ -11,6 +12,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -84,7 +86,7 @@ private:
     if (idle_ == looks) {
       idle_ = 0;
       if (exchange_.peer_has_spoken()) // it has nothing to say before our "done"
-        throw Error("the server", "it has ended", Where::here());
+        throw Error("the server", "it has ended");
     }
     for (const ibv_wc &wc : std::span(done_).first(count))
       if (credits_ && is_receive(wc))
@@ -129,12 +131,10 @@ void rate(int argc, char **argv) {
   const Port port = open_port(options);
   Exchange exchange(options);
   std::vector<std::byte> memory(wanted.size);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const unique_mr mr(
-      check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), access), "ibv_reg_mr"));
-  const unique_cq cq(check_ptr(
-      ibv_create_cq(port.context.get(), 2 * Flood::depth, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), memory.data(), memory.size(), access);
+  const unique_cq cq = create_cq(port.context.get(), 2 * Flood::depth);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(),
                                     {.max_send_wr = Flood::depth,
                                      .max_recv_wr = Flood::depth,
@@ -147,7 +147,7 @@ void rate(int argc, char **argv) {
     credits.emplace(qp.get(), Flood::depth);
   const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
   if (theirs.length != memory.size())
-    throw Error("the peer's memory", "it has another --size", Where::here());
+    throw Error("the peer's memory", "it has another --size");
   if (!options.is_server()) {
     ibv_sge whole = piece(mr.get(), mr->addr, wanted.size);
     Flood flood(qp.get(), cq.get(), credits ? &*credits : nullptr, exchange,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The cheapest clock that there is: a counter in the CPU itself.
 #pragma once
 

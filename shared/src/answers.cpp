@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "answers.hpp"
 
 #include "waiting.hpp"
@@ -13,13 +14,13 @@
 namespace rdmashared {
 namespace {
 
-using rdmacommon::Error, rdmacommon::SlotRing, rdmacommon::SlotRun, rdmacommon::Where;
+using rdmacommon::Error, rdmacommon::SlotRing, rdmacommon::SlotRun;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr uint32_t sleeps_mask = sleeps_on_its_own | sleeps_on_any; // beside the state
 constexpr uint32_t long_answer = uint32_t{1} << 31;                 // in AnswerControl::length
-constexpr milliseconds look_around(100); // how often a sleeper asks whether the sender lives
+constexpr milliseconds liveness_interval(100); // how often a sleeper asks whether the sender lives
 
 uint64_t pages(uint64_t bytes) {
   return (bytes + 4095) / 4096 * 4096;
@@ -75,7 +76,7 @@ void Answers::attach(const Layout &layout) {
   static_assert(sizeof(AnswerControl) == 16 && sizeof(LaneStatus) <= 64);
   const std::span<std::byte> all = ring_.appendix();
   if (all.size() < layout.length)
-    throw Error("the shared memory", "it is too small for the answers", Where::here());
+    throw Error("the shared memory", "it is too small for the answers");
   status_ = std::launder(reinterpret_cast<LaneStatus *>(all.data()));
   controls_ = std::launder(reinterpret_cast<AnswerControl *>(all.data() + layout.controls));
   bells_ = std::launder(reinterpret_cast<std::atomic<uint32_t> *>(all.data() + layout.bells));
@@ -131,7 +132,7 @@ bool Answers::wait(uint64_t position, milliseconds limit, Waiting how,
         return true;
     }
   // [sleep]
-  auto next_look = now + look_around;
+  auto next_look = now + liveness_interval;
   const uint64_t slot = position & (ring_.shape().slots - 1);
   while (is_waiting(position)) {
     if (now >= deadline)
@@ -140,12 +141,12 @@ bool Answers::wait(uint64_t position, milliseconds limit, Waiting how,
     const BellSeen bell{&bell_of(slot), bell_of(slot).load(std::memory_order_acquire)};
     if (!will_sleep(position, sleeps_on_its_own))
       return true;
-    sleep_on({&bell, 1}, bit_of(slot), std::min(deadline, now + look_around));
+    sleep_on({&bell, 1}, bit_of(slot), std::min(deadline, now + liveness_interval));
     now = steady_clock::now();
     if (is_over && is_waiting(position) && now >= next_look) {
       if (is_over())
         return true;
-      next_look = now + look_around;
+      next_look = now + liveness_interval;
     }
   }
   // [sleep]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The answers to the requests of one ring, in the shared memory behind it (its appendix): what has become of each request,
 // where its caller can sleep until that is known, and the bytes of the answer.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How long to stay away after a failure. Written out in lesson 13.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "bells.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -65,8 +66,7 @@ bool sleep_on_all(std::span<const BellSeen>, steady_clock::time_point) {
 
 void sleep_on(std::span<const BellSeen> bells, uint32_t bits, steady_clock::time_point until) {
   if (bells.size() > most_bells)
-    throw rdmacommon::Error("the sleep", "there are more than 128 bells",
-                            rdmacommon::Where::here());
+    throw rdmacommon::Error("the sleep", "there are more than 128 bells");
   if (bells.size() == 1)
     sleep_on_one(bells.front(), bits, until);
   else if (!bells.empty() && !sleep_on_all(bells, until))

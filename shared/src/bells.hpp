@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where callers sleep: futex words in shared memory. Many callers share a bell, and one system call wakes all of them whose
 // answers have come.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmashared/caller.hpp"
 
 #include "caller_lanes.hpp"
@@ -9,12 +10,11 @@
 
 namespace rdmashared {
 
-using rdmacommon::Error, rdmacommon::Link, rdmacommon::Where;
+using rdmacommon::Error, rdmacommon::Link;
 using std::chrono::milliseconds;
 
 RequestFailed::RequestFailed(Outcome outcome, const std::string &server_said)
-    : Error("the request", words_for(outcome) + (server_said.empty() ? "" : ": " + server_said),
-            Where::here()),
+    : Error("the request", words_for(outcome) + (server_said.empty() ? "" : ": " + server_said)),
       outcome_(outcome), server_said_(server_said) {}
 
 Pending::Pending(Pending &&other) noexcept
@@ -32,7 +32,7 @@ bool Pending::is_ready() const {
 
 bool Pending::wait(milliseconds limit, const InPlace &in_place) {
   if (!lanes_)
-    throw Error("the response", "it has been collected", Where::here());
+    throw Error("the response", "it has been collected");
   return lanes_->wait(*this, limit, in_place);
 }
 
@@ -55,8 +55,7 @@ std::optional<Pending> Caller::try_request_async(std::span<const std::byte> byte
 
 void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place, const Ask &ask) {
   if (!request_async(bytes, ask).wait(ask.limit, in_place))
-    throw Error("the request", "no answer within " + std::to_string(ask.limit.count()) + " ms",
-                Where::here());
+    throw Error("the request", "no answer within " + std::to_string(ask.limit.count()) + " ms");
 }
 
 std::vector<std::byte> Caller::request(std::span<const std::byte> bytes, const Ask &ask) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a caller sleeps for many responses, and how an event loop hears of them.
 #include "caller_lanes.hpp"
 #include "waiting.hpp"
@@ -11,12 +12,12 @@
 
 namespace rdmashared {
 
-using rdmacommon::Error, rdmacommon::Where;
+using rdmacommon::Error;
 using std::chrono::milliseconds, std::chrono::steady_clock;
 
 namespace {
 
-constexpr milliseconds look_around(100); // how often a sleeper asks whether the sender lives
+constexpr milliseconds liveness_interval(100); // how often a sleeper asks whether the sender lives
 
 } // namespace
 
@@ -59,11 +60,11 @@ bool CallerLanes::wait_connected(milliseconds limit, std::optional<uint32_t> ser
       down.push_back({&lane.answers.status().is_up, 0});
     }
     if (down.empty())
-      throw Error("the sender", "it is gone", Where::here());
+      throw Error("the sender", "it is gone");
     const auto now = steady_clock::now();
     if (now >= deadline)
       return false;
-    sleep_on(down, every_bit, std::min(deadline, now + look_around));
+    sleep_on(down, every_bit, std::min(deadline, now + liveness_interval));
   }
 }
 // [wait-connected]
@@ -74,8 +75,8 @@ std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, m
   auto now = steady_clock::now();
   const auto deadline = rdmacommon::deadline_in(limit);
   Patience patience(waiting.value_or(waiting_));
-  for (auto next_look = now + look_around;; now = steady_clock::now()) {
-    const bool will_sleep = patience.is_at_its_end(false);
+  for (auto next_look = now + liveness_interval;; now = steady_clock::now()) {
+    const bool will_sleep = patience.has_ended(false);
     const auto before = will_sleep ? bells() : std::vector<BellSeen>(); // before the words say so
     bool has_any = false;
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -89,18 +90,18 @@ std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, m
         return i;
     }
     if (!has_any)
-      throw Error("the responses", "all have been collected", Where::here());
+      throw Error("the responses", "all have been collected");
     if (now >= std::min(deadline, next_look)) {
-      next_look = now + look_around;
+      next_look = now + liveness_interval;
       const std::vector<bool> is_orphan = orphans();
       for (const Pending &one : requests)
         if (one.lanes_ != nullptr && is_orphan[one.lane_])
-          throw Error("the sender", "it is gone", Where::here());
+          throw Error("the sender", "it is gone");
     }
     if (now >= deadline)
       return std::nullopt;
     if (will_sleep)
-      sleep_on(before, every_bit, std::min(deadline, now + look_around));
+      sleep_on(before, every_bit, std::min(deadline, now + liveness_interval));
     else
       sched_yield();
   }
@@ -171,7 +172,7 @@ int CallerLanes::fd() {
 
 void CallerLanes::listen(std::vector<BellSeen> seen) {
   while (!is_over_) {
-    sleep_on(seen, every_bit, steady_clock::now() + look_around);
+    sleep_on(seen, every_bit, steady_clock::now() + liveness_interval);
     std::vector<BellSeen> now = bells();
     const bool is_changed = !std::ranges::equal(now, seen, {}, &BellSeen::seen, &BellSeen::seen);
     if (is_changed || has_orphans())

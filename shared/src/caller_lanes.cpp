@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "caller_lanes.hpp"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace rdmashared {
 
 using rdmacommon::Error, rdmacommon::Link, rdmacommon::RingWorker, rdmacommon::SlotRing,
-    rdmacommon::SlotRun, rdmacommon::Where;
+    rdmacommon::SlotRun;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
@@ -21,7 +22,7 @@ namespace {
 // For this process the lane leads nowhere from here on. A sender that has died cannot say so.
 [[noreturn]] void give_up(CallerLane &lane, const char *why) {
   lane.give_up();
-  throw Error("the sender", why, Where::here());
+  throw Error("the sender", why);
 }
 
 [[noreturn]] void gone(CallerLane &lane) {
@@ -118,13 +119,12 @@ CallerLanes::CallerLanes(std::vector<Link> links, Waiting waiting) : waiting_(wa
 
 void CallerLanes::check_count() const {
   if (lanes_.size() > most_bells)
-    throw Error("the caller", "its senders have more than 128 connections together", Where::here());
+    throw Error("the caller", "its senders have more than 128 connections together");
 }
 
 void CallerLanes::check_server(std::optional<uint32_t> server) const {
   if (std::ranges::none_of(lanes_, [&](const CallerLane &lane) { return lane.leads_to(server); }))
-    throw Error("the server", "there is no server " + std::to_string(server.value_or(0)),
-                Where::here());
+    throw Error("the server", "there is no server " + std::to_string(server.value_or(0)));
 }
 
 // @param first of the lanes of one sender
@@ -185,12 +185,10 @@ uint32_t CallerLanes::checked_length(size_t bytes, const Ask &ask) const {
       throw Error("a request",
                   "it or its response has " + std::to_string(longest) + " bytes, and " +
                       std::to_string(most) +
-                      " fit: SenderOptions::slots, slot_size, window and quota make more",
-                  Where::here());
+                      " fit: SenderOptions::slots, slot_size, window and quota make more");
     if (is_long && lane.answers.largest() == 0)
       throw Error("a request",
-                  "SenderOptions::largest_response is 0: there is no room of any length",
-                  Where::here());
+                  "SenderOptions::largest_response is 0: there is no room of any length");
   }
   return static_cast<uint32_t>(longest + sizeof(rdmacommon::SlotHeader));
 }

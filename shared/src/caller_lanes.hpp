@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The part of a Caller behind its header: the lanes of the senders that it has joined, and its requests there.
 #pragma once
 

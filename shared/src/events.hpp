@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Small things that both loops need: an event that wakes a thread, and threads that take no signals.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A request on its way through the program's handler.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A lane while it is up: sending. The answers: lane_answers.cpp. Connecting, and losing the connection: lane_connect.cpp.
 #include "lane.hpp"
 
@@ -38,14 +39,14 @@ Lane::~Lane() {
 // [turn]
 bool Lane::turn() {
   if (is_broken_ && !is_aside_)
-    bury();
+    tear_down();
   if (state_ != State::up && state_ != State::draining)
     return fail_ready();
   bool has_taken = false;
   try {
     has_taken = take_completions();
     if (state_ == State::draining && under_way_ == 0)
-      throw Error("the server", "it has closed", Where::here());
+      throw Error("the server", "it has closed");
   } catch (const Error &error) {
     lose(error.what());
     return true;
@@ -115,8 +116,7 @@ bool Lane::take_group() {
   for (uint32_t at = 0; at < run.count; ++messages) {
     // A run has no more messages than slots. The server would close the connection for all.
     if (under_way_ == window_)
-      throw Error("the ring", "it has given more requests than the window has room for",
-                  Where::here());
+      throw Error("the ring", "it has given more requests than the window has room for");
     const uint64_t position = run.position + at;
     const uint32_t before = at * ring_.shape().slot_size;
     bytes = before + note_sent(ring_.message(run, at), position);
@@ -144,7 +144,7 @@ uint32_t Lane::note_sent(const SlotMessage &message, uint64_t position) {
   const size_t room = message.slots * size_t{ring_.shape().slot_size} - sizeof claimed;
   Sent &sent = sent_.at(message.slot);
   if (sent.state == Sent::State::sent)
-    throw Error("the ring", "it is damaged: a slot comes again that has no answer", Where::here());
+    throw Error("the ring", "it is damaged: a slot comes again that has no answer");
   sent = {.position = position,
           .length = static_cast<uint32_t>(std::min<size_t>(claimed.length, room)),
           .worker = static_cast<uint16_t>(message.worker),

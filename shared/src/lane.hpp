@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One connection to one server, with the ring that feeds it. It connects, sends the ready requests in groups, and hands out the answers. When the
 // connection breaks, it tells all callers that wait, and connects again.
 //
@@ -89,7 +90,7 @@ private:
   void connect_data();
   void come_up();
   void lose(const std::string &why);
-  void bury();
+  void tear_down();
   void buried();
   bool fail_ready();
   void fail(const rdmacommon::SlotRun &run);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The answers' way through a lane, and the slots' way back to the ring.
 #include "lane.hpp"
 
@@ -54,7 +55,7 @@ void Lane::take_answers(Run run) {
   for (uint32_t slot = run.first, end = run.first + run.count; slot < end;) {
     const uint32_t slots = sent_.at(slot).slots;
     if (slots == 0 || slots > end - slot)
-      throw Error("an answer", "nobody has asked", Where::here());
+      throw Error("an answer", "nobody has asked");
     take_answer(slot);
     slot += slots;
   }
@@ -63,7 +64,7 @@ void Lane::take_answers(Run run) {
 void Lane::take_answer(uint32_t slot) {
   const Sent &sent = sent_.at(slot);
   if (sent.state != Sent::State::sent)
-    throw Error("an answer", "nobody has asked", Where::here());
+    throw Error("an answer", "nobody has asked");
   // A copy: the server, and each worker, can change what lies there at any moment.
   const SlotHeader wire =
       copied_header(answers_.slots().data() + size_t{slot} * ring_.shape().slot_size);
@@ -78,9 +79,9 @@ void Lane::take_long_response(const ibv_wc &wc) {
   const Sent &sent = sent_.at(run.first);
   if (sent.state != Sent::State::sent || run.count != named_count(sent.slots) ||
       sent.kind != Kind::long_request)
-    throw Error("a long response", "nobody has asked", Where::here());
+    throw Error("a long response", "nobody has asked");
   if (wc.byte_len > shape_.largest)
-    throw Error("a long response", "it is longer than there is room", Where::here());
+    throw Error("a long response", "it is longer than there is room");
   finish(run.first, Outcome::response, wc.byte_len, true);
 }
 // [take-long-response]

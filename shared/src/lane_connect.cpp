@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a lane comes up, and what happens when it breaks: the part of Lane that has to do with rdma_cm.
 #include "lane.hpp"
 
@@ -101,12 +102,12 @@ void Lane::connect_requests() {
 void Lane::established(const rdma_cm_event &event) {
   const auto welcome = welcome_in(private_data(event));
   if (!welcome || welcome->refusal != Refusal::none)
-    throw Error("the server", "it answers what we do not understand", Where::here());
+    throw Error("the server", "it answers what we do not understand");
   if (event.id == data_id_.get())
     return come_up();
   window_ = std::min(welcome->window, shape_.window);
   if (window_ == 0)
-    throw Error("the server", "it lets nothing be under way", Where::here());
+    throw Error("the server", "it lets nothing be under way");
   token_ = welcome->token;
   mirror_ = {.mine = requests_mr_,
              .slot_size = shape_.slot_size,
@@ -170,10 +171,10 @@ void Lane::on_cm_event(const rdma_cm_event &event) {
       established(event);
       break;
     case RDMA_CM_EVENT_DISCONNECTED:
-      throw Error("the server", "it has closed the connection", Where::here());
+      throw Error("the server", "it has closed the connection");
     case RDMA_CM_EVENT_REJECTED:
       if (const auto welcome = welcome_in(private_data(event)))
-        throw Error("the server rejects", words_for(welcome->refusal), Where::here());
+        throw Error("the server rejects", words_for(welcome->refusal));
       [[fallthrough]];
     default:
       check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);
@@ -196,8 +197,7 @@ void Lane::look_at_the_clock() {
       connection_->look_whether_alive();
     else
       throw Error("the server",
-                  "no answer within " + std::to_string(options_.connect_within.count()) + " ms",
-                  Where::here());
+                  "no answer within " + std::to_string(options_.connect_within.count()) + " ms");
   } catch (const std::exception &error) {
     lose(error.what());
   }
@@ -206,7 +206,7 @@ void Lane::look_at_the_clock() {
 // [clock]
 
 // [lose]
-// From here on nothing is sent. What was made is taken down by bury(), in the next turn: an rdma_cm event that may have led here
+// From here on nothing is sent. What was made is taken down by tear_down(), in the next turn: an rdma_cm event that may have led here
 // belongs to the id, which cannot go before it has been acknowledged. And an errand may still work with it.
 void Lane::lose(const std::string &why) {
   if (std::exchange(why_, why) != why) // once, however often it tries again
@@ -217,9 +217,9 @@ void Lane::lose(const std::string &why) {
   say_down();
 }
 
-// [bury]
+// [tear-down]
 // First the queue pairs, then the slots: as long as there is a queue pair, the server may write an answer.
-void Lane::bury() {
+void Lane::tear_down() {
   new_fd_ = -1;
   leave_channel({id_.get(), data_id_.get()}, connection_.get());
   struct Gone {
@@ -247,7 +247,7 @@ void Lane::buried() {
       finish(slot, Outcome::lost, 0);
   stats_.wakes += answers_.wake().calls;
 }
-// [bury]
+// [tear-down]
 // [lose]
 
 } // namespace rdmashared

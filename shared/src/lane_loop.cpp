@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lane_loop.hpp"
 
 #include "waiting.hpp"
@@ -36,11 +37,11 @@ void LaneLoop::run() {
     bool was_busy = false;
     for (const auto &lane : lanes_)
       was_busy |= lane->turn();
-    if (!patience.is_at_its_end(was_busy)) {
+    if (!patience.has_ended(was_busy)) {
       if (++turns % busy_turns == 0)
-        look_around(false);
+        take_events(false);
     } else if (arm())
-      look_around(true);
+      take_events(true);
   }
 }
 // [run]
@@ -81,7 +82,7 @@ bool LaneLoop::arm() {
   return std::ranges::all_of(lanes_, [](const auto &lane) { return lane->arm(); });
 }
 
-void LaneLoop::look_around(bool may_sleep) {
+void LaneLoop::take_events(bool may_sleep) {
   auto deadline = Lane::Clock::time_point::max();
   for (const auto &lane : lanes_) {
     deadline = std::min(deadline, lane->deadline());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A thread's loop over lanes: their turns, and their common sleep. A sender has one such thread or several, and each lane belongs to
 // one of them.
 #pragma once
@@ -48,7 +49,7 @@ public:
 
 private:
   bool arm();
-  void look_around(bool may_sleep);
+  void take_events(bool may_sleep);
   void look_at(int fd);
   void note_what_is_up();
 

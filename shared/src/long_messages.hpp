@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Messages of more slots than immediate data can count. They travel in several runs, one after the other by the same queue pair,
 // which keeps their order. Each run but the last has longest_run slots. The slots are where the message is put together.
 #pragma once
@@ -69,8 +70,7 @@ public:
   // @throws Error if it is not the next run of this message
   bool add(rdmacommon::Run run) {
     if (run.first != next_ || run.count != std::min(slots_, rdmacommon::SlotRing::longest_run))
-      throw rdmacommon::Error("a long message", "its next run is missing",
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error("a long message", "its next run is missing");
     next_ += run.count;
     slots_ -= run.count;
     return slots_ == 0;

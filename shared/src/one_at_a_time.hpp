@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A log for several threads.
 #pragma once
 

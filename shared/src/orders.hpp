@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Functions that other threads send to the thread of a loop. It carries them out in the order in which they came.
 #pragma once
 

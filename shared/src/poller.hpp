@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Both loops sleep on it, for completions, rdma_cm events, and the events that other threads ring.
 #pragma once
 

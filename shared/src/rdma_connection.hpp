@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The RDMA resources of one connection, of either side: what is made when the device is known, and goes with it.
 #pragma once
 
@@ -5,6 +6,7 @@
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/completions.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/slot_runs.hpp>
 
 #include <infiniband/verbs.h>
@@ -48,19 +50,15 @@ class Connection {
 public:
   // @param window how many runs may come; one more: the server may say that it is closing
   Connection(rdma_cm_id *id, uint32_t window, uint32_t slots)
-      : channel_(rdmacommon::create_comp_channel(id->verbs)),
-        pd_(rdmacommon::check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd")),
-        cq_(rdmacommon::check_ptr(ibv_create_cq(id->verbs,
-                                                static_cast<int>(2 * window + 2 + 2 * send_depth),
-                                                nullptr, channel_.get(), 0),
-                                  "ibv_create_cq")),
+      : channel_(rdmacommon::create_comp_channel(id->verbs)), pd_(rdmacommon::alloc_pd(id->verbs)),
+        cq_(rdmacommon::create_cq(id->verbs, static_cast<int>(2 * window + 2 + 2 * send_depth),
+                                  channel_.get())),
         runs(id, pd_.get(), cq_.get(), window + 1), receiver(runs.get(), window + 1, slots) {}
 
   // @return a region that goes with this object, after the queue pairs
   const ibv_mr *reg(std::span<std::byte> memory, int access) {
     return regions_
-        .emplace_back(rdmacommon::check_ptr(
-            ibv_reg_mr(pd_.get(), memory.data(), memory.size(), access), "ibv_reg_mr"))
+        .emplace_back(rdmacommon::reg_mr(pd_.get(), memory.data(), memory.size(), access))
         .get();
   }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmashared/sender.hpp"
 
 #include "caller_lanes.hpp"

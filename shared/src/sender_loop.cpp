@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "sender_loop.hpp"
 
 #include "caller_lanes.hpp"
@@ -28,8 +29,7 @@ Shape shape_of(const SenderOptions &options) {
         "slots are a power of two, to 2^24, of a multiple of 64 bytes, to 1 MiB, and 2 GiB in "
         "all; a response has "
         "64 MiB at most; a group has 1 to 255 slots; there are 1 to 14 connections to all servers; "
-        "window and threads are not 0",
-        Where::here());
+        "window and threads are not 0");
   return shape;
 }
 
@@ -98,10 +98,8 @@ void SenderLoop::wait_until_up(milliseconds limit) {
     return;
   // The log has the hint, on a line of its own.
   const size_t most = options_.log ? why.find('\n') : why.npos;
-  throw Error("the connections",
-              std::to_string(up) + " of " + std::to_string(connections()) + " are up; " +
-                  why.substr(0, most),
-              Where::here());
+  throw Error("the connections", std::to_string(up) + " of " + std::to_string(connections()) +
+                                     " are up; " + why.substr(0, most));
 }
 
 Caller SenderLoop::caller(Waiting waiting) {

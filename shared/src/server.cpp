@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmashared/server.hpp"
 
 #include "server_loop.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "server_loop.hpp"
 
 #include "one_at_a_time.hpp"
@@ -34,8 +35,7 @@ ServerLoop::ServerLoop(const ServerOptions &options, const RequestHandler &handl
       options.connections == 0 || options.threads == 0 || !handler)
     throw Error("the server's options",
                 "a group has 1 to 255 slots; window, connections and threads are not 0; there is a "
-                "handler",
-                Where::here());
+                "handler");
   for (uint32_t i = 0; i < options.threads; ++i) {
     places_.push_back(std::make_unique<Place>(Place{.number = i, .loop = {}, .sessions = 0}));
     Place &place = *places_.back();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a server makes the session of a client, and takes it down.
 #include "server_loop.hpp"
 
@@ -94,9 +95,9 @@ Refusal ServerLoop::open(unique_cm_id &id, const Hello &hello) {
   errands_.send(
       [this, opening, share, since = Clock::now()] {
         if (stops_ > 0)
-          throw Error("the server", words_for(Refusal::closing), Where::here());
+          throw Error("the server", words_for(Refusal::closing));
         if (Clock::now() - since > options_.connect_within) // the client has given up
-          throw Error("a client", "its request has waited too long", Where::here());
+          throw Error("a client", "its request has waited too long");
         make(*opening, std::move(*share));
       },
       [this, opening](const std::exception_ptr &failure) {
@@ -135,7 +136,7 @@ void ServerLoop::begin(Opening &opening, const std::exception_ptr &failure, bool
     if (failure)
       std::rethrow_exception(failure);
     if (is_closing)
-      throw Error("the server", words_for(why), Where::here());
+      throw Error("the server", words_for(why));
     loop.adopt(opening.made);
   } catch (...) { // ServerOptions::new_client can throw anything
     has_failed = true;

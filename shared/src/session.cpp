@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "session.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -51,7 +52,7 @@ void Session::accept() {
 
 void Session::accept_data(unique_cm_id &id) {
   if (shape_.largest == 0 || data_id_)
-    throw Error("a data connection", "there is none to come", Where::here());
+    throw Error("a data connection", "there is none to come");
   connection_.add_data_connection(id.get(), 0, shape_.slots);
   try {
     id->context = this;
@@ -124,11 +125,11 @@ void Session::on_completion_event() {
 void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
   // The client has announced a data connection. Without it, there is nowhere for a response to go.
   if (shape_.largest > 0 && !connection_.data)
-    throw Error("a request", "the session's data connection is missing", Where::here());
+    throw Error("a request", "the session's data connection is missing");
   // A client that sends again what has no answer yet would change the copy that a handler is reading.
   const auto marks = is_taken_.begin() + run.first;
   if (std::find(marks, marks + run.count, 1) != marks + run.count)
-    throw Error("a request", "its slot has one that has no answer yet", Where::here());
+    throw Error("a request", "its slot has one that has no answer yet");
   // Copy only what has come. Otherwise a run without bytes would cost a copy of all its slots.
   const size_t bytes = std::min<size_t>(size_t{run.count} * shape_.slot_size, length);
   const auto copy = work_->slot_of(work_->copies, run.first);
@@ -161,7 +162,7 @@ void Session::accept_request(const Message &message, std::vector<Job> &jobs) {
   std::fill_n(is_taken_.begin() + message.slot, message.slots, uint8_t{1});
   in_work_ += runs_of(message.slots);
   if (in_work_ > shape_.window)
-    throw Error("a request", "more than the window are under way", Where::here());
+    throw Error("a request", "more than the window are under way");
   jobs.push_back({make_request(message), &handler_, &work_->is_closed});
 }
 // [take-run]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A client's connection, as the server has it: takes the requests that come in runs, gives them to handlers, and sends the answers
 // back in runs, whatever the runs were in which the requests came.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "session_loop.hpp"
 
 #include "waiting.hpp"
@@ -68,19 +69,19 @@ void SessionLoop::take_turns(bool has_loop) {
 // @return false if the other thread has the loop now
 bool SessionLoop::hold() {
   wake_->thread = std::this_thread::get_id();
-  look_around(false); // at what has woken this thread, if it stood by
+  take_events(false); // at what has woken this thread, if it stood by
   Patience patience(options_.waiting);
   for (uint32_t turns = 0; !is_over_;) {
     bool was_busy = each_session([this](Session &session) { return session.take(jobs_); });
     if (!run_jobs())
       return false;
     was_busy |= each_session([](Session &session) { return session.send(); });
-    if (!patience.is_at_its_end(was_busy || !jobs_.empty())) {
+    if (!patience.has_ended(was_busy || !jobs_.empty())) {
       if (++turns % busy_turns == 0)
-        look_around(false);
+        take_events(false);
     } else if (arm())
-      look_around(true);
-    bury();
+      take_events(true);
+    tear_down();
   }
   return true;
 }
@@ -139,7 +140,7 @@ bool SessionLoop::arm() {
   return has_nothing;
 }
 
-void SessionLoop::look_around(bool may_sleep) {
+void SessionLoop::take_events(bool may_sleep) {
   const auto events = poller_.wait(std::min(next_look_, end_), may_sleep);
   stats_.sleeps += may_sleep;
   stats_.other_calls += !may_sleep;
@@ -247,7 +248,7 @@ void SessionLoop::drop(Session &session, const char *why) {
   session.close();
 }
 
-void SessionLoop::bury() {
+void SessionLoop::tear_down() {
   for (auto next = sessions_.begin(); next != sessions_.end();)
     if (const auto session = next++; session->is_closed()) {
       gone_(session->was_dropped);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A thread's loop over sessions: their turns, their rdma_cm events, and their common sleep. A server has one such thread or several,
 // and each session belongs to one of them. The first one has the listener as well: server_loop.hpp.
 #pragma once
@@ -78,13 +79,13 @@ private:
   bool run_jobs();
   bool run_here();
   bool arm();
-  void look_around(bool may_sleep);
+  void take_events(bool may_sleep);
   void look_at(void *mark);
   void take_cm_events();
   void move_here(rdma_cm_id *id);
   void look_at_the_clock();
   void drop(Session &session, const char *why);
-  void bury();
+  void tear_down();
 
   const ServerOptions &options_;
   Pool<Job> &pool_;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A thread with a loop may run a handler while a second thread stands by: when something happens in the loop, the second thread takes
 // the loop. So a request that comes alone wakes no other thread, and a handler that takes long still holds up nobody.
 #pragma once

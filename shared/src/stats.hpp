@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The counters of the connections of one loop. The thread that has the loop writes; any thread may read.
 #pragma once
 

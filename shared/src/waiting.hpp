@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // When a thread with nothing to do may sleep.
 #pragma once
 
@@ -15,7 +16,7 @@ public:
   explicit Patience(Waiting how) : how_(how) {}
 
   // @param was_busy whether there was something to do since the last call
-  bool is_at_its_end(bool was_busy) {
+  bool has_ended(bool was_busy) {
     if (how_ != Waiting::spin)
       return how_ == Waiting::events && !was_busy;
     const auto now = std::chrono::steady_clock::now();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "wire.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -13,7 +14,7 @@
 namespace rdmashared {
 namespace {
 
-using rdmacommon::Error, rdmacommon::SlotHeader, rdmacommon::SlotRing, rdmacommon::Where;
+using rdmacommon::Error, rdmacommon::SlotHeader, rdmacommon::SlotRing;
 
 // Puts numbers behind each other in network byte order, so that no padding and no alignment gets onto the wire.
 class Writer {
@@ -43,7 +44,7 @@ private:
 };
 
 [[noreturn]] void nonsense(const char *who, const std::string &what) {
-  throw Error(who, what, Where::here());
+  throw Error(who, what);
 }
 
 uint64_t room_in(uint32_t slots, const Shape &shape) {

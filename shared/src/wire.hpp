@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a shared client and a slot server say to each other. Everything is in network byte order on the wire, and in host
 // byte order in these structs, apart from the two that say otherwise.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The memory that a session shares with the requests that it has given to handlers. It lives as long as the last of them, so a
 // handler can keep a request for longer than its connection lasts.
 #pragma once

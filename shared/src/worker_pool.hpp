@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads that run what takes long, so that the thread with the connections does not.
 #pragma once
 

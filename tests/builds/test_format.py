@@ -1,9 +1,15 @@
-"""clang-format has nothing to change, and flake8 finds nothing in the Python files (setup.cfg has its rules)."""
+# SPDX-License-Identifier: MIT
+"""clang-format has nothing to change, flake8 finds nothing in the Python files (setup.cfg has its rules), and each source
+names its licence."""
 import shutil
 import subprocess
 import unittest
 
 from lab.paths import ROOT
+
+
+FOLDERS = ("common", "shared", "examples", "tests", "tools", "picture", "docs")
+SOURCES = {".cpp", ".hpp", ".c", ".h", ".py", ".sh", ".css"}
 
 
 class Format(unittest.TestCase):
@@ -19,6 +25,14 @@ class Format(unittest.TestCase):
             self.fail("flake8 is missing: ./lab doctor")
         result = subprocess.run(["flake8", "tools", "tests", "picture", "docs"], cwd=ROOT, capture_output=True, text=True)
         self.assertEqual((result.stdout, result.stderr), ("", ""))
+
+    def test_each_source_names_its_licence(self):
+        sources = [ROOT / "lab", ROOT / "meson.build"]
+        for folder in FOLDERS:
+            sources += [path for path in (ROOT / folder).rglob("*") if path.suffix in SOURCES or path.name == "meson.build"]
+        self.assertGreater(len(sources), 500)
+        without = [str(path.relative_to(ROOT)) for path in sources if "SPDX-License-Identifier: MIT" not in path.read_text()[:200]]
+        self.assertEqual(without, [])
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Each header of the libraries compiles by itself, with nothing of the tree but what is installed."""
 import concurrent.futures
 import re

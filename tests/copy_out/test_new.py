@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab new makes a project that builds outside the tree: against the installed libraries, by Meson and by CMake, and as a subproject."""
 import re
 import subprocess
@@ -133,7 +134,9 @@ $""")
 
     def test_the_new_programs_fit_on_a_screen(self):
         for path in (ROOT / "examples/19_shared_client/new").iterdir():
-            self.assertLessEqual(len(path.read_text().splitlines()), 45, path)
+            licence, *lines = path.read_text().splitlines()
+            self.assertIn("SPDX", licence)
+            self.assertLessEqual(len(lines), 45, path)
 
     def test_each_program_of_an_example_is_built(self):
         meson = (self.new("--from", "12") / "meson.build").read_text()

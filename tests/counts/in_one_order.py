@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs a server and a client where the device is, and counts their system calls and instructions. Prints one line of JSON.
 
     python3 in_one_order.py SERVER CLIENT COUNTED    each is JSON; COUNTED: calls, server or client

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A request's way through its caller, the ring and its answer, for an exact count of instructions (test_counts.py): no network, no
 // second thread and no system call, so each run takes the same number.
 #include "loop_back.hpp"
@@ -39,7 +40,7 @@ void request_path(int argc, char **argv) {
     answer_all(loop);
     for (Pending &one : pending)
       if (!one.wait(std::chrono::milliseconds(0), [](std::span<const std::byte>) {}))
-        throw rdmacommon::Error("a response", "it is not there", rdmacommon::Where::here());
+        throw rdmacommon::Error("a response", "it is not there");
     pending.clear();
   }
 #if defined(__clang__)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Instructions for a request of the shared client: in the caller and the ring, without the network. A count has no noise, so a change that
 makes a request dearer is found at once.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What whole programs do for a request or a message, over the device: the system calls of all their
 processes and threads, posts, completions, wakes, sleeps, and instructions in user space.
 

@@ -1,6 +1,8 @@
+// SPDX-License-Identifier: MIT
 // For test_doubles.py, under the double: what 15_device_memory's memory refuses, and what the verbs below it do.
 #include "on_chip.hpp"
 
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 
 #include <cerrno>
@@ -16,7 +18,7 @@ namespace {
 void require(bool so, const char *what) {
   std::printf("%s: %s\n", so ? "ok" : "NOT", what);
   if (!so)
-    throw Error(what, "is not so", Where::here());
+    throw Error(what, "is not so");
 }
 
 // Whether the action is refused by an Error that says so.
@@ -83,7 +85,7 @@ void chip_edges(int argc, char **argv) {
   DeviceOptions options{line};
   line.parse(argc, argv);
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   if (locks::max_on_chip(port.context.get()) != 0)
     by_the_verbs(port, pd.get());
   by_our_class(port, pd.get());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Preloaded, it gives whatever device a program opens 64 KiB of memory of its own, by replacing the operations of
 // the context that ibv_query_device_ex, ibv_alloc_dm, ibv_reg_dm_mr and the others call. The memory is the host's, and
 // the regions over it are real, so all of RDMA works on it.

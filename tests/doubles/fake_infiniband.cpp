@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Preloaded, it makes an InfiniBand port of a RoCE one, to programs on one host: the link layer says so, the port has
 // a LID, and a queue pair is connected by that LID, without a GRH, or not at all. A datagram arrives without a GRH:
 // its completion has the LID of its source, and other bytes each time where the GRH would be.

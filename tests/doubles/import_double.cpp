@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A preloaded library by which 14_fork's share_between seems to import: for test_sharing.py, since SoftRoCE cannot.
 //
 // The importer gets a device, a PD and an MR of its own, and the MR has the address that the exporter's has, as
@@ -25,18 +26,28 @@ std::string note_about(uint32_t handle) {
   return "/tmp/import_double." + std::to_string(handle);
 }
 
-} // namespace
-
-// The exporter's side: leaves a note where the region lies.
-extern "C" ibv_mr *ibv_reg_mr(ibv_pd *pd, void *address, size_t length, int access) {
-  static const auto real = REAL(ibv_reg_mr);
-  ibv_mr *mr = real(pd, address, length, access);
+ibv_mr *noted(ibv_mr *mr) {
   if (mr)
     if (FILE *note = std::fopen(note_about(mr->handle).c_str(), "w")) {
-      std::fprintf(note, "%" PRIuPTR " %zu", reinterpret_cast<uintptr_t>(address), length);
+      std::fprintf(note, "%" PRIuPTR " %zu", reinterpret_cast<uintptr_t>(mr->addr), mr->length);
       std::fclose(note);
     }
   return mr;
+}
+
+} // namespace
+
+// The exporter's side leaves a note that says where the region lies. verbs.h calls the second function where the
+// access flags are no constant.
+extern "C" ibv_mr *ibv_reg_mr(ibv_pd *pd, void *address, size_t length, int access) {
+  static const auto real = REAL(ibv_reg_mr);
+  return noted(real(pd, address, length, access));
+}
+
+extern "C" ibv_mr *ibv_reg_mr_iova2(ibv_pd *pd, void *address, size_t length, uint64_t iova,
+                                    unsigned access) {
+  static const auto real = REAL(ibv_reg_mr_iova2);
+  return noted(real(pd, address, length, iova, access));
 }
 
 extern "C" ibv_context *ibv_import_device(int cmd_fd) {

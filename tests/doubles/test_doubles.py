@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs on memory of the NIC's own, on InfiniBand, and with two devices: doubles behind the interface of verbs."""
 import os
 import unittest

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A preloaded library that looks, when a program closes its device, at what is still open on it.
 //
 // At exit the kernel cleans up after everybody, so looking afterwards would show nothing. `rdma

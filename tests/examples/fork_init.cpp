@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: MIT
 // What ibv_fork_init() returns, before or after the first region, and whether children get that region's page: for test_fork.py.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/device.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 
 #include <infiniband/verbs.h>
@@ -31,7 +33,7 @@ bool is_left_out(const void *address) {
     else if (is_it && line.starts_with("VmFlags:"))
       return line.find(" dc") != std::string::npos;
   }
-  throw Error("/proc/self/smaps", "the page is not in it", Where::here());
+  throw Error("/proc/self/smaps", "the page is not in it");
 }
 
 void fork_init(int argc, char **argv) {
@@ -49,9 +51,8 @@ void fork_init(int argc, char **argv) {
 
   int error = when == "early" ? ibv_fork_init() : 0;
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_mr mr(check_ptr(
-      ibv_reg_mr(pd.get(), there + page, page, int{IBV_ACCESS_LOCAL_WRITE}), "ibv_reg_mr"));
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_mr mr = reg_mr(pd.get(), there + page, page, int{IBV_ACCESS_LOCAL_WRITE});
   if (when == "late")
     error = ibv_fork_init();
   std::printf("ibv_fork_init: %s\nthe page: %s\n", strerrorname_np(error),

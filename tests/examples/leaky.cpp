@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Closes its device with a PD and a CQ still on it, so that test_leaks can see that it would be seen.
 #include <rdmacommon/device.hpp>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What atomics promise, with many processes, and with holders that are taken for dead all the time."""
 import unittest
 

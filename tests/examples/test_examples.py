@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every example, and every "Break it" change, prints what the lessons show, and ends as they say; and when an example closes its
 device, it has destroyed every QP, CQ, MR and PD."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Each exercise's solution passes its check, and what the reader starts from does not."""
 import unittest
 

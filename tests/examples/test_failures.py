@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """11_when_it_breaks: each failure is a command of its own, with the row that the lesson's table has for it."""
 import re
 import unittest

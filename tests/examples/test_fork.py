@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """14_fork: each case is a command of its own. Wrong, it fails in its very way; cured, it works."""
 import re
 import subprocess
@@ -36,7 +37,7 @@ def cases():
 class Fork(unittest.TestCase):
     def test_each_alone(self):
         wanted = cases()
-        self.assertEqual(set(wanted), {"stale", "stolen", "refused", "destructor", "dontfork", "outlives", "n-plus-m"})
+        self.assertEqual(set(wanted), {"stale", "stolen", "refused", "destructor", "dontfork", "orphaned", "deadlock"})
         outcomes, log = run(*wanted, *(f"{name} --cure" for name in wanted), "spoon")
         *alone, (_, spoon) = outcomes
         for (name, (seen, _)), (text, status) in zip(wanted.items(), alone[:len(wanted)], strict=True):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Nothing is left on the device when an example has ended, and what looks for it while it runs would see a leak."""
 import json
 import subprocess

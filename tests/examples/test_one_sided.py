@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is said of one-sided operations, measured: the other side's process takes no part in them."""
 import re
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The packets that the lessons promise, counted by the device itself. Nothing else may use it meanwhile."""
 import re
 import subprocess

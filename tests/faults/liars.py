@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the tests of peers that lie by RDMA share: an honest program against a liar, and what the honest one says of it."""
 import dataclasses
 import subprocess

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: MIT
 // Three clients of 09_shared_receive in one process, of which the second does one thing wrong: for
 // test_shared_receive.py.
 #include "numbered.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -93,17 +95,16 @@ void lying_clients(int argc, char **argv) {
   line.parse(argc, argv);
 
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   static std::array<Buffer, 3 + greedy_messages> buffers{}; // the lie's are the last ones
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &buffers, sizeof buffers, 0), "ibv_reg_mr"));
+  const unique_mr mr = reg_mr(pd.get(), &buffers, sizeof buffers, 0);
   std::array<One, 3> clients;
   for (One &one : clients) {
-    one.cq.reset(
-        check_ptr(ibv_create_cq(port.context.get(), 64, nullptr, nullptr, 0), "ibv_create_cq"));
+    one.cq = create_cq(port.context.get(), 64);
     one.qp = create_rc_qp(pd.get(), one.cq.get(),
                           {.max_send_wr = 16, .max_recv_wr = 32, .max_send_sge = 1});
     to_init(one.qp.get(), port);
-    one.exchange.emplace(options);
+    one.exchange.emplace(options, Where::here());
     if (lie == "exchange" && &one == &clients[1])
       one.exchange->send_done(); // which is no address
     else

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: MIT
 // A peer of 12_cm_connect and 13_cm_many_clients that lies to the other side, as a client or as a server.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/description.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -83,7 +85,7 @@ struct Liar {
     const auto completed = [&](const char *what) {
       const auto done = poll_within(cq.get(), options.timeout);
       if (!done)
-        throw Error(what, "it does not complete", Where::here());
+        throw Error(what, "it does not complete");
       return *done;
     };
     completed("one of SEND and receive");
@@ -103,10 +105,10 @@ struct Liar {
 
   rdma_cm_id *id;
   std::array<char, 4096> memory{};
-  unique_pd pd{check_ptr(ibv_alloc_pd(id->verbs), "ibv_alloc_pd")};
+  unique_pd pd = alloc_pd(id->verbs);
   const int access = IBV_ACCESS_LOCAL_WRITE;
-  unique_mr mr{check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(), access), "ibv_reg_mr")};
-  unique_cq cq{check_ptr(ibv_create_cq(id->verbs, 2, nullptr, nullptr, 0), "ibv_create_cq")};
+  unique_mr mr = reg_mr(pd.get(), memory.data(), memory.size(), access);
+  unique_cq cq = create_cq(id->verbs, 2);
   unique_cm_qp qp;
 };
 

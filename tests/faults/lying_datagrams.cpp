@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A peer for test_datagrams.py: takes the other side of 08_datagrams, and sends what is not right.
 //   lying_datagrams messages|peers|silent --host ADDRESS   a client
 //   lying_datagrams sometimes|always                a server
@@ -6,6 +7,7 @@
 #include "message.hpp"
 
 #include <rdmacommon/exchange.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/ud_queue_pair.hpp>
@@ -113,7 +115,7 @@ static void lying_datagrams(int argc, char **argv) {
   line.add("what", what, "how", {"messages", "peers", "silent", "sometimes", "always"});
   line.parse(argc, argv);
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   Exchange exchange(options);
   (options.is_server() ? as_server : as_client)(what, port, pd.get(), exchange);
   exchange.finish();

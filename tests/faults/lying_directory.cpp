@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: MIT
 // A peer of 15_device_memory that does one thing wrong: for test_directory.py. As the server it lies about what there
 // is, as a client it lies to the server.
 #include "directory.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/remote_words.hpp>
@@ -48,11 +50,10 @@ void lying_directory(int argc, char **argv) {
 
   const Port port = open_port(options);
   static Mine mine{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   constexpr int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &mine, sizeof mine, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 4, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &mine, sizeof mine, access);
+  const unique_cq cq = create_cq(port.context.get(), 4);
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(),
                    {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A peer for test_exchange_peers.py: takes one side of the exchange and does it wrong in the way it is told.
 
     lying_peer.py client|server TCP-PORT WHAT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A peer of 18_group_send that does one thing wrong: for test_group_send.py.
 #include "group_protocol.hpp"
 #include "group_side.hpp"

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: MIT
 // A process that shares memory with 14_fork's share_between and does one thing wrong: for test_sharing.py.
 #include "board.hpp"
-#include "family.hpp"
-#include "pass.hpp"
+#include "child.hpp"
+#include "fd_passing.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
@@ -51,7 +52,7 @@ void as_owner(const std::string &name, const std::string &lie) {
   const Link listener = listen_as(name);
   std::printf("serving as %s\n", name.c_str());
   if (!listener.has_spoken(limit))
-    throw Error("a worker", "none has come", Where::here());
+    throw Error("a worker", "none has come");
   const Link worker = accept_if_us(listener);
   const File memory = make_memory();
   const MappedBoard board(memory.get());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // For test_shared_client.py: a shared client, or a slot server, that says one thing that cannot be.
 #include "rdma_connection.hpp"
 #include "service.hpp"
@@ -229,7 +230,7 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
       return rejection(event);
     const auto welcome = welcome_in(private_data(*event));
     if (!welcome)
-      throw Error("the server", "no welcome", Where::here());
+      throw Error("the server", "no welcome");
     token = welcome->token;
     peer.mirror = {.mine = peer.mine,
                    .slot_size = shape.slot_size,
@@ -242,7 +243,7 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
     peer.with.add_data_connection(data->id.get(), shape.window, shape.slots);
     if (const auto event = data->join(token, options.timeout);
         event->event != RDMA_CM_EVENT_ESTABLISHED)
-      throw Error("the data connection", rejection(event), Where::here());
+      throw Error("the data connection", rejection(event));
   }
   if (lie == "data-twice" || lie == "data-unwanted") {
     const uint32_t nobody =

@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: MIT
 // A peer of 10_memory_windows that does one thing wrong: for test_windows.py. It talks to `--case given-back`.
 #include "grant.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -76,11 +78,10 @@ void lying_window(int argc, char **argv) {
 
   const Port port = open_port(options);
   static Grant grant{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   constexpr int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &grant, sizeof grant, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 16, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &grant, sizeof grant, access);
+  const unique_cq cq = create_cq(port.context.get(), 16);
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(),
                    {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1});

@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: MIT
 // A peer of 05_write_with_imm that does one thing wrong: for test_fragments.py.
 #include "fragments.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -86,9 +88,9 @@ void lying_writer(int argc, char **argv) {
 
   const Port port = open_port(options);
   static Memory memory{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   constexpr unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &memory, sizeof memory, access), "ibv_reg_mr"));
+  const unique_mr mr = reg_mr(pd.get(), &memory, sizeof memory, access);
   const unique_cq send_cq(ibv_create_cq(port.context.get(), 64, nullptr, nullptr, 0));
   const unique_cq recv_cq(ibv_create_cq(port.context.get(), 64, nullptr, nullptr, 0));
   const unique_qp qp = create_rc_qp(pd.get(), check_ptr(send_cq.get(), "ibv_create_cq"),

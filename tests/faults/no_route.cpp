@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Preloaded: turns each ROUTE_RESOLVED into the ROUTE_ERROR that a subnet manager without an answer causes. On RoCE there
 // is no such event: rdma_resolve_route() itself fails, or the route is known (kernel, cma_resolve_iboe_route).
 #include "next.hpp"

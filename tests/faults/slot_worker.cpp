@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // For test_shared_client.py: a worker that attaches to a sender, goes as far as it is told, says so, and stays there.
 #include "answers.hpp"
 #include "service.hpp"
@@ -84,7 +85,7 @@ struct ByHand {
   }
   void publish() {
     if (!claim.publish())
-      throw Error("the claim", "it is gone", Where::here());
+      throw Error("the claim", "it is gone");
   }
   // Dies, as it looks to the others, in the middle of SlotRing::give_back(): one slot is free, but not the first.
   void give_half_back() {

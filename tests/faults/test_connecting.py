@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What can go wrong with a connection by rdma_cm: every error event, and peers that lie. Those events that take a network are
 in two_hosts/test_cm_events.py."""
 import os

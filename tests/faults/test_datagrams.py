@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Datagrams of liars and strangers: refused by name, and the program goes on."""
 import re
 import unittest

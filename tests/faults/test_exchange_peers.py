@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Peers that send too much, too little, nonsense or nothing: an error that says what, and soon."""
 import concurrent.futures
 import subprocess

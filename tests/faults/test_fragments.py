@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Peers of 05_write_with_imm that lie in what they say of their fragments, and sizes at the edges."""
 import hashlib
 import tempfile

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The module of lesson 16 and what can go wrong with it, by the kernel that ./lab boots."""
 import kernel_client_cases
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """13_cm_many_clients under load, and with clients that die, lie, say nothing, or come too many at a time."""
 import json
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """20_measure's rate: a server that dies while its client waits for credits."""
 import subprocess
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """19_shared_client on one host."""
 import unittest
 

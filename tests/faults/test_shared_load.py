@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """19_shared_client under a mixed load, on one host."""
 import unittest
 

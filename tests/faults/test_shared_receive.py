@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Clients of 09_shared_receive that lie, are greedy or die: theirs is the only connection that ends."""
 import re
 import unittest

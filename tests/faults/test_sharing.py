@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Processes that share memory with 14_fork's share_between and lie; what happens to processes whose owner is killed;
 and the import, on a device that seems to be able to."""
 import os
@@ -130,7 +131,7 @@ class Sharing(unittest.TestCase):
         self.assertIn("connect: Connection refused", outcome.text())
 
     def test_children_end_with_their_parents(self):
-        for count, argv in ((2, [HONEST, "--serve", NAME]), (4, [needs_device.program("fork"), "--case", "n-plus-m"])):
+        for count, argv in ((2, [HONEST, "--serve", NAME]), (4, [needs_device.program("fork"), "--case", "deadlock"])):
             with self.subTest(argv[0]):
                 argv = ["sh", "-c", ORPHANS, "sh", str(count), *argv, "--device", PLACE.device, "--limit", "60"]
                 said = subprocess.run(PLACE.wrap(argv), capture_output=True, text=True, timeout=600).stdout

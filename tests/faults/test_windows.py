@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Peers of 10_memory_windows that lie about the window, or never give it back."""
 import liars
 import needs_device

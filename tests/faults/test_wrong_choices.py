@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A wrong host, port, device or GID index, and too little memory to lock: errors that help."""
 import subprocess
 import unittest

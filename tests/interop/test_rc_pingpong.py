@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """02_send_recv talks to the stock ibv_rc_pingpong, as its server and as its client."""
 import random
 import subprocess

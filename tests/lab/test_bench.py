@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab bench, from one end to the other: that it measures and writes what it says. No figure matters."""
 import csv
 import json

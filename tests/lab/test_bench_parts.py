@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What ./lab bench makes of figures, and of programs that fail: without a device, with made-up programs."""
 import json
 import os

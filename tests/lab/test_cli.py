@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line of ./lab: one line and exit status 2 for what is wrong, help for the rest."""
 import os
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab exec in the emulated machine is faithful: what goes in, what comes out, how it ends."""
 import fcntl
 import os

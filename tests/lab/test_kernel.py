@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kernel in the cache: half of one is never used, and the machine's archive is one that cpio reads."""
 import gzip
 import os

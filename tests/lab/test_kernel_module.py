@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How ./lab builds a lesson's kernel module, as far as that takes no compiler and no machine."""
 import re
 import tempfile

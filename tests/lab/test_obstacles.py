@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the machine refuses: ./lab says in one line what is wrong and which command changes it, exit status 1, and no traceback.
 
 The refusals are real ones. Making them takes root, mounts and users, all of which the emulated machine has.

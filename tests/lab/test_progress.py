@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab progress: what is noted, by whom, and that nothing about the file can make a run fail. Needs no device."""
 import contextlib
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which expected output holds where, and that each variant is one that a lesson shows."""
 import tempfile
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs every command that README and lessons tell the reader to run, block by block.
 
 A block that cannot be run here has a line `<!-- not-run: why -->` above it.

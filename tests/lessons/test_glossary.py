@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The glossary, and the links to it at the first use of each term."""
 import re
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The texts, and the comments in the sources, avoid the phrases of phrases.txt, each of which has a plainer word beside it."""
 import re
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Links, anchors, pictures and the parts that a lesson must have."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Plots and tables of a run of ./lab bench: what is valid is shown, what is not is said, and not every run is published."""
 import csv
 import itertools

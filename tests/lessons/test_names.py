@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names, sizes, and what stands above each exercise: what the layout promises."""
 import re
 import unittest
@@ -49,8 +50,8 @@ class Names(unittest.TestCase):
 
 
 def banner(lesson, name):
-    text = examples.exercise_file(name).read_text()
-    return list(takewhile(lambda line: line.startswith("//"), text.splitlines()))
+    lines = examples.exercise_file(name).read_text().splitlines()[1:]  # below the licence
+    return list(takewhile(lambda line: line.startswith("//"), lines))
 
 
 def grade(lesson, name):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The pictures are what their sources draw, and say in words what they show."""
 import re
 import subprocess

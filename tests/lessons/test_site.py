@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The Doxygen site builds without a warning, and no link in it leads nowhere."""
 import os
 import re

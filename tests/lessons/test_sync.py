@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The generated blocks of the lessons are what their sources say; and the tool notices each way to be wrong."""
 import contextlib
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The transcripts in tests/expected: a command, and what it prints. Some are of packets, and the order of packets of two queue pairs, or of a
 packet and a TCP message, changes while other programs keep the processors busy. So this test runs alone."""
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The usage in a header's first comment is code that compiles."""
 import json
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The index of verbs: each call in the code has its phrase, and each phrase a call and a man page."""
 import re
 import subprocess

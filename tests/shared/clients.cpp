@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a server knows of its clients, and what a program keeps for each.
 #include "in_one_process.hpp"
 

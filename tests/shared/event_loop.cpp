@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Callers with an event loop of their own.
 #include "in_one_process.hpp"
 

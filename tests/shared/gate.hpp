@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A gate at which handlers and log functions wait until the test opens it.
 #pragma once
 

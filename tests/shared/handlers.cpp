@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Requests that are answered at once, later, elsewhere, or never.
 #include "in_one_process.hpp"
 

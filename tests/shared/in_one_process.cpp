@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // rdmashared as a program uses it: several servers and senders in one process, with nothing but its public headers.
 //
 //     in_one_process ADDRESS [gtest's options]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // For the tests of rdmashared with a device: servers and senders of one process, and waits that are for events.
 #pragma once
 
@@ -22,7 +23,7 @@
 namespace in_one_process {
 
 using namespace rdmashared;
-using rdmacommon::Error, rdmacommon::Where;
+using rdmacommon::Error;
 
 // What takes longer is a failure of the test. A busy machine takes long.
 constexpr std::chrono::seconds patience(60);
@@ -49,7 +50,7 @@ public:
   Thing pop() {
     std::unique_lock lock(mutex_);
     if (!has_come_.wait_for(lock, patience, [this] { return !things_.empty(); }))
-      throw Error("the test", "it waits for something that does not come", Where::here());
+      throw Error("the test", "it waits for something that does not come");
     Thing thing = std::move(things_.front());
     things_.pop_front();
     return thing;
@@ -174,7 +175,7 @@ inline std::string ask(Caller &caller, const std::string &words, Ask how = patie
 inline std::string response_of(Pending &pending) {
   const auto response = pending.wait(patience);
   if (!response)
-    throw Error("the test", "a response does not come", Where::here());
+    throw Error("the test", "a response does not come");
   return text(*response);
 }
 
@@ -185,7 +186,7 @@ template <typename F> RequestFailed failure_of(F request) {
   } catch (const RequestFailed &failure) {
     return failure;
   }
-  throw Error("the test", "a request has not failed", Where::here());
+  throw Error("the test", "a request has not failed");
 }
 
 // What a wrong use is told.

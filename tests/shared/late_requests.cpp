@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Requests that are answered by threads of the program's own, which neither their client nor their server waits for.
 #include "in_one_process.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Messages that take more slots than immediate data can count.
 #include "in_one_process.hpp"
 

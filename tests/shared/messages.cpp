@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Typed messages, and what their handlers know.
 #include "in_one_process.hpp"
 

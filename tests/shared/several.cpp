@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Two servers and two senders in one process, and processes that join.
 #include "in_one_process.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A server's thread runs short handlers itself, and another thread takes its connections if one of them takes long after all.
 #include "gate.hpp"
 #include "in_one_process.hpp"

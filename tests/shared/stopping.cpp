@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a server ends.
 #include "in_one_process.hpp"
 

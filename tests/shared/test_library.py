@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """rdmashared in a program that has several servers and senders: in_one_process.cpp, and the files beside it."""
 import subprocess
 import unittest

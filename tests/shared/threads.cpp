@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Several threads that have connections, on both sides.
 #include "gate.hpp"
 #include "in_one_process.hpp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The site in a real browser: every page, wide and on a phone, light and dark."""
 import functools
 import html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Warning-free with g++ and clang++, and clean under the address and undefined-behaviour sanitizers.
 
 Each build has a folder of its own below the build folder, so that a second run has little to do.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What faults/test_kernel_client.py does to a client in the middle of something, by a newer kernel than Debian 12's: the
 backports', or that of the distribution itself."""
 import kernel_client_cases

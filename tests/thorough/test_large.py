@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """More than the examples are given by default. LAB_LARGE=1: the largest that they take, which is some minutes of work."""
 import os
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab bench --server through a real sshd, and as the tasks of a real mpirun and of a real srun.
 All of them are on this host, and use the one device that it has. Then srun's tasks are on four
 emulated hosts, each with a device of its own. CI installs openssh-server, openmpi-bin and Slurm for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The emulated machine's life: how it starts, is shared, dies, goes away, and what is left of it."""
 import os
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ATOMIC_WRITE and FLUSH, which need a newer rdma-core and kernel than Debian 12 has.
 
 There the next release's libraries are unpacked, not installed. The library and the program are built against their headers,

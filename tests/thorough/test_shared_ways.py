@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """19_shared_client in every combination of waiting, and its faults with long responses."""
 import unittest
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """libverbs_trace.so says of each call what it was: of our examples, of stock tools, and of a program made to be difficult."""
 import itertools
 import json

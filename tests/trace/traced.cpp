@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: MIT
 // What test_trace.py runs under libverbs_trace.so: each subcommand makes a few calls, and prints what the trace has to
 // say about them, or that something is not as it would be without a trace.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/device.hpp>
 #include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/queue_pair.hpp>
 
 #include <arpa/inet.h>
@@ -47,13 +49,11 @@ void connect(ibv_qp *qp, const Port &port, std::uint32_t dest_qp) {
 // Two connected QPs of this process with one CQ, and memory to send from and to.
 struct Loop {
   explicit Loop(const DeviceOptions &options)
-      : port(open_port(options)), pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd")),
-        mr(check_ptr(ibv_reg_mr(pd.get(), memory, sizeof memory,
-                                IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC),
-                     "ibv_reg_mr")),
-        cq(check_ptr(ibv_create_cq(port.context.get(), 64, nullptr, nullptr, 0), "ibv_create_cq")),
-        sender(create_rc_qp(pd.get(), cq.get(), capacity)),
+      : port(open_port(options)), pd(alloc_pd(port.context.get())),
+        mr(reg_mr(pd.get(), memory, sizeof memory,
+                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                      IBV_ACCESS_REMOTE_ATOMIC)),
+        cq(create_cq(port.context.get(), 64)), sender(create_rc_qp(pd.get(), cq.get(), capacity)),
         receiver(create_rc_qp(pd.get(), cq.get(), capacity)) {
     connect(sender.get(), port, receiver->qp_num);
     connect(receiver.get(), port, sender->qp_num);
@@ -159,11 +159,10 @@ void wait_extended(ibv_cq_ex *cq, int completions) {
 
 void extended(const DeviceOptions &options) {
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   alignas(8) char memory[4096]{};
-  const unique_mr mr(check_ptr(
-      ibv_reg_mr(pd.get(), memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
-      "ibv_reg_mr"));
+  const unique_mr mr =
+      reg_mr(pd.get(), memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   // One CQ tells all, the other as little as can be.
   ibv_cq_init_attr_ex cq_attr{
       .cqe = 64, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM};
@@ -233,7 +232,7 @@ void extended(const DeviceOptions &options) {
 
 void objects(const DeviceOptions &options) {
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   ibv_srq_init_attr srq_attr{.attr = {.max_wr = 16, .max_sge = 1}};
   ibv_srq *srq = check_ptr(ibv_create_srq(pd.get(), &srq_attr), "ibv_create_srq");
   ibv_recv_wr receive{.wr_id = 5}, *bad = nullptr;
@@ -279,8 +278,7 @@ void threads(const DeviceOptions &options) {
   });
   for (int number = 0; number < posters; ++number)
     all.emplace_back([&, number] {
-      const unique_cq cq(
-          check_ptr(ibv_create_cq(loop.port.context.get(), 16, nullptr, nullptr, 0), "cq"));
+      const unique_cq cq = create_cq(loop.port.context.get(), 16);
       ibv_qp_cap cap = capacity;
       cap.max_recv_wr = posts;
       const unique_qp qp = create_rc_qp(loop.pd.get(), cq.get(), cap);
@@ -305,7 +303,7 @@ void forks(const DeviceOptions &options) {
   std::atomic<bool> done{false};
   std::thread poster([&] {
     while (!done) {
-      const unique_pd pd(check_ptr(ibv_alloc_pd(loop.port.context.get()), "ibv_alloc_pd"));
+      const unique_pd pd = alloc_pd(loop.port.context.get());
     }
   });
   for (int i = 0; i < 20; ++i) {
@@ -354,9 +352,8 @@ void untouched(const DeviceOptions &options) {
 void cost(const DeviceOptions &options) {
   constexpr int times = 4000;
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 16, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_cq cq = create_cq(port.context.get(), 16);
   ibv_qp_cap cap = capacity;
   cap.max_recv_wr = times;
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), cap);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Preloaded into a client, it holds the transition to RTS until a line comes in on standard input: a moment for a
 // test to change the world in.
 

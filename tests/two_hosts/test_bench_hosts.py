@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab bench with the servers on host a and the clients on host b."""
 import csv
 import json

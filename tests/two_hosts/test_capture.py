@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Captured packets say what the programs said: PSNs, QP numbers, sizes, keys, addresses, immediate data."""
 import re
 import subprocess

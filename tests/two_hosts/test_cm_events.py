@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Those of rdma_cm's error events that take a network, produced: an address that nobody has, and a host that is not the one that
 it was."""
 import subprocess

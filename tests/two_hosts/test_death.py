@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The two hosts as a pair: they come up together and quickly, and where one dies the other goes too, with a message."""
 import os
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """08_datagrams on a wire that loses packets: some datagrams do not arrive, and all messages do."""
 import unittest
 

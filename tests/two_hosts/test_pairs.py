@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every example with two sides works between two hosts, whatever the GID index is on each."""
 import subprocess
 import unittest

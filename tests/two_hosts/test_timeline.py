@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A trace is what the programs did: checked against what they print, against the wire, and against the run that each
 lesson's picture shows."""
 import dataclasses

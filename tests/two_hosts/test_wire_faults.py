@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a bad wire does, and that it can be seen: loss is survived, a cut is reported."""
 import subprocess
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the tests on two hosts share: the hosts of this clone, with a perfect wire."""
 from __future__ import annotations
 

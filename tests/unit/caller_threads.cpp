@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Callers in threads, and one that answers, under the thread sanitizer: the words in which they agree whose the slots are.
 #include "loop_back.hpp"
 
@@ -20,7 +21,7 @@ void ask(Caller &caller, uint32_t seed) {
     const std::vector<std::byte> bytes(random() % 100, static_cast<std::byte>(random()));
     const auto check = [&](std::span<const std::byte> response) {
       if (!std::equal(response.begin(), response.end(), bytes.begin(), bytes.end()))
-        throw rdmacommon::Error("a response", "it is another's", rdmacommon::Where::here());
+        throw rdmacommon::Error("a response", "it is another's");
     };
     switch (random() % 4) {
     case 0:
@@ -38,8 +39,7 @@ void ask(Caller &caller, uint32_t seed) {
           held.push_back(std::move(*pending));
       for (Pending &pending : held)
         if (pending.wait(std::chrono::seconds(10)) != bytes)
-          throw rdmacommon::Error("a response", "it is another's, or there is none",
-                                  rdmacommon::Where::here());
+          throw rdmacommon::Error("a response", "it is another's, or there is none");
       held.clear();
     }
   }

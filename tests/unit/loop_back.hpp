@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lesson 19's callers without a network: a ring, its answers, and a sender that answers by itself.
 #pragma once
 

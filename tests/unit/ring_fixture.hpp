@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A small ring, mapped twice: as the consumer has it, and as a worker has it.
 #pragma once
 

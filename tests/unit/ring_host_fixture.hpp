@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the tests of a RingHost have in common.
 #pragma once
 

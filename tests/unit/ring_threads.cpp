@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads put messages into a slot ring and one takes them out, some give up what they have claimed, and another
 // gives back what was taken: for the thread sanitizer, which sees where an order between two threads is missing.
 #include <rdmacommon/slot_ring.hpp>
@@ -105,7 +106,7 @@ int main() {
         continue; // dropped, and then once more
       has_dropped = false;
       if (!claim.publish())
-        throw Error("publish", "the claim is lost", Where::here());
+        throw Error("publish", "the claim is lost");
       ++number;
     }
   };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lesson 19's pauses between two attempts to connect.
 #include "backoff.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lesson 19's callers and answers, with a sender that answers when the test says so.
 #include "loop_back.hpp"
 

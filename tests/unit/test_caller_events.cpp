@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lesson 19's callers that wait for many responses at a time, and in an event loop.
 #include "loop_back.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lesson 19's callers when there is no room, and when time is up.
 #include "loop_back.hpp"
 

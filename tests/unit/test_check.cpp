@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: MIT
 // The five error conventions, and what an Error says.
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/processes.hpp>
 
 #include <gtest/gtest.h>
 
@@ -37,6 +39,12 @@ TEST(Check, NullPointerTellsErrno) {
 TEST(Check, ValidPointerIsHandedOn) {
   int object = 0;
   EXPECT_EQ(check_ptr(&object, "call"), &object);
+}
+
+TEST(Check, FunctionOfTheLibraryNamesTheLineOfItsCaller) {
+  const int line = __LINE__ + 1;
+  const std::string text = message_of([] { Link().tell(""); });
+  EXPECT_TRUE(contains(text, "(test_check.cpp:" + std::to_string(line) + ")")) << text;
 }
 
 TEST(Check, ReturnedErrnoInEachOfItsForms) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Poll, arm, poll: with a CQ of the test's own, in which things happen at the worst moment.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>

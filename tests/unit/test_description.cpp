@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/description.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which GID is chosen, as far as it can be said without a device.
 #include <rdmacommon/device.hpp>
 #include <rdmacommon/queue_pair.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The line that the two sides exchange: what is written, and what is refused.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/exchange.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What lesson 18's server makes of slots in which anything may stand.
 #include "inbox.hpp"
 

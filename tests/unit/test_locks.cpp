@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The message in which the server of 15_device_memory says what there is: what a client takes, and what not.
 #include "directory.hpp"
 

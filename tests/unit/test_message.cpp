@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What 08_datagrams believes of a datagram, and whose it takes it for.
 #include "message.hpp"
 

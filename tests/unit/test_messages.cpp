@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <rdmashared/messages.hpp>
 
 #include "loop_back.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Command lines: what is taken, what is refused, and the exit statuses.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
@@ -17,7 +18,7 @@ void body(int argc, char **argv) {
 
   line.parse(argc, argv);
   if (options.host == "refuse")
-    throw Error("test", "refused", Where::here());
+    throw Error("test", "refused");
   std::printf("device=%s port=%d gid=%d server=%d tcp=%d timeout=%d mtu=%d class=%d reads=%d\n",
               options.device.c_str(), options.port, options.gid_index, options.is_server(),
               options.tcp_port, static_cast<int>(options.timeout.count()), options.mtu,

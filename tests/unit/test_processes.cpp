@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rdmacommon/processes.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whose processes a ring admits: asked by processes of other users, so only root can test it.
 #include <rdmacommon/ring_host.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Who wants to take part in a slot ring and says nothing, or something else, or comes when there is no room.
 #include "ring_host_fixture.hpp"
 

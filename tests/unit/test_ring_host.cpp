@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Who takes part in a slot ring: children and strangers, how they are waited for, and what happens when they die.
 #include "ring_host_fixture.hpp"
 

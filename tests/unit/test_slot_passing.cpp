@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Messages that keep their slots for long: the ring goes round them.
 #include "ring_fixture.hpp"
 

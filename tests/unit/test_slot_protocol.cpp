@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lesson 19's protocol: what goes onto the wire, and what is made of whatever comes from there.
 #include "wire.hpp"
 

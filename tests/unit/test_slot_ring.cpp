@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The slot ring itself: what is taken, and what comes back.
 #include "ring_fixture.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A slot ring's memory: its sizes, and what it must not say.
 #include "ring_fixture.hpp"
 

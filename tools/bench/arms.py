@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `./lab bench` runs, and how the output of each program is read.
 
 A probe is one run of a server and its client. Command lines are templates: {port} and {host} are the server's, {ours}

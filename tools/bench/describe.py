@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The machine that has the device: what machine.json says of it."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The client's side of the benchmark: runs the probes in pairs and says what they measured.
 
 `python3 -m bench.engine OPTIONS`, where the client's device is: OPTIONS is a JSON object. What it finds it prints as lines

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the benchmark is to show: quotients of two arms, each with a limit; and so which programs run next to each other."""
 from __future__ import annotations
 

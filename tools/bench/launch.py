@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Under the launchers that clusters have, srun and mpirun: who is who, and where the server is to be found.
 
 The first task serves, and all others are clients. All that they need to share is the results folder: the server puts a file

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The programs that are measured: found, started, waited for, and ended whatever they do."""
 from __future__ import annotations
 

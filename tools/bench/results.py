@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """From single runs to what is reported: medians, ratios with their confidence intervals, verdicts; and the files that say so.
 
 A ratio is that of two runs, one right after the other: what makes the machine slower for a while makes both slower. The verdict on a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The server's side of the benchmark: starts the server of a probe when a client asks for it, and ends it.
 
 `python3 -m bench.serve OPTIONS`, where the server's device is: OPTIONS is a JSON object. It prints one line of JSON that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is printed at the end: each quotient with its goal, then what has no goal."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 from lab.cli import main
 
 main()

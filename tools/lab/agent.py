@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs inside the emulated machine, as its process 1: starts commands, carries their input and output
 over the virtio port, and says how they ended. It imports little, since every import is slow under
 emulation, and it ends the machine when the keeper at the other end of the port is gone.

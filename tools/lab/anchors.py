@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The anchors that code-hosting sites give to headings, and which the links of the lessons are written for."""
 import re
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab bench: measures the examples side by side with what others have written, and says what it found.
 
 What measures is tools/bench, and runs where the device is: an agent on the server's side, an engine on the client's. This

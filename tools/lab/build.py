@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Configures and builds with Meson and Ninja; says so when there is something to do."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab capture: runs an example on two hosts and shows every RoCEv2 packet of it."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab check 02.1: builds an exercise and says what is still missing."""
 from __future__ import annotations
 

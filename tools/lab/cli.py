@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab: finds the sub-command, runs it, and turns how it ended into an exit status.
 
 A sub-command is a module with add_parser(subparsers) and main(args) -> exit status.

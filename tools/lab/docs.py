@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab docs: the site of lessons, API and examples, by Doxygen; any of its warnings is an error."""
 from __future__ import annotations
 

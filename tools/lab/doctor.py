@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab doctor: where the device comes from and why, and what is missing, with the command that fixes it.
 
     ok       as it should be

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab down: takes away what ./lab set up to have a device."""
 from __future__ import annotations
 

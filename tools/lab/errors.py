@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How a `lab` command fails: on purpose, by something that the user can change, or by a bug of its own."""
 from __future__ import annotations
 

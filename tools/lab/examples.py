@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What there is to run: the examples, their "Break it" changes and exercises, as built programs."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab exec: runs any command where the device is, or on one of two hosts. place.wrap() runs this file, too."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The frames in which client, keeper and agent talk: job, kind, length, then the data.
 
 One job is one command in the machine. Data flows against credit, so that a reader that is slow holds

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Links each term of lessons/glossary.md where a lesson uses it first. Part of ./lab sync, which makes these links anew each time.
 
 Below the heading of a term stands, in a comment, which words are linked to it: `words: memory region, MR`. A word that means

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs in the emulated machine: loads a lesson's module, prints what it says, and unloads it again.
 
     guest_module.py MODULE.ko [--unload-at TEXT] NAME=VALUE…

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The headers of the emulated machine's kernel, with which kbuild builds a module for it (lesson 16).
 
 They come as the kernel does (kernel.py): the distribution's packages, unpacked into the cache, without root and

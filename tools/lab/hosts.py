@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab hosts: starts the two hosts, and does to the wire between them what wires do: lose, delay, reorder, end.
 
 The wire is tc-netem(8) on both hosts' end of it, below lab0 (init.sh), so that a host does not see what

@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# SPDX-License-Identifier: MIT
 # The emulated machine's first program. It loads the modules, lays the host's files under the machine's
 # own, makes a SoftRoCE device, and hands over to agent.py. Its output goes to the console log.
 /bin/busybox mkdir -p /proc /sys /dev /host /top /root

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Builds a lesson's kernel module for the emulated machine's kernel, by kbuild. Never for the host's own."""
 from __future__ import annotations
 

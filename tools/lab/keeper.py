@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Owns the emulated machine, or the two hosts: starts QEMU, passes frames between clients and the agents
 inside, and ends it all when nobody has used it for a while. A process of its own, started by machine.py.
 

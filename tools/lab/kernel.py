@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The emulated machine's kernel: the distribution's own package, unpacked into the cache.
 
 Nothing is installed on the host and nobody needs to be root: apt works with package lists of its own

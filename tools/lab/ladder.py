@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The ladder: reads lessons/ladder.txt, the one ordered list of lessons."""
 from __future__ import annotations
 

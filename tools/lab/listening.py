@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The line by which every server of ours says that clients may come."""
 import re
 

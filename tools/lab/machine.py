@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The client's side of the emulated machines: starts them where they are not running, runs commands in them.
 
 There is the machine that is alone, whose name is "", and there are two hosts, "a" and "b", joined by an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a run of ./lab bench has written: its rows, its ratios, and the machine that it ran on.
 
 A results folder has results.csv, ratios.csv and machine.json. The run that the lesson shows is kept in picture/, by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab new DIR --from EXAMPLE: a project of the reader's own, made from an example.
 
 Most projects are copies of the example's sources, and link rdmacommon. An example with a folder `new` is a library by now

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What changes from run to run, and from machine to machine, taken out of an example's output.
 
 What is left is compared with tests/expected to the letter.

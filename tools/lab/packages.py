@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The packages that the project needs, by distribution, and their installation where that is possible."""
 from __future__ import annotations
 

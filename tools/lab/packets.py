@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads a capture: each RoCEv2 packet as a Packet, dissected by tshark.
 
 The headers' layout: InfiniBand Architecture Specification, volume 1, chapter 9; lessons/reading_a_packet.md.

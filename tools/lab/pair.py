@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs programs where the device is: one alone, or a server and its client, on one host or on two.
 
 Nothing here waits by the clock: the server says that it listens, and that line starts the client.

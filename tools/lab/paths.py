@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where things are kept: the project, the cache (survives), the runtime folder (does not)."""
 from __future__ import annotations
 

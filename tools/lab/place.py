@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where the RDMA device comes from: one that is there, SoftRoCE in this kernel, or the emulated machine.
 
 Everybody who runs a program takes a Place and runs place.wrap(argv) as an ordinary process: input, both

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What every `lab` process does before anything else."""
 from __future__ import annotations
 

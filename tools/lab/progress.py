@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab progress: what has been run, broken on purpose and solved, and what comes next.
 
 ./lab run, ./lab check and ./lab doctor note it, a line for each thing, in a file of the user's for this clone, which outlives the build. To

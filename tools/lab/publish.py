@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab bench --publish: makes a run the one that the lesson shows: its data and plots in picture/, and the lesson's tables."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line of an emulated machine."""
 from __future__ import annotations
 

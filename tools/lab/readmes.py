@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The README.md of each example: what it shows, its files in reading order, how to run it, and how to compile it without Meson.
 
 ./lab sync writes them, from the ladder and from the first comment of each file."""

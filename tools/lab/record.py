@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab record: runs examples and commits what they print to tests/expected, for lessons and tests.
 
 For whoever changes an example: look at the difference before you commit it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A traced run: ./lab trace shows it, ./lab record keeps it in picture/*_trace.json, the tests compare another with it.
 
 The picture is drawn from the file, so it shows a real run, and the tests see whether runs are still like it.

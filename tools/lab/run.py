@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab run: builds, finds a device, and runs an example with both sides' output side by side."""
 from __future__ import annotations
 

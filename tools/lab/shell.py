@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab shell: a prompt where the device is."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The files of an example: those that a program is made of, in the order in which to read them, and what each is for."""
 from __future__ import annotations
 

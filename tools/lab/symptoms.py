@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table at the top of lessons/troubleshooting.md, made from its entries: what one sees, and where to read."""
 from __future__ import annotations
 

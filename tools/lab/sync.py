@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab sync: writes the generated blocks of the Markdown files anew, from the sources that they quote; and the README.md of each
 example, all of it (lab/readmes.py).
 

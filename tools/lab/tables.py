@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The published measurements as tables in Markdown, for `<!-- table NAME -->` in a lesson."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Records the RoCEv2 packets that pass a host's netdev, with tcpdump on that host.
 
 lab0 is where a host ends and the wire begins (init.sh): what this host sends is seen there although the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab test: sets everything up and runs `meson test`; arguments go through to it."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One timeline of two hosts: the calls of both programs and the packets between them, each with its cause.
 
 The two clocks differ, so they decide nothing that is known otherwise. On one host the order is that of its

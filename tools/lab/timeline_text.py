@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A timeline as text: host a's calls on the left, host b's on the right, packets as arrows between them.
 
 What stands higher came first, on each host for itself and along each arrow. Calls side by side have no order.

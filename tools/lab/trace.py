@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./lab trace: strace for verbs. Runs an example, or any program, and shows its calls and their packets.
 
 An example with two sides runs on two hosts, and so does any other program that listens: the client is then

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which expected output holds where.
 
 tests/expected/NAME.txt is what Debian 12 prints. Where newer software prints something else, a variant beside it names the condition:

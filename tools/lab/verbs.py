@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The index of verbs: every call of libibverbs and librdmacm that the examples, rdmacommon and rdmashared make, and where."""
 from __future__ import annotations
 

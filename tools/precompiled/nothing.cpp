@@ -1,1 +1,2 @@
+// SPDX-License-Identifier: MIT
 // Meson makes a precompiled header only for a target that compiles something.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One recorded call: from the moment before it to the moment after, written as one line of JSON.
 //
 //   pid, tid     who called

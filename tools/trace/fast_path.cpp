@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What every context has: post, poll, arm, and memory windows; and what is made through it. The originals are kept
 // by context, since each provider brings its own.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The verbs that are inline functions in verbs.h, and so in the program itself: they call through pointers in
 // the context, the extended QP and the extended CQ, which are replaced here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The lock of what is remembered, and what fork() does with it.
 
 #include "kept.hpp"

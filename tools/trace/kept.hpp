@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the library remembers about the program's objects, by their addresses.
 //
 // Nothing is forgotten when its object goes: another thread may get the same address for a new object before we

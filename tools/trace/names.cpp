@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The words are those of rdma-core's enums without the prefix that all of one enum share.
 
 #include "names.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Words for what verbs has numbers and pointers for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The real function behind one that this library puts itself in front of.
 #pragma once
 

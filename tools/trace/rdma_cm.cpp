@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // rdma_cm: all of it that makes or changes something.
 
 #include "event.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a runner waits for before it starts a client.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The verbs that are ordinary functions of libibverbs: this library defines them too, and comes first.
 //
 // To add one: its prototype from verbs.h, an Event, REAL(), and what its arguments and its result say.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// Checked calls: one function for each way in which verbs and rdma_cm report an error.
 ///
@@ -23,15 +24,22 @@
 namespace rdmacommon {
 
 /// The line of code that made a call. As a default argument it is the caller's line.
-struct Where {
+///
+/// Most functions of this library take one as their last argument, so that an error names a line of the program and not
+/// one of the library. Leave it out. A helper of your own can take one in the same way and pass it on.
+class Where {
+public:
   const char *file; ///< Path as the compiler was given it; lives as long as the program.
   int line;         ///< Counted from 1.
 
   /// The caller's place, as a default argument. Not to be called with arguments.
   // std::source_location would do, but clang 14, which is Debian 12's, does not have it.
   static constexpr Where here(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {file, line};
+    return Where(file, line);
   }
+
+private:
+  constexpr Where(const char *in_file, int at_line) : file(in_file), line(at_line) {}
 };
 
 /// A call that failed: what() names the call, the reason and the place, and, where one is known,
@@ -40,10 +48,10 @@ class Error : public std::runtime_error {
 public:
   /// @param call   what was tried, as the reader would name it: "ibv_modify_qp(RTR)"
   /// @param reason why it failed, in words
-  /// @param where  the line that made the call
   /// @param hint   what to do about it; empty where nothing useful is known
-  Error(const std::string &call, const std::string &reason, Where where,
-        const std::string &hint = "");
+  /// @param where  the line that made the call
+  Error(const std::string &call, const std::string &reason, const std::string &hint = "",
+        Where where = Where::here());
 };
 
 /// What the device, or the libraries that the program was built with, cannot do; nobody has made a mistake.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// The connection manager, librdmacm: owning handles for what it makes, and its events one at a time.
 ///
@@ -65,22 +66,22 @@ struct CmAddress {
 /// Where the options say that a server listens, or that a client connects to. Of a name with several addresses it is
 /// the first. For a server without `--host` it is "::", on which rdma_cm takes IPv4 clients as well.
 /// @throws Error if there is no such host
-CmAddress cm_address(const CmOptions &options);
+CmAddress cm_address(const CmOptions &options, Where where = Where::here());
 
 /// The same of a host and a port that come from elsewhere.
 /// @param host empty: "::", to listen on
 /// @throws Error if there is no such host
-CmAddress cm_address(const std::string &host, uint16_t port);
+CmAddress cm_address(const std::string &host, uint16_t port, Where where = Where::here());
 
 /// An event channel that does not block. Its `fd` is readable when there is an event, for poll(2) and epoll(7).
 /// @throws Error if this kernel has no rdma_cm
-unique_event_channel create_event_channel();
+unique_event_channel create_event_channel(Where where = Where::here());
 
 /// The next event of the channel, without waiting. To be called by one thread at a time.
 /// @param channel one that does not block, as create_event_channel() makes it; outlives the event
 /// @return null if there is none now
 /// @throws Error if the channel cannot be read, or the change that the event stands for failed in the library
-unique_cm_event take_cm_event(rdma_event_channel *channel);
+unique_cm_event take_cm_event(rdma_event_channel *channel, Where where = Where::here());
 
 /// Sleeps until an event comes, whichever it is.
 /// @param wanted  which one should, for the error message
@@ -100,21 +101,24 @@ unique_cm_event wait_for_cm_event(rdma_event_channel *channel, rdma_cm_event_typ
 
 /// An id for a reliable connection, which has no device yet. Its events come on `channel`, which outlives it.
 /// @throws Error if the kernel has no room for it
-unique_cm_id create_cm_id(rdma_event_channel *channel);
+unique_cm_id create_cm_id(rdma_event_channel *channel, Where where = Where::here());
 
 /// Listens where the options say, and prints "listening on rdma_cm port N".
 /// @param backlog how many requests may wait for the program; those over it the kernel rejects, without a reason
 /// @return the listener; each request brings an id of its own
 /// @throws Error if that port is taken, or that address is not this host's
-unique_cm_id cm_listen(rdma_event_channel *channel, const CmOptions &options, int backlog);
+unique_cm_id cm_listen(rdma_event_channel *channel, const CmOptions &options, int backlog,
+                       Where where = Where::here());
 
 /// The same on an address, and prints nothing. rdma_get_src_port() of the listener has the port.
-unique_cm_id cm_listen(rdma_event_channel *channel, CmAddress &address, int backlog);
+unique_cm_id cm_listen(rdma_event_channel *channel, CmAddress &address, int backlog,
+                       Where where = Where::here());
 
 /// Finds the device, port and route to the server that the options name. After it, `id->verbs` is the device.
 /// @param id of create_cm_id(), on `channel`, where no other events are due
 /// @throws Error if one of the two steps fails, or takes longer than options.timeout
-void cm_resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &options);
+void cm_resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &options,
+                Where where = Where::here());
 
 /// Creates the id's queue pair: reliable-connection, in state INIT, whose SENDs complete only when they ask to.
 /// @param id  after cm_resolve(), or of a request; outlives the QP
@@ -122,7 +126,8 @@ void cm_resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &op
 /// @param cq  receives the completions of both queues; outlives the QP
 /// @param cap how many requests and SGEs each queue holds
 /// @throws Error if a capacity is over the device's limits
-unique_cm_qp create_cm_qp(rdma_cm_id *id, ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap);
+unique_cm_qp create_cm_qp(rdma_cm_id *id, ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap,
+                          Where where = Where::here());
 
 /// The event's name without its prefix: "ESTABLISHED".
 /// @return a literal

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// Sleeping until work requests complete, and polling many completions at a time.
 ///
@@ -8,6 +9,7 @@
 /// Written out in lesson 07_completions; see also ibv_get_cq_event(3), ibv_req_notify_cq(3).
 #pragma once
 
+#include "rdmacommon/check.hpp"
 #include "rdmacommon/handles.hpp"
 
 #include <infiniband/verbs.h>
@@ -22,19 +24,19 @@ namespace rdmacommon {
 /// readable when there is one, for poll(2) and epoll(7). CQs are tied to it by ibv_create_cq().
 /// @param device outlives the channel
 /// @throws Error if the device or the process has no room for it
-unique_comp_channel create_comp_channel(ibv_context *device);
+unique_comp_channel create_comp_channel(ibv_context *device, Where where = Where::here());
 
 /// Takes the next event off the channel and acknowledges it. Several threads may take from one channel.
 /// @param channel one that does not block, as create_comp_channel() makes it
 /// @return the CQ that it is of, which is not armed any more; null if there is no event now
 /// @throws Error if the channel cannot be read
-ibv_cq *take_event(ibv_comp_channel *channel);
+ibv_cq *take_event(ibv_comp_channel *channel, Where where = Where::here());
 
 /// Takes completions off a CQ, as many as there are and `into` has room for. Does not wait.
 /// @param into filled from its beginning; what is behind the completions stays as it was
 /// @return how many; the caller checks the status of each
 /// @throws Error if the CQ cannot be polled
-size_t poll_batch(ibv_cq *cq, std::span<ibv_wc> into);
+size_t poll_batch(ibv_cq *cq, std::span<ibv_wc> into, Where where = Where::here());
 
 /// Sleeps until the CQ has completions, and takes as many as there are and `into` has room for. Arms the CQ
 /// only when it is empty, and polls again after that, so that no completion is missed.
@@ -46,6 +48,6 @@ size_t poll_batch(ibv_cq *cq, std::span<ibv_wc> into);
 /// @return how many, at least one; the caller checks the status of each
 /// @throws Error if nothing has completed in time
 size_t wait_for_completions(ibv_cq *cq, std::span<ibv_wc> into, const char *what,
-                            std::chrono::milliseconds timeout);
+                            std::chrono::milliseconds timeout, Where where = Where::here());
 
 } // namespace rdmacommon

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// What client and server of lessons 12_cm_connect, 13_cm_many_clients and 16_kernel_client tell each other by
 /// RDMA itself, where the lessons before needed a TCP connection. All of it is in network byte order on the wire:

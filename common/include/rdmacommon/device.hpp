@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// An open device with a port and a GID chosen: what every example starts from.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// The exchange: before two queue pairs can talk, each side has to tell the other where its own is.
 /// That goes over an ordinary TCP connection, as one readable line in each direction:
@@ -17,6 +18,7 @@
 /// Introduced in lesson 02_send_recv, except where another one is named.
 #pragma once
 
+#include "rdmacommon/check.hpp"
 #include "rdmacommon/options.hpp"
 
 #include <infiniband/verbs.h>
@@ -78,30 +80,40 @@ public:
   /// listens, prints "listening on TCP port N", takes one client and stops listening. The client
   /// tries again while the connection is refused, since the server may still be starting.
   /// @throws Error if that fails or takes longer than options.timeout (server: options.wait)
-  explicit Exchange(const PairOptions &options);
+  explicit Exchange(const PairOptions &options, Where where = Where::here());
   ~Exchange();
   Exchange(Exchange &&other) noexcept; ///< `other` may only be destroyed then.
   Exchange(const Exchange &) = delete;
   Exchange &operator=(const Exchange &) = delete;
 
-  void send(const Endpoint &endpoint); ///< Sends one line. @throws Error if the peer is gone
-  Endpoint receive();                  ///< Receives one line. @throws Error if it is not right
+  /// Sends one line. @throws Error if the peer is gone
+  void send(const Endpoint &endpoint, Where where = Where::here());
+
+  /// Receives one line. @throws Error if it is not right
+  Endpoint receive(Where where = Where::here());
 
   /// The peer is ibv_rc_pingpong, whose line has no MTU: from here on send() leaves it out. A server
   /// need not call it: receive() finds out.
   void peer_is_stock() { peer_is_stock_ = true; }
 
-  /// The same with memory that the peer may use, and memory of the peer's.
-  void send(const Endpoint &endpoint, const RemoteMemory &memory);
-  Endpoint receive(RemoteMemory &memory); ///< @throws Error also if the peer shares no memory
+  /// Sends one line, with memory that the peer may use. @throws Error if the peer is gone
+  void send(const Endpoint &endpoint, const RemoteMemory &memory, Where where = Where::here());
 
-  void send_done();    ///< Says "done": the peer may go on. @throws Error if the peer is gone
-  void receive_done(); ///< Waits for the peer's "done". @throws Error if anything else comes
-  void receive_done(std::chrono::milliseconds limit); ///< The same, of a peer that has much to do.
+  /// Receives one line, with memory of the peer's. @throws Error also if the peer shares no memory
+  Endpoint receive(RemoteMemory &memory, Where where = Where::here());
+
+  /// Says "done": the peer may go on. @throws Error if the peer is gone
+  void send_done(Where where = Where::here());
+
+  /// Waits for the peer's "done", as long as the options' timeout. @throws Error if anything else comes
+  void receive_done(Where where = Where::here());
+
+  /// The same with another limit, for a peer that has much to do.
+  void receive_done(std::chrono::milliseconds limit, Where where = Where::here());
 
   /// Whether a receive_…() would find something: the peer has said something, or is gone. Does not wait, so
   /// that a program can look in between polling for completions.
-  bool peer_has_spoken() const;
+  bool peer_has_spoken(Where where = Where::here()) const;
 
   /// The connection's file descriptor, for poll(2) and epoll(7): readable when the peer has spoken, or is gone.
   /// Stays this object's. Introduced in lesson 09_shared_receive.
@@ -109,13 +121,14 @@ public:
 
   /// Says that this side has finished, and waits until the peer has too, or is gone. Only then may
   /// a queue pair be destroyed: the peer may still be waiting for this one's acknowledgement.
-  void finish();
+  void finish(Where where = Where::here());
 
 private:
   friend class Listener;
   Exchange(int socket, std::chrono::milliseconds timeout) : socket_(socket), timeout_(timeout) {}
-  void send_message(std::string_view text);
-  std::string receive_message(size_t length, const char *what, std::chrono::milliseconds limit);
+  void send_message(std::string_view text, Where where);
+  std::string receive_message(size_t length, const char *what, std::chrono::milliseconds limit,
+                              Where where);
 
   int socket_ = -1;
   std::chrono::milliseconds timeout_;
@@ -130,14 +143,14 @@ public:
   /// Listens, and prints "listening on TCP port N".
   /// @param options tcp_port, wait and timeout are used
   /// @throws Error if that port is taken
-  explicit Listener(const PairOptions &options);
+  explicit Listener(const PairOptions &options, Where where = Where::here());
   ~Listener();
   Listener(const Listener &) = delete;
   Listener &operator=(const Listener &) = delete;
 
   /// The next client, in the order in which they come.
   /// @throws Error if none comes within the options' `wait`
-  Exchange accept();
+  Exchange accept(Where where = Where::here());
 
 private:
   int socket_;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// Owning handles: a std::unique_ptr for each verbs object, whose deleter is the verb that ends it.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// Immediate data that say which of many consecutive things a message is about.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// Command lines: the options that every example has, under the same names, and `main` in one line.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// Several processes, of which one owns the RDMA resources: child processes that always end, a socket between
 /// two processes, and memory that goes over it.
@@ -54,19 +55,22 @@ public:
 
   /// Sends one message. With `files`, the other side gets descriptors of its own for the same open files.
   /// @throws Error if the other side is gone, or the message is empty or too long
-  void tell(std::string_view text, std::span<const int> files = {}) const;
+  void tell(std::string_view text, std::span<const int> files = {},
+            Where where = Where::here()) const;
 
   /// Waits for one message.
   /// @throws Error if none comes within `limit`, if the other side is gone, or if files come with it
-  std::string hear(std::chrono::milliseconds limit) const;
+  std::string hear(std::chrono::milliseconds limit, Where where = Where::here()) const;
 
   /// The same with files.
   /// @param files filled with what came, close-on-exec; exactly `count`
   /// @throws Error also if there are fewer or more
-  std::string hear(std::chrono::milliseconds limit, std::vector<File> &files, size_t count) const;
+  std::string hear(std::chrono::milliseconds limit, std::vector<File> &files, size_t count,
+                   Where where = Where::here()) const;
 
   /// The same with as many files as come, 0 to `most_files`: for a text that says how many there should be.
-  std::string hear(std::chrono::milliseconds limit, std::vector<File> &files) const;
+  std::string hear(std::chrono::milliseconds limit, std::vector<File> &files,
+                   Where where = Where::here()) const;
 
 private:
   File socket_;
@@ -97,7 +101,7 @@ public:
   /// Waits for the child's end. To be called once.
   /// @return its exit status, or 128 and the number of the signal that ended it
   /// @throws Error if it does not end within `limit`
-  int wait(std::chrono::milliseconds limit);
+  int wait(std::chrono::milliseconds limit, Where where = Where::here());
 
   /// Ends it by SIGKILL, and waits until it is gone. There is nothing to do after wait().
   void kill();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// Words of eight bytes in the other side's memory: atomics, READ and WRITE on one of them at a time.
 ///
@@ -35,17 +36,21 @@ public:
               const RemoteMemory &theirs, std::chrono::seconds timeout);
 
   /// Adds to the word. @return what was there before
-  uint64_t fetch_add(size_t offset, uint64_t add);
+  uint64_t fetch_add(size_t offset, uint64_t add, Where where = Where::here());
 
   /// If the word is `expected`, it becomes `desired`.
   /// @return what was there before: it has worked if that is `expected`
-  uint64_t compare_swap(size_t offset, uint64_t expected, uint64_t desired);
+  uint64_t compare_swap(size_t offset, uint64_t expected, uint64_t desired,
+                        Where where = Where::here());
 
-  uint64_t read(size_t offset); ///< An RDMA READ, which is not atomic. @return the word
-  void write(size_t offset, uint64_t value); ///< An RDMA WRITE, which is not atomic either.
+  /// An RDMA READ, which is not atomic. @return the word
+  uint64_t read(size_t offset, Where where = Where::here());
+
+  /// An RDMA WRITE, which is not atomic either.
+  void write(size_t offset, uint64_t value, Where where = Where::here());
 
 private:
-  uint64_t run(ibv_send_wr request);
+  uint64_t run(ibv_send_wr request, Where where);
 
   ibv_qp *qp_;
   ibv_cq *cq_;

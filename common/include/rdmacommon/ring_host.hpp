@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// The processes of a SlotRing: the one that owns it lets others join, and notices when one of them has gone.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// A ring of slots in shared memory: many workers, of many processes, put messages into it; one consumer takes them
 /// in runs of consecutive slots.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// Runs of slots, sent from a ring of slots into the peer's mirror of it: many messages with one request.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// How long something took, and how much of that this process, or this machine, was awake for.
 ///
@@ -6,6 +7,7 @@
 
 #include <chrono>
 #include <ctime>
+#include <vector>
 
 namespace rdmacommon {
 
@@ -35,6 +37,10 @@ inline std::chrono::steady_clock::time_point deadline_in(std::chrono::millisecon
       std::chrono::floor<std::chrono::milliseconds>(steady_clock::time_point::max() - now);
   return limit < most ? now + limit : steady_clock::time_point::max();
 }
+
+/// The middle one of some measured values. What disturbs a few of them does not change it, as it changes the mean.
+/// @param values not empty, in any order; of an even number, the upper one of the two in the middle
+double median(std::vector<double> values);
 
 /// For how many milliseconds the CPUs of this machine have worked since it was booted: all processes, and what the kernel
 /// does in nobody's name, as SoftRoCE does when packets come. Two CPUs count double. A difference of two readings says what

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// Unreliable datagrams: a queue pair without a peer, and the handle of an address to send to.
 ///
@@ -28,17 +29,19 @@ constexpr size_t grh_size = sizeof(ibv_grh);
 /// @param received receives those of receives; may be the same
 /// @param cap      how many requests and SGEs each queue holds
 /// @throws Error if a capacity is over the device's limits
-unique_qp create_ud_qp(ibv_pd *pd, ibv_cq *sent, ibv_cq *received, const ibv_qp_cap &cap);
+unique_qp create_ud_qp(ibv_pd *pd, ibv_cq *sent, ibv_cq *received, const ibv_qp_cap &cap,
+                       Where where = Where::here());
 
 /// RESET -> INIT -> RTR -> RTS. A datagram that arrives before its receive is posted is lost.
 /// @param qkey the Q_Key that a datagram must carry to be taken; the same 32 bits on all sides
 /// @throws Error if the device refuses
-void ud_to_rts(ibv_qp *qp, const Port &port, uint32_t qkey);
+void ud_to_rts(ibv_qp *qp, const Port &port, uint32_t qkey, Where where = Where::here());
 
 /// The handle of the port where `peer` is, for any number of QPs and SENDs of this PD.
 /// @param pd   the protection domain of the QPs that will use it; outlives the handle
 /// @param peer its lid and gid are used; QP number and Q_Key go into the work request
 /// @throws Error if there is no way to the address
-unique_ah create_ah(ibv_pd *pd, const Port &port, const Endpoint &peer);
+unique_ah create_ah(ibv_pd *pd, const Port &port, const Endpoint &peer,
+                    Where where = Where::here());
 
 } // namespace rdmacommon

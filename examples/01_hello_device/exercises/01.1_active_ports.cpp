@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 01.1 (★): how many of each device's ports are active?
 // Wanted:   a line for each device, rxe0: 1 of 1 ports active
 // Hint: ports count from 1 to phys_port_cnt, and ibv_query_port tells the state of one.

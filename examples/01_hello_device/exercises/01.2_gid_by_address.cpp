@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 01.2 (★★): at which index of the GID table does an IPv4 address stand?
 // Wanted:   10.77.0.1 is GID index 1
 //           192.0.2.1 is not in the table

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 02.1 (★★): three messages instead of one.
 // Wanted:   the client SENDs "one", "two" and "three"; the server prints them in this order.
 // Hint: every SEND uses up one posted receive, and a buffer that a receive was posted for belongs to
@@ -6,6 +7,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/exchange.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 
@@ -33,7 +35,7 @@ static uint64_t wait_for_one(ibv_cq *cq, const char *what, std::chrono::seconds 
   ibv_wc completion{};
   while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq") == 0)
     if (std::chrono::steady_clock::now() > deadline)
-      throw Error(what, "no completion in time", Where::here());
+      throw Error(what, "no completion in time");
   check_wc(completion, what);
   return completion.wr_id;
 }
@@ -45,11 +47,10 @@ static void three_messages(int argc, char **argv) {
 
   const Port port = open_port(options);
   Slots slots{{{"one"}, {"two"}, {"three"}}};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &slots, sizeof slots, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), messages, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &slots, sizeof slots, access);
+  const unique_cq cq = create_cq(port.context.get(), messages);
   // TODO: is there room for three?
   const ibv_qp_cap room{.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), room);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 02.2 (★★★): a queue pair that is its own peer.
 // Wanted:   the states RESET, INIT, RTR and RTS as ibv_query_qp(3) reports them, then
 //           a message that the QP has sent to itself.
@@ -6,6 +7,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/exchange.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 
@@ -33,11 +35,10 @@ static void own_peer(int argc, char **argv) {
     char outgoing[32] = "a message to myself";
     char incoming[32] = "nothing";
   } buffer;
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &buffer, sizeof buffer, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 2, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &buffer, sizeof buffer, access);
+  const unique_cq cq = create_cq(port.context.get(), 2);
   const ibv_qp_cap room{.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), room);
   print_state(qp.get());

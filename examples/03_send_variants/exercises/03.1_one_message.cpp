@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 03.1 (★): one message instead of three.
 // Wanted:   the client SENDs the three parts as one message, without copying a byte; the server prints
 //           "RDMA by Example".
@@ -6,6 +7,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/exchange.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -24,11 +26,10 @@ static void one_message(int argc, char **argv) {
 
   const Port port = open_port(options);
   std::array<std::array<char, 32>, 3> parts{{{"RDMA "}, {"by "}, {"Example"}}};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &parts, sizeof parts, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 4, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &parts, sizeof parts, access);
+  const unique_cq cq = create_cq(port.context.get(), 4);
   // TODO: is one element enough?
   const ibv_qp_cap room{.max_send_wr = 3, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), room);

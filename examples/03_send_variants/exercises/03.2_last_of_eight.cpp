@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 03.2 (★): eight messages, one completion.
 // Wanted:   the client SENDs eight messages and polls a single completion, the last one's; the server says
 //           which numbers came, from their immediate data.
@@ -6,6 +7,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/exchange.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -26,9 +28,8 @@ static void last_of_eight(int argc, char **argv) {
   line.parse(argc, argv);
 
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), messages, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_cq cq = create_cq(port.context.get(), messages);
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(), {.max_send_wr = messages, .max_recv_wr = messages});
   to_init(qp.get(), port);

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: MIT
 // Exercise 04.1 (★): write one entry of a table that lies in the other side's memory.
 // Wanted:   entry 5 becomes 42, and no other entry changes; the client does not READ.
 // Hint: what is WRITTEN, and where, is counted in bytes; remote_addr need not be where the region begins.
 // Check: ./lab check 04.1
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -24,11 +26,10 @@ static void one_entry(int argc, char **argv) {
   std::array<uint32_t, 8> table{};
   if (options.is_server())
     table = {0, 10, 20, 30, 40, 50, 60, 70};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &table, sizeof table, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &table, sizeof table, access);
+  const unique_cq cq = create_cq(port.context.get(), 1);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
   Exchange exchange(options);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 04.2 (★★): follow a linked list that lies in the other side's memory.
 // Wanted:   the client prints the texts of all nodes, in the order of the list, a line each. A list that leads outside
 //           the memory, or in a circle, is an error (the check has none of these).
@@ -6,6 +7,7 @@
 // Check: ./lab check 04.2
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -40,11 +42,10 @@ static void linked_list(int argc, char **argv) {
               {at(1), "the second"},
               {at(4), "in no list"},
               {0, "the last"}}};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &nodes, sizeof nodes, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &nodes, sizeof nodes, access);
+  const unique_cq cq = create_cq(port.context.get(), 1);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_READ);
   Exchange exchange(options);

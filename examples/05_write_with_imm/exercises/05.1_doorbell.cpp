@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 05.1 (★): sixteen mailboxes, one doorbell.
 // Wanted:   the client puts a letter into mailbox 7 of the server's; the server prints which mailbox has one,
 //           and the letter. It does not look into the other mailboxes.
@@ -5,6 +6,7 @@
 // Check: ./lab check 05.1
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -28,11 +30,10 @@ static void doorbell(int argc, char **argv) {
 
   const Port port = open_port(options);
   Mailboxes boxes{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &boxes, sizeof boxes, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 2, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &boxes, sizeof boxes, access);
+  const unique_cq cq = create_cq(port.context.get(), 2);
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
@@ -45,7 +46,7 @@ static void doorbell(int argc, char **argv) {
     const ibv_wc wc = wait_for_completion(cq.get(), "the doorbell", options.timeout);
     const uint32_t number = ntohl(wc.imm_data);
     if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || number >= boxes.size())
-      throw Error("the doorbell", "it names no mailbox", Where::here());
+      throw Error("the doorbell", "it names no mailbox");
     std::printf("mailbox %u: \"%.64s\"\n", number, boxes[number].data());
   } else {
     const uint32_t number = 7;

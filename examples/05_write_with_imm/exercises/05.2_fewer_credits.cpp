@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 05.2 (★★): fewer messages that only say "go on".
 // Wanted:   thirty-two numbers go over as before, one in each message, and in order; but the server gives its
 //           credits four at a time, so that eight of its messages do instead of thirty-two.
@@ -7,6 +8,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/immediate.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -35,7 +37,7 @@ static void server(const Side &side) {
   for (uint32_t next = 0; next < numbers; ++next) {
     const ibv_wc wc = wait_for_completion(side.recv_cq, "the next number", side.timeout);
     if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || from_immediate(wc.imm_data).first != next)
-      throw Error("the message", "is not the next number", Where::here());
+      throw Error("the message", "is not the next number");
     sum += side.slots[next % slot_count];
     post_recv(side.qp, {});
     // TODO: a message for each number.
@@ -54,7 +56,7 @@ static void client(const Side &side) {
     const ibv_wc wc = wait_for_completion(side.recv_cq, "credits", side.timeout);
     const uint32_t count = from_immediate(wc.imm_data).count;
     if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || count == 0 || count > slot_count - credits)
-      throw Error("the message", "gives no credits that there can be", Where::here());
+      throw Error("the message", "gives no credits that there can be");
     credits += count;
     post_recv(side.qp, {});
   };
@@ -86,14 +88,11 @@ static void fewer_credits(int argc, char **argv) {
 
   const Port port = open_port(options);
   Slots slots{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &slots, sizeof slots, access), "ibv_reg_mr"));
-  const auto create_cq = [&](int size) {
-    return unique_cq(
-        check_ptr(ibv_create_cq(port.context.get(), size, nullptr, nullptr, 0), "ibv_create_cq"));
-  };
-  const unique_cq send_cq = create_cq(1), recv_cq = create_cq(slot_count);
+  const unique_mr mr = reg_mr(pd.get(), &slots, sizeof slots, access);
+  const unique_cq send_cq = create_cq(port.context.get(), 1);
+  const unique_cq recv_cq = create_cq(port.context.get(), slot_count);
   const unique_qp qp =
       create_rc_qp(pd.get(), send_cq.get(), recv_cq.get(),
                    {.max_send_wr = 1, .max_recv_wr = slot_count, .max_send_sge = 1});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 06.1 (★★): an atomic maximum, made of compare-and-swap.
 // Wanted:   the word ends up as the largest of the numbers, whatever their order, and would do so with many
 //           clients at once. maximum() first guesses that there is 0, and returns how
@@ -8,6 +9,7 @@
 #include "words.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 
@@ -31,13 +33,10 @@ static void run(int argc, char **argv) {
 
   const Port port = open_port(options);
   uint64_t word = 0; // the server's: the largest so far; the client's: what an atomic returns
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const unsigned remote_access = options.is_server() ? IBV_ACCESS_REMOTE_ATOMIC : 0;
-  const unique_mr mr(
-      check_ptr(ibv_reg_mr(pd.get(), &word, sizeof word, IBV_ACCESS_LOCAL_WRITE | remote_access),
-                "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &word, sizeof word, IBV_ACCESS_LOCAL_WRITE | remote_access);
+  const unique_cq cq = create_cq(port.context.get(), 1);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
   to_init(qp.get(), port, remote_access);
   Exchange exchange(options);

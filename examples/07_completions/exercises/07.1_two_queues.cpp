@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 07.1 (★): two completion queues, one channel.
 // Wanted:   the server sleeps until the client's three messages have come *and* its own three answers are done.
 //           Both completion queues report to one channel.
@@ -7,6 +8,7 @@
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
 #include <rdmacommon/exchange.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -24,7 +26,7 @@ constexpr int messages = 3;
 static void sleep_until_event(const ibv_comp_channel *channel) {
   pollfd readable{.fd = channel->fd, .events = POLLIN, .revents = 0};
   if (check_errno(poll(&readable, 1, 1000), "poll") == 0)
-    throw Error("the next event", "none within 1000 ms", Where::here());
+    throw Error("the next event", "none within 1000 ms");
 }
 
 static void server(ibv_qp *qp, ibv_comp_channel *channel, ibv_cq *sent, ibv_cq *received) {
@@ -56,15 +58,14 @@ static void two_queues(int argc, char **argv) {
 
   const Port port = open_port(options);
   ibv_context *device = port.context.get();
-  const unique_pd pd(check_ptr(ibv_alloc_pd(device), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(device);
   const unique_comp_channel channel = create_comp_channel(device);
-  const auto create_cq = [&] {
-    unique_cq cq(
-        check_ptr(ibv_create_cq(device, messages, nullptr, channel.get(), 0), "ibv_create_cq"));
+  const auto create_armed_cq = [&] {
+    unique_cq cq = create_cq(device, messages, channel.get());
     check_rc(ibv_req_notify_cq(cq.get(), 0), "ibv_req_notify_cq"); // before anything can complete
     return cq;
   };
-  const unique_cq sent = create_cq(), received = create_cq();
+  const unique_cq sent = create_armed_cq(), received = create_armed_cq();
   ibv_qp_init_attr attr{.send_cq = sent.get(),
                         .recv_cq = received.get(),
                         .cap = {.max_send_wr = messages, .max_recv_wr = messages},

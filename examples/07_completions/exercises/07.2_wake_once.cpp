@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 07.2 (★): wake me for the last one.
 // Wanted:   the client sends ten messages, and the server is woken once, when all of them are there.
 // Hint: the receiver says what it wants to be woken for, and the sender which messages that is.
@@ -6,6 +7,7 @@
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
 #include <rdmacommon/exchange.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -27,7 +29,7 @@ static void server(Exchange &exchange, ibv_comp_channel *channel, ibv_cq *cq) {
   exchange.send_done();
   pollfd readable{.fd = channel->fd, .events = POLLIN, .revents = 0};
   if (check_errno(poll(&readable, 1, 1000), "poll") == 0)
-    throw Error("the last message", "no event within 1000 ms", Where::here());
+    throw Error("the last message", "no event within 1000 ms");
   take_event(channel);
   std::array<ibv_wc, messages> done{};
   std::printf("woken, for %zu messages\n", poll_batch(cq, done));
@@ -40,10 +42,9 @@ static void wake_once(int argc, char **argv) {
 
   const Port port = open_port(options);
   ibv_context *device = port.context.get();
-  const unique_pd pd(check_ptr(ibv_alloc_pd(device), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(device);
   const unique_comp_channel channel = create_comp_channel(device);
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(device, messages, nullptr, channel.get(), 0), "ibv_create_cq"));
+  const unique_cq cq = create_cq(device, messages, channel.get());
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_recv_wr = messages});
   to_init(qp.get(), port);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 08.1 (★★): answer one that you know nothing of.
 // Wanted:   the client gets its own message back.
 // Hint: the client has not told where it is. The completion knows its QP, the 40 bytes in front of the message its
@@ -5,6 +6,7 @@
 // Check: ./lab check 08.1
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -38,14 +40,11 @@ static void answer(int argc, char **argv) {
 
   const Port port = open_port(options);
   std::array<char, 256> incoming{}, outgoing{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_mr in(
-      check_ptr(ibv_reg_mr(pd.get(), incoming.data(), incoming.size(), int{IBV_ACCESS_LOCAL_WRITE}),
-                "ibv_reg_mr"));
-  const unique_mr out(
-      check_ptr(ibv_reg_mr(pd.get(), outgoing.data(), outgoing.size(), 0), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 2, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_mr in =
+      reg_mr(pd.get(), incoming.data(), incoming.size(), int{IBV_ACCESS_LOCAL_WRITE});
+  const unique_mr out = reg_mr(pd.get(), outgoing.data(), outgoing.size(), 0);
+  const unique_cq cq = create_cq(port.context.get(), 2);
   const unique_qp qp =
       create_ud_qp(pd.get(), cq.get(), cq.get(),
                    {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: MIT
 // Exercise 08.2 (★): where is the message?
 // Wanted:   the server prints the message, its length without the header, and nothing else.
 // Hint: what is at the beginning of the buffer, and what does byte_len count?
 // Check: ./lab check 08.2
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -36,14 +38,11 @@ static void forty_bytes(int argc, char **argv) {
 
   const Port port = open_port(options);
   std::array<char, 256> incoming{}, outgoing{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_mr in(
-      check_ptr(ibv_reg_mr(pd.get(), incoming.data(), incoming.size(), int{IBV_ACCESS_LOCAL_WRITE}),
-                "ibv_reg_mr"));
-  const unique_mr out(
-      check_ptr(ibv_reg_mr(pd.get(), outgoing.data(), outgoing.size(), 0), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 2, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_mr in =
+      reg_mr(pd.get(), incoming.data(), incoming.size(), int{IBV_ACCESS_LOCAL_WRITE});
+  const unique_mr out = reg_mr(pd.get(), outgoing.data(), outgoing.size(), 0);
+  const unique_cq cq = create_cq(port.context.get(), 2);
   const unique_qp qp =
       create_ud_qp(pd.get(), cq.get(), cq.get(),
                    {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});

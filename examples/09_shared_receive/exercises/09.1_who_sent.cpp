@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 09.1 (★): who sent how many?
 // Wanted:   four queue pairs, each connected to itself, send one, two, three and four messages. All of them arrive
 //           in one shared receive queue. The program prints how many each of them has sent.
@@ -5,6 +6,7 @@
 // Check: ./lab check 09.1
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -29,12 +31,9 @@ static void who_sent(int argc, char **argv) {
   line.parse(argc, argv);
 
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const auto create_cq = [&] {
-    return unique_cq(
-        check_ptr(ibv_create_cq(port.context.get(), 16, nullptr, nullptr, 0), "ibv_create_cq"));
-  };
-  const unique_cq sent = create_cq(), received = create_cq();
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_cq sent = create_cq(port.context.get(), 16);
+  const unique_cq received = create_cq(port.context.get(), 16);
   ibv_srq_init_attr attr{.attr = {.max_wr = 16, .max_sge = 1}};
   const unique_srq srq(check_ptr(ibv_create_srq(pd.get(), &attr), "ibv_create_srq"));
   for (uint64_t i = 0; i < 16; ++i)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 09.2 (★): forty messages with eight receives.
 // Wanted:   a queue pair that is connected to itself sends forty messages, one after the other. Its shared receive
 //           queue has room for eight. Whenever fewer than three are left, an event says so, and all are posted again.
@@ -5,6 +6,7 @@
 // Check: ./lab check 09.2
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -47,12 +49,9 @@ static void arm_again(int argc, char **argv) {
 
   const Port port = open_port(options);
   check_errno(fcntl(port.context->async_fd, F_SETFL, O_NONBLOCK), "fcntl(O_NONBLOCK)");
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const auto create_cq = [&] {
-    return unique_cq(check_ptr(ibv_create_cq(port.context.get(), pool_size, nullptr, nullptr, 0),
-                               "ibv_create_cq"));
-  };
-  const unique_cq sent = create_cq(), received = create_cq();
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_cq sent = create_cq(port.context.get(), pool_size);
+  const unique_cq received = create_cq(port.context.get(), pool_size);
   ibv_srq_init_attr attr{.attr = {.max_wr = pool_size, .max_sge = 1}};
   const unique_srq srq(check_ptr(ibv_create_srq(pd.get(), &attr), "ibv_create_srq"));
   const unique_qp qp =

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 10.1 (★): two windows over one region: the first half to be read, the second to be written.
 // Wanted:   of the four accesses two are refused: the WRITE to the first half, the READ of the second.
 // Hint: what a window grants is in its ibv_mw_bind_info, and only there; the region has no REMOTE flag.
@@ -6,6 +7,7 @@
 #include "bind_alone.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -37,14 +39,13 @@ static void two_halves(int argc, char **argv) {
 
   const Port port = open_port(options);
   require_windows(port.context.get());
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(),
-                                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND),
-                               "ibv_reg_mr"));
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_mr mr =
+      reg_mr(pd.get(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
   for (const size_t half : {0UL, 1UL})
     for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE}) {
       // Its own peer, and a new one for each access, since one that is refused breaks it.
-      const OwnLoop to(port, pd.get(), IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+      const Loopback to(port, pd.get(), IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
       const unique_mw mw(check_ptr(ibv_alloc_mw(pd.get(), IBV_MW_TYPE_2), "ibv_alloc_mw"));
       const uint32_t rkey = ibv_inc_rkey(mw->rkey);
       post_send(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 10.2 (★★): one window for four requests, one after the other, each with a key of its own.
 // Wanted:   four requests that work, and a fifth, by the key of the first, that is refused.
 // Hint: a window of type 2 has to be invalidated before it is bound anew, and each bind names the key that the
@@ -7,6 +8,7 @@
 #include "bind_alone.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -26,11 +28,10 @@ static void again(int argc, char **argv) {
   const Port port = open_port(options);
   require_windows(port.context.get());
   static std::array<char, 4096> memory{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), memory.data(), memory.size(),
-                                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND),
-                               "ibv_reg_mr"));
-  const OwnLoop to(port, pd.get(), IBV_ACCESS_REMOTE_READ); // its own peer
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_mr mr =
+      reg_mr(pd.get(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+  const Loopback to(port, pd.get(), IBV_ACCESS_REMOTE_READ); // its own peer
   const unique_mw mw(check_ptr(ibv_alloc_mw(pd.get(), IBV_MW_TYPE_2), "ibv_alloc_mw"));
   const auto there = reinterpret_cast<uint64_t>(memory.data());
   ibv_sge here = piece(mr.get(), memory.data() + 2048, 64);

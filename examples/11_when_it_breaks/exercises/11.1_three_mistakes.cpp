@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 11.1 (★★): three mistakes, one behind the other.
 // Wanted:   the client SENDs a question, and the server WRITEs the answer into the client's memory.
 // Hint: run it, look up the status in the lesson's table, fix that one, run it again. Each has
@@ -5,6 +6,7 @@
 // Check: ./lab check 11.1
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -24,12 +26,10 @@ static void three_mistakes(int argc, char **argv) {
 
   const Port port = open_port(options);
   std::array<char, 64> text{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  const unique_mr mr(
-      check_ptr(ibv_reg_mr(pd.get(), text.data(), text.size(), access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 2, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), text.data(), text.size(), access);
+  const unique_cq cq = create_cq(port.context.get(), 2);
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(),
                    {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 11.2 (★★): get everything back.
 // Wanted:   before the client destroys its queue pair, each of its seven posted requests has come back: four
 //           receives that nobody sends to, and three SENDs that the server has no receives for. The client may then
@@ -6,6 +7,7 @@
 // Check: ./lab check 11.2
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -32,9 +34,8 @@ static void all_back(int argc, char **argv) {
   line.parse(argc, argv);
 
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_cq cq(check_ptr(
-      ibv_create_cq(port.context.get(), receives + sends, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_cq cq = create_cq(port.context.get(), receives + sends);
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(), {.max_send_wr = sends, .max_recv_wr = receives});
   to_init(qp.get(), port);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 12.1 (★): a question and its answer, in private data alone: no PD, no region, no queue pair.
 // Wanted:   the server adds up the bytes of the client's question and answers with the sum, 32 bits in network byte order; the
 //           client prints it.
@@ -32,7 +33,7 @@ static void serve(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id id(request->id);
   Question question{};
   if (request->param.conn.private_data_len < question.size())
-    throw Error("the question", "it is too short", Where::here());
+    throw Error("the question", "it is too short");
   std::memcpy(question.data(), request->param.conn.private_data, question.size());
   std::printf("asked for %u + %u + %u + %u\n", question[0], question[1], question[2], question[3]);
   // TODO: the answer is missing.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 12.2 (★★★): a server that is full, and a client that knocks again.
 // Wanted:   the client tries again while it is rejected because the server is full, five times at most. Any other reason
 //           ends it at once. The server here lets the third one in.

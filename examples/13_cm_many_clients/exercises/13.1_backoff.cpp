@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 13.1 (★): a client that stays away for longer each time.
 // Wanted:   the server here refuses five attempts and lets the sixth in. After each refusal the client waits: 50 ms at most,
 //           then 100, then 200, and so on, each time a random part of that, but at least half.
@@ -71,8 +72,7 @@ static void check_pause(int failures, milliseconds pause) {
   if (pause < longest / 2 || pause > longest)
     throw Error("pause " + std::to_string(failures + 1),
                 "it is " + std::to_string(pause.count()) + " ms, not " +
-                    std::to_string(longest.count() / 2) + " to " + std::to_string(longest.count()),
-                Where::here());
+                    std::to_string(longest.count() / 2) + " to " + std::to_string(longest.count()));
 }
 
 static void check_random() {
@@ -80,7 +80,7 @@ static void check_random() {
   for (int i = 0; i < 50; ++i)
     pauses.insert(pause_after(refusals));
   if (pauses.size() == 1)
-    throw Error("the pauses", "they are always the same", Where::here());
+    throw Error("the pauses", "they are always the same");
 }
 
 static void backoff(int argc, char **argv) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 13.2 (★): two connections, one event channel.
 // Wanted:   the client asks for two connections, "one" and "two". The server answers the second request first. The client
 //           prints the name of each connection in the order in which they are answered: two, one.

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: MIT
 // Exercise 14.1 (★): three workers, and each of them sends.
 // Wanted:   each worker's own message arrives at the worker.
 // Hint: a child may not post to what its parent has created, and what it polls is everybody's. Nothing forbids it
 //       to open the device itself.
 // Check: ./lab check 14.1
 
-#include "family.hpp"
+#include "child.hpp"
 #include "resources.hpp"
 
 #include <rdmacommon/options.hpp>
@@ -24,15 +25,15 @@ static void own_device(int argc, char **argv) {
   // TODO: whose are they?
   const Mapped<Buffers> memory(AtFork::copied);
   const Resources rdma(options, *memory);
-  std::deque<Child> team;
+  std::deque<Child> children;
   for (int i = 0; i < 3; ++i)
-    team.emplace_back([&](const Link &parent) {
+    children.emplace_back([&](const Link &parent) {
       rdma.receive();
       rdma.send("hello from worker " + std::to_string(i));
       rdma.wait_for_message(limit);
       parent.tell(get(memory->incoming));
     });
-  for (Child &worker : team) {
+  for (Child &worker : children) {
     std::printf("%s\n", worker.link().hear(limit).c_str());
     worker.wait(limit);
   }

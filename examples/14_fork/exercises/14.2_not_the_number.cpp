@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: MIT
 // Exercise 14.2 (★): a process that was there before the memory gets it nevertheless.
 // Wanted:   the reader sees what the NIC has written.
-// Hint: the number of a file descriptor means nothing in another process. pass.hpp has what is needed, for both
+// Hint: the number of a file descriptor means nothing in another process. fd_passing.hpp has what is needed, for both
 //       sides.
 // Check: ./lab check 14.2
 
 #include "board.hpp"
-#include "family.hpp"
-#include "pass.hpp"
+#include "child.hpp"
+#include "fd_passing.hpp"
 #include "resources.hpp"
 
 #include <rdmacommon/options.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 15.1 (★): the NIC moves a text from one place on its chip to another, and no byte of it passes through the
 //           host's memory.
 // Wanted:   at offset 4096: "a text on the chip".
@@ -6,6 +7,7 @@
 
 #include "on_chip.hpp"
 
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -30,10 +32,9 @@ static void exercise(int argc, char **argv) {
   line.parse(argc, argv);
 
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   OnChip chip(port, pd.get(), 8192, false);
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_cq cq = create_cq(port.context.get(), 1);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
   // Its own peer, as in exercise 02.2.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 15.2 (★★★): a lock that several may have to read, or one to write.
 // Wanted:   two readers get it together, a writer gets it when both are gone, and a reader not while it writes.
 // Hint: in the lock's word the lower half is the writer, as in the lesson, and the upper half can count the readers.
@@ -6,6 +7,7 @@
 
 #include "on_chip.hpp"
 
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/remote_words.hpp>
@@ -40,13 +42,12 @@ static void exercise(int argc, char **argv) {
   line.parse(argc, argv);
 
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const OnChip chip(port, pd.get(), 4096, false);
   uint64_t result = 0;
   constexpr int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &result, sizeof result, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 1, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &result, sizeof result, access);
+  const unique_cq cq = create_cq(port.context.get(), 1);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_ATOMIC);
   const Endpoint self = endpoint_of(qp.get(), port, random_psn());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 16.1 (★): one call for the WRITEs of a queue, in place of kernel_transfer.c
 //
 // This is kernel_transfer.c as the lesson has it: each page is posted by a call of its own, 10 calls in all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 16.2 (★★): register again, in place of kernel_transfer.c
 //
 // This is kernel_transfer.c as the lesson has it: once the registration is taken back, the transfer is at its end.

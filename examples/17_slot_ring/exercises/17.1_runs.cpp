@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 17.1 (★★): how long a run is.
 // Wanted:   run_at() says how many slots, from a position on, can be taken together: messages that are ready, in this
 //           lap, no more than `most` slots, and not across the ring's end. The first message goes whole, even

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 17.2 (★★): ring only if somebody sleeps for it.
 // Wanted:   put() rings when the consumer sleeps for this very message, and at no other time. arm() says what
 //           it sleeps for, and returns false if that is there already.

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: MIT
 // Exercise 18.1 (★): sixteen messages, one request.
 // Wanted:   the same sixteen messages arrive in the same slots, and the server's receive queue is used once.
 // Hint: a run says how many slots it has. Where does it begin, and how many bytes are there?
 // Check: ./lab check 18.1
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -40,7 +42,7 @@ static void server(RunReceiver &receives, ibv_cq *cq, const Slots &slots_here,
       SlotHeader header;
       std::memcpy(&header, slots_here[slot].data(), sizeof header);
       if (from_wire(header) != SlotHeader{.length = 1, .kind = 1, .flags = 0, .id = text.size()})
-        throw Error("a message", "it is not the next one", Where::here());
+        throw Error("a message", "it is not the next one");
       text += slots_here[slot][sizeof header];
     }
   }
@@ -55,11 +57,10 @@ static void one_request(int argc, char **argv) {
 
   const Port port = open_port(options);
   Slots memory{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &memory, sizeof memory, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 64, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &memory, sizeof memory, access);
+  const unique_cq cq = create_cq(port.context.get(), 64);
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 32, .max_recv_wr = 32, .max_send_sge = 1});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);

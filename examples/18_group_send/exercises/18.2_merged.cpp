@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 18.2 (★): give back several runs as one.
 // Wanted:   the server gives all slots back with as few messages as can be. The client need not know: a credit is a run
 //           of slots, not one of its own runs.
@@ -5,6 +6,7 @@
 // Check: ./lab check 18.2
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -56,7 +58,7 @@ static void client(SendQueue &queue, RunReceiver &receives, ibv_cq *cq,
     const Run credit = receives.received(wc);
     for (uint32_t i = 0; i < credit.count; ++i)
       if (back == under_way.size() || under_way[back++] != credit.first + i)
-        throw Error("the credit", "it is for slots that are not under way", Where::here());
+        throw Error("the credit", "it is for slots that are not under way");
     ++credits;
   }
   std::printf("%zu runs of %zu slots, given back by %u messages\n", sent.size(), under_way.size(),
@@ -69,9 +71,8 @@ static void merged(int argc, char **argv) {
   line.parse(argc, argv);
 
   const Port port = open_port(options);
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), 64, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_cq cq = create_cq(port.context.get(), 64);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 16, .max_recv_wr = 16});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
   RunReceiver receives(qp.get(), 16, slots);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 19.1 (★★): a service of your own: counters that have names.
 // Wanted:   the request "add NAME NUMBER" adds the number to the counter of that name, which begins with 0, and "get NAME" does
 //           not; the response of both is the counter's value, as text. To get a counter that there is not is a failure, in these

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 19.2 (★): eight requests of one thread at the same time.
 // Wanted:   all eight are sent before the first response is waited for, and all eight responses are collected.
 // Hint: request_async() comes back when the request has been handed over, with something to wait on.

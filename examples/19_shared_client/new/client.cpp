@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The client. One process has the connection, and other processes of this host join it:
 //     client --host ADDRESS
 //     client --join numbers      in another terminal, while the first one waits

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The server: it keeps a value for each key, and answers any number of clients. SIGINT or SIGTERM ends it.
 #include "messages.hpp"
 

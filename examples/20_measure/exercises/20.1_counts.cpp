@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 20.1 (★★): what a message costs, in numbers that any device has.
 // Wanted:   the same thousand messages, with at most one call of ibv_post_send for 25 of them, and one completion for 50.
 // Hint: post() sends all that was added. A request completes visibly if it asks for that, or if it is high time: a wait for
@@ -6,6 +7,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
@@ -50,11 +52,10 @@ static void counts(int argc, char **argv) {
 
   const Port port = open_port(options);
   std::array<char, 64> memory{};
-  const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
+  const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &memory, sizeof memory, access), "ibv_reg_mr"));
-  const unique_cq cq(
-      check_ptr(ibv_create_cq(port.context.get(), depth, nullptr, nullptr, 0), "ibv_create_cq"));
+  const unique_mr mr = reg_mr(pd.get(), &memory, sizeof memory, access);
+  const unique_cq cq = create_cq(port.context.get(), depth);
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(),
                    {.max_send_wr = depth, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});

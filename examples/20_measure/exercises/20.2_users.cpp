@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercise 20.2 (★★): what the users have waited.
 // Wanted:   a service was asked by one program, request after request, and each time was noted. In truth a user comes every
 //           100 us, whatever became of the last one, and the service works on one request at a time, in their order.

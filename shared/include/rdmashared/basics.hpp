@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// The types that both sides of a shared client use: how to wait, where log lines go, and what has been counted.
 ///

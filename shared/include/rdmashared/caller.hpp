@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// The calls of a worker: requests, and what becomes of them. A worker is a process that has joined a Sender, a child of the
 /// sender's process, or a thread of that process. The calls are the same.

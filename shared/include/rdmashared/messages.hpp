@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// Typed messages: each request is a struct with a number, and a Dispatcher gives it to the handler of its type.
 ///
@@ -47,10 +48,9 @@ concept Typed = Plain<Struct> && std::is_same_v<decltype(Struct::type), const ui
 /// @throws rdmacommon::Error if there are more bytes, or fewer
 template <Plain Struct> Struct from_bytes(std::span<const std::byte> bytes) {
   if (bytes.size() != sizeof(Struct))
-    throw rdmacommon::Error("a message",
-                            "it has " + std::to_string(bytes.size()) + " bytes in place of " +
-                                std::to_string(sizeof(Struct)),
-                            rdmacommon::Where::here());
+    throw rdmacommon::Error("a message", "it has " + std::to_string(bytes.size()) +
+                                             " bytes in place of " +
+                                             std::to_string(sizeof(Struct)));
   Struct value{};
   std::memcpy(&value, bytes.data(), sizeof value);
   return value;
@@ -113,13 +113,12 @@ public:
     const std::span<const std::byte> bytes = request.bytes();
     uint32_t type = 0;
     if (bytes.size() < sizeof type)
-      throw rdmacommon::Error("a message", "it is too short for a type", rdmacommon::Where::here());
+      throw rdmacommon::Error("a message", "it is too short for a type");
     for (const std::byte byte : bytes.first(sizeof type))
       type = type << 8 | static_cast<uint32_t>(byte);
     const auto handler = handlers_.find(type);
     if (handler == handlers_.end())
-      throw rdmacommon::Error("a message", "no handler for type " + std::to_string(type),
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error("a message", "no handler for type " + std::to_string(type));
     handler->second(std::move(request));
   }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// The client side of a host: a thread, or several, that has the connections, and sends the requests of all callers in groups.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /// @file
 /// A server of shared clients: it takes their connections, and gives their requests to a handler, in a pool of threads.
 ///

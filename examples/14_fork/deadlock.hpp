@@ -1,7 +1,8 @@
-// 14_fork, case `n-plus-m`: with n receives, n + m requests, n replies, and everybody waits.
+// SPDX-License-Identifier: MIT
+// 14_fork, case `deadlock`: with n receives, n + m requests, n replies, and everybody waits.
 #pragma once
 
-#include "family.hpp"
+#include "child.hpp"
 #include "linked.hpp"
 #include "resources.hpp"
 
@@ -17,7 +18,7 @@
 #include <string>
 
 constexpr unsigned n = 4, m = 2;
-constexpr unsigned workers = 2;
+constexpr unsigned worker_count = 2;
 
 // What the requests come in and the replies go out from: shared, since the workers read and write it.
 struct SlotText {
@@ -124,13 +125,13 @@ inline void client(const rdmacommon::DeviceOptions &options, const Link &server,
 // [client]
 
 // [server]
-inline Outcome n_plus_m(const rdmacommon::DeviceOptions &options, bool cure, Limit limit) {
+inline Outcome deadlock(const rdmacommon::DeviceOptions &options, bool cure, Limit limit) {
   const Mapped<Slots> slots(AtFork::shared);
   Child asking([&](const Link &server) { client(options, server, limit / 2); });
-  std::deque<Child> team;
+  std::deque<Child> workers;
   const auto hire = [&](Pool *pool) {
-    for (unsigned i = 0; i < workers; ++i)
-      team.emplace_back([&](const Link &server) { work(server, *slots, pool, limit); });
+    for (unsigned i = 0; i < worker_count; ++i)
+      workers.emplace_back([&](const Link &server) { work(server, *slots, pool, limit); });
   };
   if (cure)
     hire(nullptr); // first the processes, then the device
@@ -150,13 +151,13 @@ inline Outcome n_plus_m(const rdmacommon::DeviceOptions &options, bool cure, Lim
       rdmacommon::check_wc(*done, "a request or a reply");
       const auto slot = static_cast<unsigned>(done->wr_id % n);
       if (done->wr_id == slot) { // a receive: a request is there
-        team[requests++ % workers].link().tell(std::to_string(slot));
+        workers[requests++ % worker_count].link().tell(std::to_string(slot));
       } else { // a SEND: the reply has been acknowledged
         pool.let_go(slot);
         ++sent;
       }
     }
-    for (const Child &worker : team)
+    for (const Child &worker : workers)
       if (worker.link().has_spoken()) {
         const auto slot = static_cast<unsigned>(std::stoul(worker.link().hear(limit)));
         ibv_sge reply = rdmacommon::piece(rdma.mr.get(), &slots->at(slot).reply, text_size);
@@ -171,12 +172,12 @@ inline Outcome n_plus_m(const rdmacommon::DeviceOptions &options, bool cure, Lim
   }
   // [server]
   const std::string replies = asking.link().hear(limit);
-  std::printf("n-plus-m%s\n  client: %u requests posted, %s replies\n"
+  std::printf("deadlock%s\n  client: %u requests posted, %s replies\n"
               "  server: %u receives posted, %u requests, %u replies sent\n",
               cure ? ", cured" : "", n + m, replies.c_str(), pool.posted(), requests, sent);
-  for (unsigned i = 0; i < workers; ++i) {
-    team[i].link().tell("count");
-    const std::string counts = team[i].link().hear(limit);
+  for (unsigned i = 0; i < worker_count; ++i) {
+    workers[i].link().tell("count");
+    const std::string counts = workers[i].link().hear(limit);
     if (!cure)
       std::printf("  users of slots 0 to %u, says worker %u:%s\n", n - 1, i, counts.c_str());
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 14_fork: child processes that always end, and the socket between a child and its parent.
 #pragma once
 
@@ -54,12 +55,12 @@ public:
   std::string hear(Limit limit, rdmacommon::Where where = rdmacommon::Where::here()) const {
     std::array<char, 512> text{};
     if (!has_spoken(limit))
-      throw rdmacommon::Error("the other process", "it has not said anything in time", where);
+      throw rdmacommon::Error("the other process", "it has not said anything in time", "", where);
     const auto length = recv(fd_, text.data(), text.size(), 0);
     if (length < 0 && errno != ECONNRESET) // ended, with something of ours unread
       rdmacommon::throw_errno(errno, "recv", where);
     if (length <= 0)
-      throw rdmacommon::Error("the other process", "it is gone", where);
+      throw rdmacommon::Error("the other process", "it is gone", "", where);
     return {text.data(), static_cast<size_t>(length)};
   }
 
@@ -124,7 +125,7 @@ public:
   int wait(Limit limit) {
     rdmacommon::check_errno(pidfd_, "pidfd_open");
     if (!is_readable(pidfd_, limit)) // waitpid() has no time limit
-      throw rdmacommon::Error("a child process", "it does not end", rdmacommon::Where::here());
+      throw rdmacommon::Error("a child process", "it does not end");
     int status = 0;
     rdmacommon::check_errno(waitpid(std::exchange(pid_, -1), &status, 0), "waitpid");
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

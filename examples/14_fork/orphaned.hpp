@@ -1,7 +1,8 @@
-// 14_fork, case `outlives`: a process that has died, and whose memory a peer can still READ.
+// SPDX-License-Identifier: MIT
+// 14_fork, case `orphaned`: a process that has died, and whose memory a peer can still READ.
 #pragma once
 
-#include "family.hpp"
+#include "child.hpp"
 #include "linked.hpp"
 #include "resources.hpp"
 
@@ -50,7 +51,7 @@ inline void doomed_owner(const rdmacommon::DeviceOptions &options, const Link &r
 // [owner]
 
 // [reader]
-inline Outcome outlives(const rdmacommon::DeviceOptions &options, bool cure, Limit limit) {
+inline Outcome orphaned(const rdmacommon::DeviceOptions &options, bool cure, Limit limit) {
   auto ends = make_link();
   Link &ours = ends.first, &helpers = ends.second; // when ours closes, the helper ends
   Child owner([&](const Link &reader) {
@@ -77,7 +78,7 @@ inline Outcome outlives(const rdmacommon::DeviceOptions &options, bool cure, Lim
                          .wr = {.rdma = {.remote_addr = theirs.address, .rkey = theirs.rkey}}});
   const auto done = rdmacommon::poll_within(rdma.cq.get(), 2 * limit);
   if (!done)
-    throw rdmacommon::Error("the READ", "it does not end", rdmacommon::Where::here());
+    throw rdmacommon::Error("the READ", "it does not end");
   const std::string seen = "the owner is dead, its helper lives on; a READ of its memory: ";
   if (done->status == IBV_WC_SUCCESS)
     return {false, seen + '"' + get(*memory) + '"'};

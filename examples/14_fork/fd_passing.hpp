@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: MIT
 // 14_fork: file descriptors that go from one process to another, over a unix socket.
 #pragma once
 
-#include "family.hpp"
+#include "child.hpp"
 
 #include <rdmacommon/check.hpp>
 
@@ -64,8 +65,7 @@ inline std::string hear_with_files(const Link &from, std::vector<File> &into, si
                  .msg_control = control.bytes.data(),
                  .msg_controllen = control.bytes.size()};
   if (!from.has_spoken(limit))
-    throw rdmacommon::Error("the owner", "it has not said anything in time",
-                            rdmacommon::Where::here());
+    throw rdmacommon::Error("the owner", "it has not said anything in time");
   // Without the flag, a descriptor of the device's would be inherited by all that we ever start.
   const auto length = rdmacommon::check_errno(
       static_cast<int>(recvmsg(from.fd(), &message, MSG_CMSG_CLOEXEC)), "recvmsg");
@@ -77,10 +77,9 @@ inline std::string hear_with_files(const Link &from, std::vector<File> &into, si
         into.emplace_back(fd); // ours from here on, wanted or not
       }
   if (length == 0)
-    throw rdmacommon::Error("the owner", "it is gone", rdmacommon::Where::here());
+    throw rdmacommon::Error("the owner", "it is gone");
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || into.size() != files)
-    throw rdmacommon::Error("the owner's message", "it is not what was agreed on",
-                            rdmacommon::Where::here());
+    throw rdmacommon::Error("the owner's message", "it is not what was agreed on");
   return {text.data(), static_cast<size_t>(length)};
 }
 // [receive]
@@ -91,8 +90,7 @@ inline std::pair<sockaddr_un, socklen_t> abstract_address(const std::string &nam
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (name.empty() || name.size() > sizeof address.sun_path - 1)
-    throw rdmacommon::Error("the name " + name, "it is not 1 to 107 bytes long",
-                            rdmacommon::Where::here());
+    throw rdmacommon::Error("the name " + name, "it is not 1 to 107 bytes long");
   name.copy(address.sun_path + 1, name.size());
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }

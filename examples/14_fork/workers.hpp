@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: MIT
 // 14_fork: the workers of share_between, as their owner sees them.
 #pragma once
 
-#include "family.hpp"
+#include "child.hpp"
 
 #include <rdmacommon/check.hpp>
 
@@ -19,9 +20,9 @@ struct Worker {
 };
 
 // @return a worker that has something to say; nothing when all have finished, or are silent for too long
-inline Worker *next_to_speak(std::vector<Worker> &team, const Link &listener, Limit limit) {
+inline Worker *next_to_speak(std::vector<Worker> &workers, const Link &listener, Limit limit) {
   std::vector<pollfd> links;
-  for (const Worker &worker : team) {
+  for (const Worker &worker : workers) {
     const int fd = worker.link->fd() < 0 ? listener.fd() : worker.link->fd(); // not here yet?
     links.push_back({.fd = worker.last.empty() ? fd : -1, .events = POLLIN}); // -1 is ignored
   }
@@ -29,10 +30,10 @@ inline Worker *next_to_speak(std::vector<Worker> &team, const Link &listener, Li
     return nullptr;
   rdmacommon::check_errno(poll(links.data(), links.size(), static_cast<int>(limit.count())),
                           "poll");
-  for (size_t i = 0; i < team.size(); ++i)
+  for (size_t i = 0; i < workers.size(); ++i)
     if (links[i].revents != 0)
-      return &team[i];
-  for (Worker &worker : team)
+      return &workers[i];
+  for (Worker &worker : workers)
     if (worker.last.empty())
       worker.last = "is silent";
   return nullptr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What completions.cpp works with, on either side, and how it sleeps.
 #pragma once
 
@@ -29,8 +30,7 @@ public:
       : end_(std::chrono::steady_clock::now() + timeout), timeout_(timeout) {}
   void check(const char *what) const {
     if (std::chrono::steady_clock::now() > end_)
-      throw rdmacommon::Error(what, "none within " + std::to_string(timeout_.count()) + " ms",
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error(what, "none within " + std::to_string(timeout_.count()) + " ms");
   }
 
 private:
@@ -61,8 +61,7 @@ inline void take_async_event(ibv_context *device) {
   rdmacommon::check_errno(ibv_get_async_event(device, &event), "ibv_get_async_event");
   ibv_ack_async_event(&event); // or destroying what it is about waits for this call
   if (!is_harmless(event.event_type))
-    throw rdmacommon::Error("the device reports", ibv_event_type_str(event.event_type),
-                            rdmacommon::Where::here());
+    throw rdmacommon::Error("the device reports", ibv_event_type_str(event.event_type));
 }
 // [async]
 
@@ -72,8 +71,7 @@ inline ibv_event_type overrun_event(ibv_context *device, const ibv_cq *cq,
   for (;;) {
     pollfd async{.fd = device->async_fd, .events = POLLIN, .revents = 0};
     if (rdmacommon::check_errno(poll(&async, 1, static_cast<int>(timeout.count())), "poll") == 0)
-      throw rdmacommon::Error("the overrun", "the device does not report it",
-                              rdmacommon::Where::here());
+      throw rdmacommon::Error("the overrun", "the device does not report it");
     ibv_async_event event{};
     rdmacommon::check_errno(ibv_get_async_event(device, &event), "ibv_get_async_event");
     ibv_ack_async_event(&event); // as with the other events: or destroying the CQ waits for it
@@ -171,7 +169,7 @@ struct Side {
   uint32_t wait_answer() const {
     const ibv_wc done = wait_for(received, "the answer");
     if (!(done.wc_flags & IBV_WC_WITH_IMM))
-      throw rdmacommon::Error("the answer", "it has no immediate data", rdmacommon::Where::here());
+      throw rdmacommon::Error("the answer", "it has no immediate data");
     return ntohl(done.imm_data);
   }
   void wait_sent() const { wait_for(sent, "a SEND"); }

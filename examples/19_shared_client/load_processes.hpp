@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Processes that send requests at the same time, each by means of its own. For the opponents of the shared client:
 // own_connections.cpp, tcp_requests.cpp and memory_requests.cpp.
 #pragma once
@@ -24,7 +25,7 @@
 
 namespace shared_client {
 
-struct Askers {
+struct ProcessLoad {
   uint32_t processes = 4, requests = 200,
            in_flight = 1; // requests and in_flight are each process's
   uint32_t size = 32;     // bytes of a request, and of its response
@@ -46,7 +47,7 @@ struct Askers {
 // One of the processes reports its progress here. Its requests have the numbers 0, 1 and so on. At most 64 are under way.
 class Asking {
 public:
-  Asking(const rdmacommon::Link &parent, const Askers &askers, uint32_t process)
+  Asking(const rdmacommon::Link &parent, const ProcessLoad &askers, uint32_t process)
       : parent_(parent), askers_(askers), process_(process) {}
 
   // Call it when the process can send. Waits for the other processes.
@@ -75,7 +76,7 @@ public:
 private:
   using Clock = std::chrono::steady_clock;
   const rdmacommon::Link &parent_;
-  const Askers &askers_; // if not timed: no look at the clock, which can be a system call
+  const ProcessLoad &askers_; // if not timed: no look at the clock, which can be a system call
   const uint32_t process_;
   Timetable timetable_{0};
   std::array<Clock::time_point, 64> began_{}; // or were due
@@ -85,7 +86,7 @@ private:
 // Runs `ask` in each of the processes, all at the same time, and prints how often a request is done, which is not how long one
 // takes: while one waits, others are done.
 // @param ask in process 0, 1 and so on; calls all functions of its Asking
-inline void run_askers(const Askers &askers,
+inline void run_askers(const ProcessLoad &askers,
                        const std::function<void(uint32_t process, Asking &asking)> &ask) {
   using std::chrono::minutes;
   check_timetable(askers.every_us, askers.in_flight);
@@ -113,8 +114,7 @@ inline void run_askers(const Askers &askers,
     for (const std::string &text : said) {
       Latencies one;
       if (text.size() != sizeof one)
-        throw rdmacommon::Error("a process", "it does not say how long its requests took",
-                                rdmacommon::Where::here());
+        throw rdmacommon::Error("a process", "it does not say how long its requests took");
       std::memcpy(&one, text.data(), sizeof one);
       all.add(one);
     }
@@ -124,7 +124,7 @@ inline void run_askers(const Askers &askers,
     child->link().tell("end");
   for (const auto &child : children)
     if (child->wait(minutes(1)) != 0)
-      throw rdmacommon::Error("a process", "it has failed", rdmacommon::Where::here());
+      throw rdmacommon::Error("a process", "it has failed");
 }
 
 } // namespace shared_client
