@@ -32,7 +32,7 @@ def add_parser(subparsers) -> None:
         "bench", help="measure the examples side by side with others' programs",
         formatter_class=argparse.RawDescriptionHelpFormatter, description=(
             "Measures the examples side by side with perftest, UCX, libfabric, rsockets and TCP, on whatever device there is.\n"
-            "It takes an hour, or 2 minutes with --quick, and writes results.csv, runs.csv, ratios.csv, machine.json and plots.\n"
+            "It takes one to two hours, or 2 minutes with --quick, and writes results.csv, runs.csv, ratios.csv, machine.json and plots.\n"
             "A pair that is decided after 15 or 30 repeats is not run any more.\n"
             f"Groups: {', '.join(arms.GROUPS)}."),
         epilog="Between two machines: ./lab bench --server HOST, with a checkout at the same path there. On a cluster:\n"
