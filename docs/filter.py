@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tools"))
 from lab import ladder  # noqa: E402
-from lab.anchors import slug  # noqa: E402
+from lab.headings import slug  # noqa: E402
 
 # The pages beside the ladder, in the order in which they stand in the tree of pages.
 BESIDE = ("what_is_rdma", "reading_a_packet", "real_hardware", "troubleshooting", "glossary", "verbs")

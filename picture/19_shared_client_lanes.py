@@ -4,9 +4,9 @@ from drawing.picture import Picture
 
 def draw() -> str:
     p = Picture(300, "A client with several servers and connections",
-                "A sender with two servers and two connections to each has four lanes, each with a ring of its own. A request goes to the servers in "
-                "turns, or to the one that Ask::server names. Of the two lanes to that server, a thread keeps to one. A lane that is down or full is "
-                "passed over.")
+                "A sender with two servers and two connections to each has four lanes, each with a ring of its own. A request goes to the "
+                "servers in turns, or to the one that RequestOptions::server names. Of the two lanes to that server, a thread keeps to one. "
+                "A lane that is down or full is passed over.")
     p.box(10, 10, 500, 280, "client", "client host")
     for number, y in enumerate((44, 104, 164, 224), 1):
         p.box(24, y, 110, 46, "plain", "")

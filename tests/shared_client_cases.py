@@ -308,7 +308,7 @@ class Faults(Shared):
         self.sender()
         for stage, words in (
             ("too-long", "it or its response has 1048576 bytes, and 131056 fit"),
-            ("no-room", "the server could not answer it: Ask::room is too small: 5000 bytes, room for 240"),
+            ("no-room", "the server could not answer it: RequestOptions::room too small: 5000 > 240 bytes"),
             ("failing", "the server could not answer it: the service: it was asked to fail"),
         ):
             with self.subTest(stage):
@@ -317,7 +317,7 @@ class Faults(Shared):
         self.assertEqual(self.right(self.attached("--size", "0", "--response-size", "0", "--requests", "10")), 20)
 
     def test_server_at_its_limits(self):
-        self.serve("--at-once", "1", "--most-slots", "1024", "--most-memory", "1")
+        self.serve("--at-once", "1", "--max-slots", "1024", "--max-memory", "1")
         for options, words in ((["--slots", "2048"], "so many slots, or such large ones"),
                                (["--responses", "connection"], "so many slots, or such large ones")):
             _, err = self.finish(self.client("--timeout", "3", *options), 1)

@@ -19,7 +19,8 @@ namespace {
 
 constexpr size_t prefix = sizeof "RDMA_CM_EVENT_" - 1;
 
-// Of the reasons in the InfiniBand Architecture Specification (volume 1, 12.6.7.2) those that rdma_cm itself gives.
+// Of the reasons in the InfiniBand Architecture Specification (volume 1, 12.6.7.2) those that
+// rdma_cm itself gives.
 std::string reject_reason(int status) {
   switch (status) {
   case 1:

@@ -102,7 +102,8 @@ bool is_better(const Port &port, const std::optional<Port> &than) {
   return !than || rank(port) > rank(*than);
 }
 
-/// The port of this device that the options name, or the active one with the best GID; nullopt if none is active.
+/// The port of this device that the options name, or the active one with the best GID; nullopt if
+/// none is active.
 /// @throws Error if no port can be taken, with the reason of the first one
 std::optional<Port> best_port(unique_context context, const DeviceOptions &options) {
   std::optional<Port> best;

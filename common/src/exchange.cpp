@@ -84,7 +84,8 @@ int connect_to_server(const PairOptions &options, Where where) {
       std::printf("no server at %s yet; trying for %s\n", peer.c_str(),
                   seconds_text(options.timeout).c_str());
     said = true;
-    // Nothing tells a client that a server has begun to listen elsewhere, so this one wait is a pause.
+    // Nothing tells a client that a server has begun to listen elsewhere, so this one wait is a
+    // pause.
     poll(nullptr, 0, static_cast<int>(std::min(milliseconds(50), time_left(deadline)).count()));
   }
   throw_errno(error, ("connect to " + peer).c_str(), where);

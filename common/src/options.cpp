@@ -75,13 +75,13 @@ void CommandLine::add(const std::string &name, std::chrono::seconds &value,
   app_->get_option(name)->type_name("SECONDS");
 }
 
-void CommandLine::add_number(const std::string &name, const std::string &help, int64_t least,
-                             uint64_t most, std::function<void(int64_t)> store) {
+void CommandLine::add_number(const std::string &name, const std::string &help, int64_t min,
+                             uint64_t max, std::function<void(int64_t)> store) {
   const auto largest = static_cast<int64_t>(
-      std::min(most, static_cast<uint64_t>(std::numeric_limits<int64_t>::max())));
+      std::min(max, static_cast<uint64_t>(std::numeric_limits<int64_t>::max())));
   app_->add_option_function<int64_t>(name, std::move(store), help)
       ->type_name("N")
-      ->check(CLI::Range(least, largest));
+      ->check(CLI::Range(min, largest));
 }
 
 void CommandLine::parse(int argc, char **argv) {
@@ -127,7 +127,8 @@ CmOptions::CmOptions(CommandLine &line, const std::string &host_help) {
 
 // [run-main]
 int run_main(int argc, char **argv, void (*body)(int argc, char **argv)) {
-  // Flush each line, also into a pipe: a program that runs both sides sees the lines as they happen.
+  // Flush each line, also into a pipe: a program that runs both sides sees the lines as they
+  // happen.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   try {
     body(argc, argv);

@@ -35,7 +35,7 @@ bool is_readable(int fd, milliseconds limit) {
 }
 
 struct alignas(cmsghdr) Control {
-  std::array<char, CMSG_SPACE(Link::most_files * sizeof(int))> bytes{};
+  std::array<char, CMSG_SPACE(Link::max_files * sizeof(int))> bytes{};
 };
 
 } // namespace
@@ -55,7 +55,7 @@ bool Link::has_spoken(milliseconds limit) const {
 }
 
 void Link::tell(std::string_view text, std::span<const int> files, Where where) const {
-  if (text.empty() || text.size() > longest || files.size() > most_files)
+  if (text.empty() || text.size() > longest || files.size() > max_files)
     fail("a message", "it is empty or too long", where);
   iovec words{.iov_base = const_cast<char *>(text.data()), .iov_len = text.size()};
   msghdr message{.msg_iov = &words, .msg_iovlen = 1};

@@ -34,13 +34,12 @@ constexpr milliseconds breather(1000); // after there were no file descriptors l
 
 } // namespace
 
-RingHost::RingHost(const RingShape &shape, uint32_t rings, uint32_t most_workers,
-                   uint32_t doorbells)
-    : most_(std::min(most_workers, SlotRing::most_workers)),
+RingHost::RingHost(const RingShape &shape, uint32_t rings, uint32_t max_workers, uint32_t doorbells)
+    : max_workers_(std::min(max_workers, SlotRing::max_workers)),
       epoll_(check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       timer_(check_errno(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
                          "timerfd_create")) {
-  if (rings == 0 || rings > most_rings)
+  if (rings == 0 || rings > max_rings)
     fail("the host of rings", "it has 1 to 14 of them");
   if (doorbells == 0 || doorbells > rings)
     fail("the host of rings", "it has 1 doorbell, or one for each ring, or some number between");
@@ -67,10 +66,11 @@ void RingHost::unwatch(int fd) {
 }
 
 void RingHost::invite(Link link) {
-  if (guests_.size() >= most_)
+  if (guests_.size() >= max_workers_)
     fail("the ring", "as many have joined as may");
-  do // not the number that has just become free: messages of its last owner may still be in the ring
-    latest_ = latest_ % most_ + 1;
+  // Not the number that has just become free: messages of its last owner may still be in the ring.
+  do
+    latest_ = latest_ % max_workers_ + 1;
   while (guests_.contains(latest_));
   const uint64_t tag = ++tags_ * guest_tags + latest_;
   watch(link.fd(), tag);
@@ -93,7 +93,7 @@ void RingHost::listen(const std::string &name, std::optional<gid_t> group) {
 
 // [accept]
 void RingHost::accept() {
-  if (silent_.size() >= most_silent)
+  if (silent_.size() >= max_silent)
     return pause_listening({}); // until one of them has spoken, or is forgotten
   File socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (socket.get() < 0) {
@@ -105,7 +105,7 @@ void RingHost::accept() {
   try {
     const bool is_admitted =
         peer_of(socket.get()).uid == geteuid() || (group_ && is_of_group(socket.get(), *group_));
-    if (is_admitted && guests_.size() < most_)
+    if (is_admitted && guests_.size() < max_workers_)
       invite(Link(std::move(socket)));
   } catch (const Error &) { // the others do not suffer
   }
@@ -155,8 +155,8 @@ void RingHost::handle_timer() {
 }
 
 // [welcome]
-// It sends a pidfd of its own: the kernel's word for "this very process", which never comes to mean another one, as a
-// process id does.
+// It sends a pidfd of its own: the kernel's word for "this very process", which never comes to mean
+// another one, as a process id does.
 void RingHost::welcome(uint32_t number) {
   Guest &guest = guests_.at(number);
   try {
@@ -183,8 +183,9 @@ void RingHost::welcome(uint32_t number) {
 // [welcome]
 
 // [farewell]
-// Its process has ended, or has said goodbye after it unmapped the rings: either way nobody writes in its name any more. A link
-// that is closed without that word proves nothing. A program that becomes a daemon closes all its descriptors, and keeps its memory.
+// Its process has ended, or has said goodbye after it unmapped the rings: either way nobody writes
+// in its name any more. A link that is closed without that word proves nothing. A program that
+// becomes a daemon closes all its descriptors, and keeps its memory.
 bool RingHost::has_left(const Guest &guest) {
   pollfd process{.fd = guest.process.get(), .events = POLLIN, .revents = 0};
   if (poll(&process, 1, 0) > 0)
@@ -208,7 +209,8 @@ void RingHost::farewell(uint32_t number) {
 }
 // [farewell]
 
-// Closing alone would not end the watching: a child that was forked since has the same open files (epoll(7)).
+// Closing alone would not end the watching: a child that was forked since has the same open files
+// (epoll(7)).
 void RingHost::forget(uint32_t number) {
   const Guest &guest = guests_.at(number);
   unwatch(guest.link.fd());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What both sides of a RingHost's socket need: its name, what is said over it, and who is at the other end.
+// What both sides of a RingHost's socket need: its name, what is said over it, and who is at the
+// other end.
 #pragma once
 
 #include "rdmacommon/processes.hpp"
@@ -13,7 +14,8 @@
 
 namespace rdmacommon {
 
-// Said by the guest, and by the host, which goes on with the guest's number, and then with the numbers of rings and doorbells.
+// Said by the guest, and by the host, which goes on with the guest's number, and then with the
+// numbers of rings and doorbells.
 inline constexpr std::string_view ring_hello = "slot ring 1", ring_answer = "slot ring 1 worker ",
                                   ring_count = " rings ", doorbell_count = " doorbells ";
 // Said by a guest that has unmapped the rings.

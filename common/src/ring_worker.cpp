@@ -75,8 +75,9 @@ Link connect_to_ring(const std::string &name, std::optional<uid_t> owner, millis
   File socket = unix_socket(0);
   // connect() waits while the owner's queue is full, and without this forever.
   limit = std::max(limit, milliseconds(1)); // 0 would be forever, too
-  const timeval most{.tv_sec = limit.count() / 1000, .tv_usec = limit.count() % 1000 * 1000};
-  check_errno(setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most), "SO_SNDTIMEO");
+  const timeval timeout{.tv_sec = limit.count() / 1000, .tv_usec = limit.count() % 1000 * 1000};
+  check_errno(setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout),
+              "SO_SNDTIMEO");
   sockaddr_un address;
   const socklen_t length = abstract_address(address, name);
   check_errno(connect(socket.get(), reinterpret_cast<sockaddr *>(&address), length),
@@ -108,7 +109,7 @@ RingWorker::RingWorker(Link link, milliseconds limit)
   uint32_t rings = 0, doorbells = 0;
   if (!take_number(text, ring_answer, number_) || !take_number(text, ring_count, rings) ||
       !take_number(text, doorbell_count, doorbells) || !text.empty() || number_ == 0 ||
-      number_ > SlotRing::most_workers || rings == 0 || rings > RingHost::most_rings ||
+      number_ > SlotRing::max_workers || rings == 0 || rings > RingHost::max_rings ||
       doorbells == 0 || doorbells > rings || files.size() != doorbells + rings)
     fail("the owner of the ring", "it speaks another version");
   for (uint32_t i = 0; i < doorbells; ++i)

@@ -112,7 +112,7 @@ void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes
     request.sg_list = &local;
     request.num_sge = 1;
     request.wr.rdma = {.remote_addr = mirror.address + offset, .rkey = mirror.rkey};
-    if (bytes <= mirror.most_inline)
+    if (bytes <= mirror.max_inline)
       request.send_flags |= IBV_SEND_INLINE;
   }
   queue.add(request);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The memory of a slot ring: how it is made, and how a process attaches to it. What is done in it: slots.cpp.
+// The memory of a slot ring: how it is made, and how a process attaches to it. What is done in it:
+// slots.cpp.
 #include "rdmacommon/slot_ring.hpp"
 
 #include <sys/mman.h>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::array<char, 8> magic = {'s', 'l', 'o', 't', 'r', 'i', 'n', 'g'};
 constexpr uint32_t version = 3;
-constexpr uint64_t most_appendix = uint64_t{16} << 30;
+constexpr uint64_t max_appendix = uint64_t{16} << 30;
 
 [[noreturn]] void fail(const char *what, const std::string &why, Where where = Where::here()) {
   throw Error(what, why, "", where);
@@ -25,9 +26,9 @@ constexpr uint64_t most_appendix = uint64_t{16} << 30;
 // [layout]
 // Everything follows from the shape, so what a header says can be checked.
 RingLayout layout_of(const RingShape &shape) {
-  if (!std::has_single_bit(shape.slots) || shape.slots > SlotRing::most_slots ||
+  if (!std::has_single_bit(shape.slots) || shape.slots > SlotRing::max_slots ||
       shape.slot_size == 0 || shape.slot_size % 64 != 0 || shape.slot_size > 1 << 20 ||
-      shape.appendix > most_appendix)
+      shape.appendix > max_appendix)
     fail("a slot ring", "it has a power of two of slots, to 2^24, of a multiple of 64 bytes, to "
                         "1 MiB, and an appendix of no more than 16 GiB");
   // On pages of their own, so that the data, and the appendix, can be registered by themselves.
@@ -63,11 +64,11 @@ SlotRing::SlotRing(int memory, int doorbell) : process_(getpid()), doorbell_(doo
   if (about.st_size < static_cast<off_t>(sizeof(RingHeader)))
     fail("the shared memory", "it is no slot ring");
   memory_ = std::make_unique<SharedMemory>(memory, static_cast<size_t>(about.st_size));
-  // A forked child does not get the mapping. So only a process that has attached can write to it, and when that
-  // process has ended, no process writes in its name any more.
+  // A forked child does not get the mapping. So only a process that has attached can write to it,
+  // and when that process has ended, no process writes in its name any more.
   check_errno(madvise(memory_->data(), memory_->length(), MADV_DONTFORK), "madvise");
-  // Nor does a core dump, which would take longer for it: a process keeps its slots until its dump has been written. And what
-  // is in the segment is not all its own.
+  // Nor does a core dump, which would take longer for it: a process keeps its slots until its dump
+  // has been written. And what is in the segment is not all its own.
   check_errno(madvise(memory_->data(), memory_->length(), MADV_DONTDUMP), "madvise");
 
   auto *base = static_cast<std::byte *>(memory_->data());

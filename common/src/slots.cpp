@@ -30,8 +30,8 @@ constexpr milliseconds
   fail("the ring", "it is damaged: a slot says what cannot be");
 }
 
-// Not FUTEX_PRIVATE_FLAG, which is for the threads of one process: the kernel finds a shared one by file and offset,
-// so it may lie at another address in each process.
+// Not FUTEX_PRIVATE_FLAG, which is for the threads of one process: the kernel finds a shared one by
+// file and offset, so it may lie at another address in each process.
 long futex(std::atomic<uint32_t> &word, int operation, uint32_t value, const timespec *limit) {
   return syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), operation, value, limit, nullptr,
                  0);
@@ -48,7 +48,7 @@ bool is_free_before(uint64_t packed, uint32_t lap) {
 
 uint32_t SlotRing::longest_message() const {
   const uint32_t slots = std::min(shape_.quota == 0 ? shape_.slots : shape_.quota, shape_.slots);
-  const uint64_t bytes = uint64_t{std::min(slots, most_message_slots)} * shape_.slot_size;
+  const uint64_t bytes = uint64_t{std::min(slots, max_message_slots)} * shape_.slot_size;
   return static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX));
 }
 
@@ -95,15 +95,17 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
         return std::nullopt; // there is no room
       continue;
     }
-    // What does not fit before the ring's end begins anew: the rest is nobody's, and the consumer passes over it.
+    // What does not fit before the ring's end begins anew: the rest is nobody's, and the consumer
+    // passes over it.
     const SlotWord claimed{.state = fits ? SlotState::claimed : SlotState::abandoned,
                            .count = count,
                            .worker = fits ? worker : 0,
                            .lap = lap(head)};
     if (fits && !reserve(worker, count))
       return std::nullopt;
-    // This is the claim. Slot and owner change together, so there is no moment in which a slot is taken and nobody
-    // knows by whom. It fails if another was quicker, in this lap or in a later one.
+    // This is the claim. Slot and owner change together, so there is no moment in which a slot is
+    // taken and nobody knows by whom. It fails if another was quicker, in this lap or in a later
+    // one.
     uint64_t expected = free_word(head);
     if (!control(head).word.compare_exchange_strong(expected, claimed.packed())) {
       if (fits)
@@ -121,8 +123,8 @@ std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t len
 // [claim]
 
 // [pass]
-// Whether this is a message of the lap before that can stay where it is. The consumer must have taken it: it would skip the message
-// otherwise.
+// Whether this is a message of the lap before that can stay where it is. The consumer must have
+// taken it: it would skip the message otherwise.
 bool SlotRing::can_pass(uint64_t position, SlotWord word) const {
   const uint32_t lap_before = lap(position - shape_.slots);
   return position - shape_.slots < header_->taken.load(std::memory_order_acquire) &&
@@ -151,9 +153,11 @@ std::optional<uint64_t> SlotRing::room_behind(uint64_t head, uint32_t wanted) co
   return std::nullopt;
 }
 
-// The slots at the head are not enough, or not free. Goes round them, if there is room behind them: a message that is held gets the
-// new lap, and stays where it is. Free slots that are too few are abandoned.
-// @param room where there is room, as far as the caller knows; until the head is there, nobody looks again
+// The slots at the head are not enough, or not free. Goes round them, if there is room behind them:
+// a message that is held gets the new lap, and stays where it is. Free slots that are too few are
+// abandoned.
+// @param room where there is room, as far as the caller knows; until the head is there, nobody
+//             looks again
 // @return false if there is no room
 bool SlotRing::pass(uint64_t head, uint32_t wanted, uint64_t &room) {
   const auto found = head < room ? room : room_behind(head, wanted);
@@ -189,8 +193,9 @@ SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds l
   for (bool is_alone = false;;) {
     if (std::optional<Claim> claim = try_claim(worker, length))
       return std::move(*claim);
-    // Say that we wait, then look again. The consumer frees slots, then looks whether somebody waits. Both change
-    // the same word, so one of the two comes first there: either it sees us, or we see the slots.
+    // Say that we wait, then look again. The consumer frees slots, then looks whether somebody
+    // waits. Both change the same word, so one of the two comes first there: either it sees us, or
+    // we see the slots.
     const uint32_t seen = header_->room.fetch_or(1, std::memory_order_acq_rel) | 1;
     if (std::optional<Claim> claim = try_claim(worker, length))
       return std::move(*claim);
@@ -236,9 +241,10 @@ bool SlotRing::Claim::publish() {
   SlotRing &ring = *std::exchange(ring_, nullptr);
   SlotWord ready = SlotWord::unpacked(word_);
   ready.state = SlotState::ready;
-  // Release: the consumer that sees "ready" sees the message. By compare-and-swap, since the slots may not be ours any
-  // more: then the word is another's, or of another lap, and stays as it is. Sequentially consistent because of the
-  // look at `awaited` that follows, and must not be done before it.
+  // Release: the consumer that sees "ready" sees the message. By compare-and-swap, since the slots
+  // may not be ours any more: then the word is another's, or of another lap, and stays as it is.
+  // Sequentially consistent because of the look at `awaited` that follows, and must not be done
+  // before it.
   uint64_t expected = word_;
   if (!ring.control(position_).word.compare_exchange_strong(expected, ready.packed(),
                                                             std::memory_order_seq_cst))
@@ -259,7 +265,8 @@ SlotRing::Claim::~Claim() {
 }
 
 // [ring]
-// Exactly one message is the one that the consumer sleeps for, so exactly one worker rings, and once.
+// Exactly one message is the one that the consumer sleeps for, so exactly one worker rings, and
+// once.
 void SlotRing::ring_if_awaited(uint64_t position) {
   if (header_->awaited.load(std::memory_order_seq_cst) != position)
     return;
@@ -272,9 +279,10 @@ void SlotRing::ring_if_awaited(uint64_t position) {
 
 // [arm]
 bool SlotRing::arm() {
-  // Say what we sleep for, then look whether it is there. A worker publishes, then looks what we sleep for. With all
-  // four sequentially consistent, at least one of us sees what the other has done. With anything less, the store
-  // may wait in this CPU's store buffer while the load is done, and both look too early.
+  // Say what we sleep for, then look whether it is there. A worker publishes, then looks what we
+  // sleep for. With all four sequentially consistent, at least one of us sees what the other has
+  // done. With anything less, the store may wait in this CPU's store buffer while the load is done,
+  // and both look too early.
   header_->awaited.store(next_, std::memory_order_seq_cst);
   const SlotWord word = SlotWord::unpacked(control(next_).word.load(std::memory_order_seq_cst));
   if (word.lap != lap(next_))
@@ -295,7 +303,7 @@ void SlotRing::Free::operator()(Noted *notes) const {
 }
 
 // [take]
-SlotRun SlotRing::take(uint32_t most) {
+SlotRun SlotRing::take(uint32_t limit) {
   if (!notes_) { // of a large ring, too, only what is used costs memory: nobody writes to the rest
     notes_.reset(static_cast<Noted *>(std::calloc(shape_.slots, sizeof(Noted))));
     check_ptr(notes_.get(), "calloc");
@@ -313,7 +321,7 @@ SlotRun SlotRing::take(uint32_t most) {
                       word.state == SlotState::claimed))
       break;
     const uint32_t count = is_newer ? 1 : checked_count(position, word);
-    if (run.count > 0 && (is_newer || !is_ready || run.count + count > most))
+    if (run.count > 0 && (is_newer || !is_ready || run.count + count > limit))
       break;
     if (is_newer || word.state == SlotState::passed) { // skipped: its holder gives it back
       uint64_t head = position;
@@ -321,7 +329,8 @@ SlotRun SlotRing::take(uint32_t most) {
       next_ += count;
       continue;
     }
-    // A worker can change both at any moment. So they are read here, and message() reads these notes.
+    // A worker can change both at any moment. So they are read here, and message() reads these
+    // notes.
     notes_[position & (shape_.slots - 1)] = {
         .length = std::atomic_ref(control(position).length).load(std::memory_order_relaxed),
         .worker = static_cast<uint16_t>(word.worker),
@@ -345,7 +354,8 @@ SlotRun SlotRing::take(uint32_t most) {
   header_->taken.store(next_ + run.count, std::memory_order_release);
   if (run.count == 0)
     return run;
-  // Its worker may have died, or may sleep, before it moved the head over its message; then there is none behind it.
+  // Its worker may have died, or may sleep, before it moved the head over its message; then there
+  // is none behind it.
   uint64_t head = last;
   if (header_->head.load(std::memory_order_acquire) == last)
     header_->head.compare_exchange_strong(head, next_ + run.count);
@@ -374,22 +384,24 @@ void SlotRing::give_back(const SlotRun &run) {
   uint32_t messages = 0;
   for (uint32_t i = 0; i < run.count; ++messages)
     i += give_back(run.position + i, run.count - i);
-  // Changed even though it stays the same: that puts us before or after the worker that says it waits.
+  // Changed even though it stays the same: that puts us before or after the worker that says it
+  // waits.
   if ((header_->room.fetch_or(0, std::memory_order_acq_rel) & 1) != 0)
     wake(std::max(1U, messages)); // where so many have left, about as many have room
 }
 
-// Whether the message that was claimed at this position still has its slots. If it has not, somebody else has given them back, and
-// they may have been claimed since.
+// Whether the message that was claimed at this position still has its slots. If it has not,
+// somebody else has given them back, and they may have been claimed since.
 bool SlotRing::is_of(uint64_t position, SlotWord word) const {
   if (word.state == SlotState::passed) // its word has got another lap; its own is noted beside it
     return std::atomic_ref(control(position).lap).load(std::memory_order_relaxed) == lap(position);
   return word.state != SlotState::free && word.lap == lap(position);
 }
 
-// One message. Its first slot comes last: if we die before that, the whole message can be given back again.
+// One message. Its first slot comes last: if we die before that, the whole message can be given
+// back again.
 // @return how many slots have been dealt with
-uint32_t SlotRing::give_back(uint64_t position, uint32_t most) {
+uint32_t SlotRing::give_back(uint64_t position, uint32_t max_count) {
   std::atomic<uint64_t> &first = control(position).word;
   uint64_t seen = first.load(std::memory_order_acquire);
   for (;;) {
@@ -405,7 +417,8 @@ uint32_t SlotRing::give_back(uint64_t position, uint32_t most) {
     for (uint32_t i = 1; i < count; ++i) {
       std::atomic<uint64_t> &word_of = control(position + i).word;
       uint64_t old = word_of.load(std::memory_order_relaxed);
-      // Another may give this message back at the same time, also for an older lap. The newer lap stays.
+      // Another may give this message back at the same time, also for an older lap. The newer lap
+      // stays.
       while (is_free_before(old, next) &&
              !word_of.compare_exchange_weak(old, is_free, std::memory_order_release,
                                             std::memory_order_relaxed))
@@ -415,7 +428,7 @@ uint32_t SlotRing::give_back(uint64_t position, uint32_t most) {
     if (first.compare_exchange_strong(seen, is_free, std::memory_order_acq_rel,
                                       std::memory_order_acquire)) {
       release(word.worker, word.count);
-      return std::min(count, most);
+      return std::min(count, max_count);
     }
   } // it has been passed meanwhile, so it becomes free for another lap
 }
@@ -426,18 +439,19 @@ bool SlotRing::holds(uint64_t position) const {
          (word.state == SlotState::ready || word.state == SlotState::passed);
 }
 
-void SlotRing::wake(uint32_t most) {
+void SlotRing::wake(uint32_t count) {
   std::atomic<uint32_t> &room = header_->room;
   uint32_t seen = room.load(std::memory_order_relaxed);
-  // Counts one more wake and clears the bit, so a worker that is about to sleep on the old value does not.
+  // Counts one more wake and clears the bit, so a worker that is about to sleep on the old value
+  // does not.
   while (!room.compare_exchange_weak(seen, (seen | 1) + 1, std::memory_order_acq_rel))
     ;
   const long woken =
-      futex(room, FUTEX_WAKE, static_cast<uint32_t>(std::min<uint32_t>(most, INT_MAX)), nullptr);
+      futex(room, FUTEX_WAKE, static_cast<uint32_t>(std::min<uint32_t>(count, INT_MAX)), nullptr);
   if (woken <= 0)
     return;
   wakes_.fetch_add(static_cast<uint64_t>(woken), std::memory_order_relaxed);
-  if (woken == static_cast<long>(most)) // there may be more of them
+  if (woken == static_cast<long>(count)) // there may be more of them
     room.fetch_or(1, std::memory_order_acq_rel);
 }
 // [give-back]
@@ -445,7 +459,8 @@ void SlotRing::wake(uint32_t most) {
 // [reclaim]
 uint32_t SlotRing::reclaim(uint32_t worker) {
   uint32_t slots = 0;
-  // At the head it may have claimed, and not moved the head. The other limit is for a head that is nonsense.
+  // At the head it may have claimed, and not moved the head. The other limit is for a head that is
+  // nonsense.
   for (uint64_t position = next_;
        position <= head() && position - next_ < 2 * uint64_t{shape_.slots};) {
     SlotControl &its = control(position);
@@ -472,7 +487,8 @@ uint32_t SlotRing::reclaim(uint32_t worker) {
   return slots;
 }
 
-// It may have died between a change of its slots and the count of it. Each message has a word that is not free, with its worker.
+// It may have died between a change of its slots and the count of it. Each message has a word that
+// is not free, with its worker.
 void SlotRing::recount(uint32_t worker) {
   const uint64_t at = head(); // the worker may have claimed here, and not moved the head
   const uint64_t used = at < shape_.slots ? at + 1 : shape_.slots;

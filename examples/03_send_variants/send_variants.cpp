@@ -54,8 +54,8 @@ void gather_and_scatter(const Side &side) {
 // [gather-scatter]
 
 // [inline]
-// When does the NIC read the buffer? The server has no receive posted yet, so the client's NIC has to
-// send again; by then the client has changed its buffer, which only inline data allows.
+// When does the NIC read the buffer? The server has no receive posted yet, so the client's NIC has
+// to send again; by then the client has changed its buffer, which only inline data allows.
 void inline_data(const Side &side, unsigned flags) {
   const char *how = flags & IBV_SEND_INLINE ? "inline" : "not inline";
   if (side.is_server) {
@@ -114,7 +114,7 @@ void notification(const Side &side) {
 // [notification]
 
 // [fragments]
-// Use 2: where in a larger whole this belongs. Fragment in the upper 16 bits, number of them in the lower.
+// Use 2: where in a larger whole this belongs: the fragment's number, and how many there are.
 void fragments(const Side &side) {
   constexpr std::string_view whole = "a message in four fragments, sent last one first";
   constexpr uint32_t size = 12, count = whole.size() / size;
@@ -181,7 +181,7 @@ void message_types(const Side &side) {
 // [types]
 
 // [progress]
-// Use 4: flow control. The sender waits for the receiver's report, so that a receive is always posted.
+// Use 4: flow control. The sender waits for the receiver's report: a receive is always posted.
 void progress(const Side &side) {
   constexpr uint32_t chunks = 16, window = 4; // as many as there are slots
   if (side.is_server) {
@@ -210,8 +210,8 @@ void progress(const Side &side) {
 // [progress]
 
 // [signaling]
-// A completion says that everything before it in the queue is done as well. So every fourth is enough, as
-// long as the queue has room for those in between.
+// A completion says that everything before it in the queue is done as well. So every fourth is
+// enough, as long as the queue has room for those in between.
 void selective_signaling(const Side &side) {
   constexpr uint32_t messages = receive_depth, every = 4;
   if (side.is_server) {
@@ -240,8 +240,8 @@ void selective_signaling(const Side &side) {
 // [signaling]
 
 // [create-qp]
-// There is no query for the inline limit. One asks for some bytes, and ibv_create_qp refuses, or writes
-// back how many the queue pair really takes.
+// There is no query for the inline limit. One asks for some bytes, and ibv_create_qp refuses, or
+// writes back how many the queue pair really takes.
 unique_qp create_qp(ibv_pd *pd, ibv_cq *sent, ibv_cq *received) {
   for (uint32_t wanted = 4096; wanted >= 16; wanted /= 2) {
     ibv_qp_init_attr attr{.send_cq = sent,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 04_read_write: one program writes into the other's memory, and reads it back, while the other sleeps.
+// 04_read_write: one program writes into the other's memory, and reads it back, while the other
+// sleeps.
 //
 // Lesson:  lessons/04_read_write.md
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
@@ -102,20 +103,20 @@ void server(Exchange &exchange, const Memory &memory, std::chrono::seconds limit
 }
 // [server]
 
-struct Wanted {
+struct Settings {
   std::string message = "written by the client, while the server slept";
   uint32_t reads = 2000;
 };
 
 // [client]
 void client(ibv_qp *qp, ibv_cq *cq, ibv_mr *mr, Memory &memory, const RemoteMemory &theirs,
-            const Wanted &wanted, std::chrono::seconds timeout) {
+            const Settings &settings, std::chrono::seconds timeout) {
   // Two halves: what goes out, and what comes back.
   char *const outgoing = memory.data(), *const incoming = outgoing + memory_size / 2;
-  const size_t length = wanted.message.size() + 1;
+  const size_t length = settings.message.size() + 1;
   if (length > theirs.length) // their NIC would refuse, and break the connection
     throw Error("the peer's memory", "it shares only " + std::to_string(theirs.length) + " bytes");
-  std::memcpy(outgoing, wanted.message.c_str(), length);
+  std::memcpy(outgoing, settings.message.c_str(), length);
 
   rdma_write(qp, piece(mr, outgoing, length), theirs);
   wait_for_completion(cq, "the WRITE", timeout);
@@ -128,11 +129,11 @@ void client(ibv_qp *qp, ibv_cq *cq, ibv_mr *mr, Memory &memory, const RemoteMemo
   std::printf("READ of %zu bytes completed, and they are the same\n", length);
 
   const Stopwatch watch;
-  for (uint32_t i = 0; i < wanted.reads; ++i) {
+  for (uint32_t i = 0; i < settings.reads; ++i) {
     rdma_read(qp, piece(mr, incoming, length), theirs);
     wait_for_completion(cq, "a READ", timeout);
   }
-  std::printf("%u READs more: %.3f ms, of which I was awake for %.3f ms\n", wanted.reads,
+  std::printf("%u READs more: %.3f ms, of which I was awake for %.3f ms\n", settings.reads,
               watch.elapsed_ms(), watch.cpu_ms());
 }
 // [client]
@@ -140,9 +141,9 @@ void client(ibv_qp *qp, ibv_cq *cq, ibv_mr *mr, Memory &memory, const RemoteMemo
 void read_write(int argc, char **argv) {
   CommandLine line{"Writes into the server's memory and reads it back; the server takes no part."};
   PairOptions options{line};
-  Wanted wanted;
-  line.add("--message", wanted.message, "what to write, up to 2047 bytes", memory_size / 2 - 1);
-  line.add("--reads", wanted.reads, "how many READs to time [2000]", 0, 1'000'000);
+  Settings settings;
+  line.add("--message", settings.message, "what to write, up to 2047 bytes", memory_size / 2 - 1);
+  line.add("--reads", settings.reads, "how many READs to time [2000]", 0, 1'000'000);
   line.parse(argc, argv);
 
   // [register]
@@ -170,7 +171,7 @@ void read_write(int argc, char **argv) {
   if (options.is_server()) {
     server(exchange, memory, options.wait);
   } else {
-    client(qp.get(), cq.get(), mr.get(), memory, theirs, wanted, options.timeout);
+    client(qp.get(), cq.get(), mr.get(), memory, theirs, settings, options.timeout);
     exchange.send_done();
   }
   exchange.finish();

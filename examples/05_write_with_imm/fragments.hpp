@@ -24,7 +24,7 @@ struct Summary {
 };
 
 // Both sides have one of these. Fragment n goes from slot n % 16 here to slot n % 16 there.
-struct Memory {
+struct FragmentMemory {
   std::array<std::array<char, fragment_size>, slot_count> slots;
   Summary summary;
 };
@@ -61,11 +61,11 @@ private:
 };
 
 // What sender and receiver both work with.
-struct Connection {
+struct Side {
   ibv_qp *qp;
   ibv_cq *send_cq, *recv_cq;
   ibv_mr *mr;
-  Memory &memory;
+  FragmentMemory &memory;
   rdmacommon::RemoteMemory theirs;
   std::chrono::seconds timeout;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 05_write_with_imm: a file goes over in fragments, straight into the receiver's memory, and the immediate
-// data of each message tell the receiver which fragments have come.
+// 05_write_with_imm: a file goes over in fragments, straight into the receiver's memory, and the
+// immediate data of each message tell the receiver which fragments have come.
 //
 // Lesson:  lessons/05_write_with_imm.md
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
@@ -37,7 +37,7 @@ namespace {
 
 // [tell]
 // Immediate data alone: a WRITE of nothing, which needs neither address nor rkey.
-void tell(const Connection &to, Run run) {
+void tell(const Side &to, Run run) {
   post_send(to.qp, {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
                     .send_flags = IBV_SEND_SIGNALED,
                     .imm_data = to_immediate(run)});
@@ -68,7 +68,7 @@ Run checked(const ibv_wc &wc, uint32_t next, uint64_t bytes) {
 // [checked]
 
 // [receive]
-void receive(const Connection &from, const std::string &path) {
+void receive(const Side &from, const std::string &path) {
   std::ofstream out(path, std::ios::binary);
   Checksum checksum;
   uint32_t next = 0, messages = 0;
@@ -97,7 +97,8 @@ void receive(const Connection &from, const std::string &path) {
   }
   if (!out.flush())
     throw Error(path, "cannot be written");
-  // The client wrote it before it said that this was all, so it is there. It can still change: a copy first.
+  // The client wrote it before it said that this was all, so it is there. It can still change: a
+  // copy first.
   const Summary summary = from.memory.summary;
   if (be64toh(summary.version) != 1)
     refuse("its summary is of another version");
@@ -115,8 +116,9 @@ void receive(const Connection &from, const std::string &path) {
 // ---- the sender
 
 // [take-credit]
-// Our own NIC has finished with a run, and the server has taken it out: its slots are free on both sides.
-Run take_credit(const Connection &to, uint32_t oldest, uint32_t next) {
+// Our own NIC has finished with a run, and the server has taken it out: its slots are free on both
+// sides.
+Run take_credit(const Side &to, uint32_t oldest, uint32_t next) {
   wait_for_completion(to.send_cq, "the WRITE", to.timeout);
   const ibv_wc wc = wait_for_completion(to.recv_cq, "the server's answer", to.timeout);
   const Run run = from_immediate(wc.imm_data);
@@ -128,7 +130,7 @@ Run take_credit(const Connection &to, uint32_t oldest, uint32_t next) {
 // [take-credit]
 
 // [send-run]
-void send_run(const Connection &to, Run run, size_t length) {
+void send_run(const Side &to, Run run, size_t length) {
   const uint32_t slot = run.first % slot_count;
   ibv_sge local = piece(to.mr, to.memory.slots[slot].data(), length);
   post_recv(to.qp, {}); // for the answer
@@ -143,41 +145,42 @@ void send_run(const Connection &to, Run run, size_t length) {
 // [send-run]
 
 // [summary]
-void send_summary(const Connection &to, uint32_t fragments, uint64_t bytes, uint64_t checksum) {
+void send_summary(const Side &to, uint32_t fragments, uint64_t bytes, uint64_t checksum) {
   to.memory.summary = {
       .version = htobe64(1), .bytes = htobe64(bytes), .checksum = htobe64(checksum)};
   ibv_sge local = piece(to.mr, &to.memory.summary, sizeof(Summary));
-  post_send(to.qp, {.sg_list = &local,
-                    .num_sge = 1,
-                    .opcode = IBV_WR_RDMA_WRITE, // the receiver is not told
-                    .wr = {.rdma = {.remote_addr = to.theirs.address + offsetof(Memory, summary),
-                                    .rkey = to.theirs.rkey}}});
+  post_send(to.qp,
+            {.sg_list = &local,
+             .num_sge = 1,
+             .opcode = IBV_WR_RDMA_WRITE, // the receiver is not told
+             .wr = {.rdma = {.remote_addr = to.theirs.address + offsetof(FragmentMemory, summary),
+                             .rkey = to.theirs.rkey}}});
   post_recv(to.qp, {});
   tell(to, {.first = fragments, .count = 0}); // until now
 }
 // [summary]
 
-struct Wanted {
+struct Settings {
   std::string file, save = "/dev/null";
   uint64_t size = 2'000'000;
   uint32_t run = 4;
 };
 
 // [send]
-void send(const Connection &to, const Wanted &wanted, std::istream &in) {
+void send(const Side &to, const Settings &settings, std::istream &in) {
   Checksum checksum;
   uint32_t oldest = 0, next = 0, messages = 0; // fragments: not answered yet, not sent yet
-  uint64_t bytes = 0, left = wanted.file.empty() ? wanted.size : longest;
+  uint64_t bytes = 0, left = settings.file.empty() ? settings.size : longest;
   for (;;) {
     const uint32_t count =
-        std::min(wanted.run, slot_count - next % slot_count); // not over the edge
+        std::min(settings.run, slot_count - next % slot_count); // not over the edge
     while (next + count - oldest > slot_count)
       oldest += take_credit(to, oldest, next).count;
     char *const data = to.memory.slots[next % slot_count].data();
     in.read(data, static_cast<std::streamsize>(std::min<uint64_t>(count * fragment_size, left)));
     const auto length = static_cast<size_t>(in.gcount());
     if (in.bad())
-      throw Error(wanted.file, "cannot be read");
+      throw Error(settings.file, "cannot be read");
     if (length == 0)
       break;
     checksum.add(data, length);
@@ -188,8 +191,8 @@ void send(const Connection &to, const Wanted &wanted, std::istream &in) {
     left -= length;
     ++messages;
   }
-  if (!wanted.file.empty() && left == 0 && in.peek() != std::istream::traits_type::eof())
-    throw Error(wanted.file, "is longer than 1 GiB");
+  if (!settings.file.empty() && left == 0 && in.peek() != std::istream::traits_type::eof())
+    throw Error(settings.file, "is longer than 1 GiB");
   send_summary(to, next, bytes, checksum.value());
   while (oldest < next)
     oldest += take_credit(to, oldest, next).count;
@@ -202,48 +205,52 @@ void send(const Connection &to, const Wanted &wanted, std::istream &in) {
 void write_with_imm(int argc, char **argv) {
   CommandLine line{"Sends a file in fragments; immediate data say which have come."};
   PairOptions options{line};
-  Wanted wanted;
-  line.add("--file", wanted.file, "client: what to send, up to 1 GiB; without it, random bytes");
-  line.add("--size", wanted.size, "client: how many random bytes [2000000]", 0, longest);
-  line.add("--run", wanted.run, "client: how many fragments go in one message [4]", 1, slot_count);
-  line.add("--save", wanted.save, "server: where to put what comes [/dev/null]");
+  Settings settings;
+  line.add("--file", settings.file, "client: what to send, up to 1 GiB; without it, random bytes");
+  line.add("--size", settings.size, "client: how many random bytes [2000000]", 0, longest);
+  line.add("--run", settings.run, "client: how many fragments go in one message [4]", 1,
+           slot_count);
+  line.add("--save", settings.save, "server: where to put what comes [/dev/null]");
   line.parse(argc, argv);
   std::ifstream in;
   if (!options.is_server()) {
-    in.open(wanted.file.empty() ? "/dev/urandom" : wanted.file, std::ios::binary);
+    in.open(settings.file.empty() ? "/dev/urandom" : settings.file, std::ios::binary);
     if (!in)
-      throw Error(wanted.file, "cannot be opened");
+      throw Error(settings.file, "cannot be opened");
   }
 
   const Port port = open_port(options);
-  static Memory memory{};
+  static FragmentMemory memory{};
   const unique_pd pd = alloc_pd(port.context.get());
   const unsigned remote = options.is_server() ? IBV_ACCESS_REMOTE_WRITE : 0;
   const unique_mr mr = reg_mr(pd.get(), &memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | remote);
   // [queues]
-  // So many messages can be without an answer at a time: one for each slot, and the one that ends it.
-  const uint32_t most = slot_count + 1;
-  const uint32_t sends = most + 1; // and the summary
-  // Room for every posted request: one that fails or is flushed completes even if it is not signaled.
+  // So many messages can be without an answer at a time: one for each slot, and the one that ends
+  // it.
+  const uint32_t receives = slot_count + 1;
+  const uint32_t sends = receives + 1; // and the summary
+  // Room for every posted request: one that fails or is flushed completes even if it is not
+  // signaled.
   const unique_cq send_cq = create_cq(port.context.get(), static_cast<int>(sends));
-  const unique_cq recv_cq = create_cq(port.context.get(), static_cast<int>(most));
-  const unique_qp qp = create_rc_qp(pd.get(), send_cq.get(), recv_cq.get(),
-                                    {.max_send_wr = sends, .max_recv_wr = most, .max_send_sge = 1});
+  const unique_cq recv_cq = create_cq(port.context.get(), static_cast<int>(receives));
+  const unique_qp qp =
+      create_rc_qp(pd.get(), send_cq.get(), recv_cq.get(),
+                   {.max_send_wr = sends, .max_recv_wr = receives, .max_send_sge = 1});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
   if (options.is_server())
-    for (uint32_t i = 0; i < most; ++i)
+    for (uint32_t i = 0; i < receives; ++i)
       post_recv(qp.get(), {}); // no SGE: the data go elsewhere
   // [queues]
   Exchange exchange(options);
   const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
-  const Connection connection{qp.get(), send_cq.get(), recv_cq.get(),  mr.get(),
-                              memory,   theirs,        options.timeout};
+  const Side connection{qp.get(), send_cq.get(), recv_cq.get(),  mr.get(),
+                        memory,   theirs,        options.timeout};
   if (options.is_server()) {
-    receive(connection, wanted.save);
+    receive(connection, settings.save);
   } else {
-    if (theirs.length != sizeof(Memory))
+    if (theirs.length != sizeof(FragmentMemory))
       throw Error("the peer's memory", "its size is not that of ours");
-    send(connection, wanted, in);
+    send(connection, settings, in);
   }
   exchange.finish();
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// atomic_write: eight bytes that the other side sees whole, and only after everything that they announce.
+// atomic_write: eight bytes that the other side sees whole, and only after everything that they
+// announce.
 //
 // Lesson:  lessons/06_atomics.md
-// Needs:   a device that can do ATOMIC_WRITE; SoftRoCE can from Linux 6.2 on. Exit status 77 without.
+// Needs:   a device that can do ATOMIC_WRITE; SoftRoCE can from Linux 6.2 on. Exit status 77
+//          without.
 // Run:     LAB_KERNEL=bookworm-backports ./lab run 06_atomics --program atomic_write
 // By hand: atomic_write                 the server, which watches its memory
 //          atomic_write --host ADDRESS  the client, which appends to a log in it
@@ -26,7 +28,8 @@ using namespace rdmacommon;
 
 namespace {
 
-// Of enum ib_uverbs_device_cap_flags in the kernel's rdma/ib_user_verbs.h, which older headers lack.
+// Of enum ib_uverbs_device_cap_flags in the kernel's rdma/ib_user_verbs.h, which older headers
+// lack.
 [[maybe_unused]] constexpr uint64_t device_flush_global = 1ULL << 38,
                                     device_atomic_write = 1ULL << 40;
 
@@ -78,8 +81,8 @@ unique_qp create_qp(ibv_context *context, ibv_pd *pd, ibv_cq *cq, uint64_t send_
 // [create-qp]
 
 // [append]
-// The entry, then (where the device can) a FLUSH, which waits until it is where the server's CPU sees it,
-// then the new count. The three are posted together and executed in this order.
+// The entry, then (where the device can) a FLUSH, which waits until it is where the server's CPU
+// sees it, then the new count. The three are posted together and executed in this order.
 void append(ibv_qp_ex *qp, const ibv_mr *mr, Log &log, uint64_t number, const RemoteMemory &theirs,
             [[maybe_unused]] bool flush) {
   const uint64_t entry = theirs.address + offsetof(Log, entries) + number * sizeof log.entries[0];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// 06_atomics: many processes change the same eight bytes of another host's memory, and nothing is lost: a
-// counter by fetch-and-add, and a lock by compare-and-swap that survives the death of its holder.
+// 06_atomics: many processes change the same eight bytes of another host's memory, and nothing is
+// lost: a counter by fetch-and-add, and a lock by compare-and-swap that survives the death of its
+// holder.
 //
 // Lesson:  lessons/06_atomics.md
 // Needs:   an RDMA device with atomics on both sides (./lab doctor says where yours comes from)
@@ -31,12 +32,12 @@ using namespace rdmacommon;
 
 namespace {
 
-struct Wanted {
+struct Settings {
   uint32_t processes = 4, increments = 1000, locked = 100, lease_ms = 500;
 };
 
 // [server]
-void server(const PairOptions &options, const Wanted &wanted) {
+void server(const PairOptions &options, const Settings &settings) {
   const Port port = open_port(options);
   ibv_device_attr device{};
   check_rc(ibv_query_device(port.context.get(), &device), "ibv_query_device");
@@ -53,8 +54,8 @@ void server(const PairOptions &options, const Wanted &wanted) {
   Listener listener(options);
   std::vector<unique_qp> qps; // one for each client process; all reach the same words
   std::vector<Exchange> exchanges;
-  const uint32_t holders = wanted.locked > 0 ? 2 : 0;
-  for (uint32_t i = 0; i < holders + wanted.processes; ++i) {
+  const uint32_t holders = settings.locked > 0 ? 2 : 0;
+  for (uint32_t i = 0; i < holders + settings.processes; ++i) {
     qps.push_back(create_rc_qp(pd.get(), cq.get(), {}));
     to_init(qps.back().get(), port, remote);
     exchanges.push_back(listener.accept());
@@ -69,7 +70,7 @@ void server(const PairOptions &options, const Wanted &wanted) {
     }
 
   std::printf("%u processes have gone without a word\n", gone);
-  const uint64_t counted = uint64_t{wanted.processes} * wanted.increments;
+  const uint64_t counted = uint64_t{settings.processes} * settings.increments;
   if (words.counter > counted)
     throw Error("the counter", "somebody has counted who was not asked to");
   if (words.counter < counted)
@@ -77,7 +78,7 @@ void server(const PairOptions &options, const Wanted &wanted) {
   std::printf("the counter is %" PRIu64 "\n", words.counter);
   if (words.takeovers < holders)
     throw Error("the lock", "nobody took it from those who did not give it back");
-  const uint64_t locked = uint64_t{wanted.processes} * wanted.locked;
+  const uint64_t locked = uint64_t{settings.processes} * settings.locked;
   if (lower(words.value) != locked)
     throw Error("the value",
                 "it is " + std::to_string(lower(words.value)) + ", not " + std::to_string(locked));
@@ -91,7 +92,8 @@ constexpr size_t counter = offsetof(Words, counter), lock = offsetof(Words, lock
                  value = offsetof(Words, value), takeovers = offsetof(Words, takeovers);
 
 // [acquire]
-// Returns which holder of the lock this is. A holder that keeps it longer than a lease counts as dead.
+// Returns which holder of the lock this is. A holder that keeps it longer than a lease counts as
+// dead.
 uint64_t acquire(Remote &remote, uint64_t me, std::chrono::milliseconds lease) {
   using Clock = std::chrono::steady_clock;
   uint64_t seen = remote.fetch_add(lock, 0);
@@ -120,7 +122,8 @@ void release(Remote &remote, uint64_t me, uint64_t holder) {
 // [acquire]
 
 // [fence]
-// Marks the value as this holder's. An earlier one that is only slow, not dead, cannot change it any more.
+// Marks the value as this holder's. An earlier one that is only slow, not dead, cannot change it
+// any more.
 uint64_t fence(Remote &remote, uint64_t holder) {
   uint64_t seen = remote.fetch_add(value, 0);
   while (upper(seen) < holder) {
@@ -139,11 +142,11 @@ bool write_as(Remote &remote, uint64_t holder, uint64_t seen) {
 // [fence]
 
 // [worker]
-void worker(Remote &remote, uint64_t me, const Wanted &wanted) {
-  for (uint32_t i = 0; i < wanted.increments; ++i)
+void worker(Remote &remote, uint64_t me, const Settings &settings) {
+  for (uint32_t i = 0; i < settings.increments; ++i)
     remote.fetch_add(counter, 1);
-  for (uint32_t i = 0; i < wanted.locked;) {
-    const uint64_t holder = acquire(remote, me, std::chrono::milliseconds(wanted.lease_ms));
+  for (uint32_t i = 0; i < settings.locked;) {
+    const uint64_t holder = acquire(remote, me, std::chrono::milliseconds(settings.lease_ms));
     if (write_as(remote, holder, fence(remote, holder)))
       ++i;
     release(remote, me, holder);
@@ -153,8 +156,8 @@ void worker(Remote &remote, uint64_t me, const Wanted &wanted) {
 
 // [holder]
 // Takes the lock, and then stops in the middle of its work.
-void holder(Remote &remote, uint64_t me, const Wanted &wanted) {
-  const uint64_t holder = acquire(remote, me, std::chrono::milliseconds(wanted.lease_ms));
+void holder(Remote &remote, uint64_t me, const Settings &settings) {
+  const uint64_t holder = acquire(remote, me, std::chrono::milliseconds(settings.lease_ms));
   const uint64_t seen = fence(remote, holder);
   std::printf("holder %" PRIu64 " has the lock\n", holder);
   raise(SIGSTOP);
@@ -163,9 +166,9 @@ void holder(Remote &remote, uint64_t me, const Wanted &wanted) {
 }
 // [holder]
 
-using Work = void (*)(Remote &remote, uint64_t me, const Wanted &wanted);
+using Work = void (*)(Remote &remote, uint64_t me, const Settings &settings);
 
-void connected(const PairOptions &options, uint64_t me, const Wanted &wanted, Work work) {
+void connected(const PairOptions &options, uint64_t me, const Settings &settings, Work work) {
   const Port port = open_port(options);
   uint64_t result = 0;
   const unique_pd pd = alloc_pd(port.context.get());
@@ -179,13 +182,13 @@ void connected(const PairOptions &options, uint64_t me, const Wanted &wanted, Wo
   if (theirs.length < sizeof(Words) || theirs.address % alignof(Words) != 0)
     throw Error("the peer's memory", "the words are not in it");
   Remote remote(qp.get(), cq.get(), mr.get(), result, theirs, options.timeout);
-  work(remote, me, wanted);
+  work(remote, me, settings);
   exchange.send_done(); // the server never sends to this QP, so it may go at once
 }
 
 // [start]
 // The process opens the device itself: nothing of verbs may come through a fork (lesson 14).
-pid_t start(const PairOptions &options, uint64_t me, const Wanted &wanted, Work work) {
+pid_t start(const PairOptions &options, uint64_t me, const Settings &settings, Work work) {
   std::fflush(stdout);
   const pid_t pid = check_errno(fork(), "fork");
   if (pid != 0)
@@ -193,7 +196,7 @@ pid_t start(const PairOptions &options, uint64_t me, const Wanted &wanted, Work 
   prctl(PR_SET_PDEATHSIG, SIGKILL); // a process that is stopped would outlive us
   int status = 0;
   try {
-    connected(options, me, wanted, work);
+    connected(options, me, settings, work);
   } catch (const std::exception &error) {
     std::fprintf(stderr, "error: process %" PRIu64 ": %s\n", me, error.what());
     status = 1;
@@ -211,30 +214,30 @@ void wait_until(pid_t pid, bool (*is_so)(int status), int options, const char *w
 }
 
 // [client]
-void client(const PairOptions &options, const Wanted &wanted) {
+void client(const PairOptions &options, const Settings &settings) {
   const auto ended = [](int status) { return status == 0; };
   const auto stopped = [](int status) { return WIFSTOPPED(status); };
   const auto killed = [](int status) { return WIFSIGNALED(status); };
 
   pid_t second = 0;
-  if (wanted.locked > 0) {
-    const pid_t first = start(options, 1, wanted, holder);
+  if (settings.locked > 0) {
+    const pid_t first = start(options, 1, settings, holder);
     wait_until(first, stopped, WUNTRACED, "the first holder");
     kill(first, SIGKILL);
     wait_until(first, killed, 0, "the first holder");
     std::printf("it is dead\n");
 
-    second = start(options, 2, wanted, holder);
+    second = start(options, 2, settings, holder);
     wait_until(second, stopped, WUNTRACED, "the second holder");
     std::printf("it took the lock from the dead, and sleeps\n");
   }
   std::vector<pid_t> workers;
-  for (uint32_t i = 0; i < wanted.processes; ++i)
-    workers.push_back(start(options, 3 + i, wanted, worker));
+  for (uint32_t i = 0; i < settings.processes; ++i)
+    workers.push_back(start(options, 3 + i, settings, worker));
   for (const pid_t pid : workers)
     wait_until(pid, ended, 0, "a process");
-  std::printf("%u processes: %u increments each, and %u under the lock\n", wanted.processes,
-              wanted.increments, wanted.locked);
+  std::printf("%u processes: %u increments each, and %u under the lock\n", settings.processes,
+              settings.increments, settings.locked);
   if (second != 0) {
     kill(second, SIGCONT);
     wait_until(second, ended, 0, "the second holder");
@@ -245,18 +248,19 @@ void client(const PairOptions &options, const Wanted &wanted) {
 void atomics(int argc, char **argv) {
   CommandLine line{"Many processes change the same words of a server's memory."};
   PairOptions options{line};
-  Wanted wanted;
-  line.add("--processes", wanted.processes, "how many, on both sides the same [4]", 1, 64);
-  line.add("--increments", wanted.increments, "of the counter, each process [1000]", 0, 1'000'000);
-  line.add("--locked", wanted.locked, "increments under the lock, each process; 0: no lock [100]",
+  Settings settings;
+  line.add("--processes", settings.processes, "how many, on both sides the same [4]", 1, 64);
+  line.add("--increments", settings.increments, "of the counter, each process [1000]", 0,
+           1'000'000);
+  line.add("--locked", settings.locked, "increments under the lock, each process; 0: no lock [100]",
            0, 1'000'000);
-  line.add("--lease", wanted.lease_ms, "after how many ms a holder is taken for dead [500]", 10,
+  line.add("--lease", settings.lease_ms, "after how many ms a holder is taken for dead [500]", 10,
            60'000);
   line.parse(argc, argv);
   if (options.is_server())
-    server(options, wanted);
+    server(options, settings);
   else
-    client(options, wanted);
+    client(options, settings);
 }
 
 } // namespace

@@ -48,8 +48,8 @@ public:
     return run(request);
   }
 
-  // If the word at `offset` is `expected`, it becomes `desired`. Returns what was there before, so it has
-  // worked if that is `expected`.
+  // If the word at `offset` is `expected`, it becomes `desired`. Returns what was there before, so
+  // it has worked if that is `expected`.
   uint64_t compare_swap(size_t offset, uint64_t expected, uint64_t desired) {
     ibv_send_wr request{.opcode = IBV_WR_ATOMIC_CMP_AND_SWP};
     request.wr.atomic = {.remote_addr = theirs_.address + offset,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 07_completions: the ways to learn that something has completed, what goes wrong with them, and what each costs.
+// 07_completions: the ways to learn that something has completed, what goes wrong with them, and
+// what each costs.
 //
 // Lesson:  lessons/07_completions.md
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
@@ -31,7 +32,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// Every SEND of `count` has arrived before the server goes on: the client says so when they have completed.
+// Every SEND of `count` has arrived before the server goes on: the client says so when they have
+// completed.
 void messages_arrive(const Side &side, int count, unsigned last = 0) {
   if (side.is_server) {
     side.post_receives(count);
@@ -83,7 +85,8 @@ void one_event(const Side &side) {
 // [one-event]
 
 // [missed-event]
-// A message that comes between the poll and the arming, here on purpose, raises no event. So poll again.
+// A message that comes between the poll and the arming, here on purpose, raises no event. So poll
+// again.
 void missed_event(const Side &side) {
   if (side.is_server && poll_batch_once(side) != 0)
     throw Error("the CQ", "it should be empty");
@@ -102,8 +105,8 @@ void missed_event(const Side &side) {
 // [missed-event]
 
 // [solicited]
-// The sender decides which message is worth an event. The CQ is still armed from above, for any message; so
-// that has to be used up first.
+// The sender decides which message is worth an event. The CQ is still armed from above, for any
+// message; so that has to be used up first.
 void solicited(const Side &side) {
   messages_arrive(side, 1);
   if (side.is_server) {

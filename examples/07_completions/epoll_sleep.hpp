@@ -39,7 +39,8 @@ private:
 };
 
 // [async]
-// Whether this program can go on after this event. A new GID, or a port that is up again, breaks nothing.
+// Whether this program can go on after this event. A new GID, or a port that is up again, breaks
+// nothing.
 inline bool is_harmless(ibv_event_type event) {
   switch (event) {
   case IBV_EVENT_CQ_ERR:
@@ -81,7 +82,8 @@ inline ibv_event_type overrun_event(ibv_context *device, const ibv_cq *cq,
 }
 
 // [epoll]
-// Where this program sleeps. The device's own file is in it as well, so that a broken queue ends the sleep.
+// Where this program sleeps. The device's own file is in it as well, so that a broken queue ends
+// the sleep.
 class Sleep {
 public:
   Sleep(ibv_context *device, const ibv_comp_channel *channel)

@@ -42,8 +42,8 @@ private:
 };
 
 // [rounds]
-// The client sends `size` messages; the server answers when it has all of them, and says whether to go on. Each
-// side measures its own part.
+// The client sends `size` messages; the server answers when it has all of them, and says whether to
+// go on. Each side measures its own part.
 using Wait = void (*)(const Side &, int messages);
 using Send = void (*)(const Side &);
 enum Answer : uint32_t { stop = 0, go_on = 1 };
@@ -136,7 +136,8 @@ inline void print_row(const char *name, const std::vector<Cost> &costs) {
   std::printf("\n");
 }
 
-// The server waits in every way, for single messages and for bursts; the client sends in one way only.
+// The server waits in every way, for single messages and for bursts; the client sends in one way
+// only.
 inline void measure_waiting(const Side &side, int milliseconds) {
   Costs single(ways_to_wait.size()), bursts(ways_to_wait.size());
   for (int repeat = 0; repeat < repeats; ++repeat)

@@ -47,7 +47,8 @@ inline void post_list(const Side &side) {
 // [post-list]
 
 // [builders]
-// From start to complete, requests are built right in the queue; complete hands all of them to the NIC.
+// From start to complete, requests are built right in the queue; complete hands all of them to the
+// NIC.
 inline void build(const Side &side, int messages) {
   ibv_qp_ex *qp = ibv_qp_to_qp_ex(side.qp);
   ibv_wr_start(qp);

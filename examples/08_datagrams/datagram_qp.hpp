@@ -22,7 +22,8 @@
 constexpr uint32_t our_qkey = 0x08080808;
 
 // [destination]
-// Where a datagram goes: to a port, by the address handle, and there to a QP, which wants to see its Q_Key.
+// Where a datagram goes: to a port, by the address handle, and there to a QP, which wants to see
+// its Q_Key.
 struct Destination {
   ibv_ah *ah;
   uint32_t qpn, qkey;

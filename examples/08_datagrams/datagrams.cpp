@@ -5,7 +5,7 @@
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
 // Run:     ./lab run 08_datagrams
 // By hand: datagrams                 the server: one queue pair, which answers all senders
-//          datagrams --host ADDRESS  the client: several queue pairs, each of which sends some messages
+//          datagrams --host ADDRESS  the client: several queue pairs that send messages
 
 #include "datagram_qp.hpp"
 #include "message.hpp"
@@ -33,7 +33,7 @@ namespace {
 
 constexpr uint32_t max_peers = 16, max_messages = 64;
 
-struct Wanted {
+struct Settings {
   uint32_t qps = 3, messages = 4, receives = 4, tries = 20, resend_ms = 100, size = 0;
 };
 
@@ -121,15 +121,15 @@ private:
 };
 
 // [server]
-void server(const Port &port, ibv_pd *pd, const PairOptions &options, const Wanted &wanted) {
-  Server server(port, pd, wanted.receives);
-  std::printf("one UD QP, %u receives posted\n", wanted.receives);
+void server(const Port &port, ibv_pd *pd, const PairOptions &options, const Settings &settings) {
+  Server server(port, pd, settings.receives);
+  std::printf("one UD QP, %u receives posted\n", settings.receives);
   Exchange exchange(options);
   exchange.send(
       {.lid = port.attr.lid, .qpn = server.number(), .gid = port.gid.gid, .mtu = port.mtu});
   exchange.receive_done(); // not a look at the completion queue until then
   uint32_t found = 0;
-  while (found < wanted.receives && server.take())
+  while (found < settings.receives && server.take())
     ++found;
   std::printf("%u datagrams had found a receive while I did not look\n", found);
 
@@ -155,14 +155,14 @@ struct Sender {
   bool has_all() const { return acknowledged.count() == messages.size(); }
 };
 
-std::vector<Sender> make_senders(const Port &port, ibv_pd *pd, const Wanted &wanted) {
+std::vector<Sender> make_senders(const Port &port, ibv_pd *pd, const Settings &settings) {
   std::vector<Sender> senders;
-  for (uint32_t number = 1; number <= wanted.qps; ++number) {
+  for (uint32_t number = 1; number <= settings.qps; ++number) {
     // Room for the acknowledgements of all messages, twice: they may have been sent twice.
-    Sender sender{.datagrams = Datagrams(port, pd, 2 * wanted.messages)};
-    for (uint32_t sequence = 0; sequence < wanted.messages; ++sequence) {
+    Sender sender{.datagrams = Datagrams(port, pd, 2 * settings.messages)};
+    for (uint32_t sequence = 0; sequence < settings.messages; ++sequence) {
       std::string text = "message " + std::to_string(sequence) + " of QP " + std::to_string(number);
-      text.resize(std::max<size_t>(text.size(), wanted.size), '.');
+      text.resize(std::max<size_t>(text.size(), settings.size), '.');
       sender.messages.push_back(encode({.kind = Kind::data, .sequence = sequence, .text = text}));
       // [mtu]
       if (const size_t size = sender.messages.back().size(); size > sender.datagrams.mtu())
@@ -238,19 +238,19 @@ bool wait_for_acknowledgements(std::vector<Sender> &senders, const Endpoint &ser
 // [wait]
 
 // [client]
-void client(const Port &port, ibv_pd *pd, const PairOptions &options, const Wanted &wanted) {
+void client(const Port &port, ibv_pd *pd, const PairOptions &options, const Settings &settings) {
   Exchange exchange(options);
   const Endpoint server = exchange.receive();
-  std::vector<Sender> senders = make_senders(port, pd, wanted);
+  std::vector<Sender> senders = make_senders(port, pd, settings);
   // [create-ah]
   ibv_ah_attr way = route_to(port, server); // as lesson 02 put it into the QP
   const unique_ah ah(check_ptr(ibv_create_ah(pd, &way), "ibv_create_ah"));
   const Destination destination{.ah = ah.get(), .qpn = server.qpn, .qkey = our_qkey};
   // [create-ah]
-  const std::chrono::milliseconds resend{wanted.resend_ms};
+  const std::chrono::milliseconds resend{settings.resend_ms};
   const uint32_t first = send_missing(senders, destination);
   std::printf("%u datagrams sent from %u QPs, and every SEND completed with success\n", first,
-              wanted.qps);
+              settings.qps);
   if (!wait_for_acknowledgements(senders, server, resend))
     std::printf("no acknowledgement within the time limit\n");
 
@@ -262,10 +262,10 @@ void client(const Port &port, ibv_pd *pd, const PairOptions &options, const Want
       known = now;
       tries = 0; // it goes on, however slowly
     }
-    if (tries++ == wanted.tries)
+    if (tries++ == settings.tries)
       throw Error("the server", "acknowledged " + std::to_string(known) + " of " +
                                     std::to_string(first) + " messages; sending again " +
-                                    std::to_string(wanted.tries) + " times brought no more");
+                                    std::to_string(settings.tries) + " times brought no more");
     sent += send_missing(senders, destination);
   }
   std::printf("all %u messages acknowledged; each was sent %.3f times\n", first,
@@ -278,18 +278,18 @@ void client(const Port &port, ibv_pd *pd, const PairOptions &options, const Want
 void datagrams(int argc, char **argv) {
   CommandLine line{"Sends datagrams from several queue pairs to one, which answers each."};
   PairOptions options{line};
-  Wanted wanted;
-  line.add("--qps", wanted.qps, "client: how many queue pairs send [3]", 1, max_peers);
-  line.add("--messages", wanted.messages, "client: how many each sends [4]", 1, max_messages);
-  line.add("--size", wanted.size, "client: bytes of text to fill a message up to [0]", 0, 65535);
-  line.add("--tries", wanted.tries, "client: how often to send again in vain [20]", 0, 1000);
-  line.add("--resend-ms", wanted.resend_ms, "client: after so many ms [100]", 1, 10000);
-  line.add("--receives", wanted.receives, "server: how many receives to post [4]", 1, 1024);
+  Settings settings;
+  line.add("--qps", settings.qps, "client: how many queue pairs send [3]", 1, max_peers);
+  line.add("--messages", settings.messages, "client: how many each sends [4]", 1, max_messages);
+  line.add("--size", settings.size, "client: bytes of text to fill a message up to [0]", 0, 65535);
+  line.add("--tries", settings.tries, "client: how often to send again in vain [20]", 0, 1000);
+  line.add("--resend-ms", settings.resend_ms, "client: after so many ms [100]", 1, 10000);
+  line.add("--receives", settings.receives, "server: how many receives to post [4]", 1, 1024);
   line.parse(argc, argv);
 
   const Port port = open_port(options);
   const unique_pd pd = alloc_pd(port.context.get());
-  (options.is_server() ? server : client)(port, pd.get(), options, wanted);
+  (options.is_server() ? server : client)(port, pd.get(), options, settings);
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is in a received datagram: 40 bytes that the NIC puts there, then a message of this example's own.
+// What is in a received datagram: 40 bytes that the NIC puts there, then a message of this
+// example's own.
 #pragma once
 
 #include <rdmacommon/device.hpp>
@@ -48,8 +49,8 @@ inline std::string encode(const Message &message) {
 }
 
 // [decode]
-// Fills in `message` and returns nullptr, or says what is wrong. Any program that knows QP number and Q_Key can
-// send here, so this checks everything in `bytes`; `message.text` points into them.
+// Fills in `message` and returns nullptr, or says what is wrong. Any program that knows QP number
+// and Q_Key can send here, so this checks everything in `bytes`; `message.text` points into them.
 inline const char *decode(std::string_view bytes, Message &message) {
   Header header;
   if (bytes.size() < sizeof header)
@@ -71,8 +72,8 @@ inline const char *decode(std::string_view bytes, Message &message) {
 // [decode]
 
 // [grh]
-// The 40 bytes in front of a received datagram. Over IPv6 (and InfiniBand) they are that header, and
-// over IPv4 its header is in the last 20 of them.
+// The 40 bytes in front of a received datagram. Over IPv6 (and InfiniBand) they are that header,
+// and over IPv4 its header is in the last 20 of them.
 struct ReceivedHeader {
   int version; // 4 or 6: which header it is
   int payload; // bytes behind that header
@@ -84,8 +85,8 @@ inline ReceivedHeader read_grh(const void *forty_bytes) {
   unsigned char bytes[sizeof(ibv_grh)];
   std::memcpy(bytes, forty_bytes, sizeof bytes);
   const auto number = [&bytes](size_t at) { return bytes[at] << 8 | bytes[at + 1]; };
-  // Nothing says which of the two it is. Where it is not clear from the version in front, an IPv4 header is
-  // known by its checksum: its words add up.
+  // Nothing says which of the two it is. Where it is not clear from the version in front, an IPv4
+  // header is known by its checksum: its words add up.
   uint32_t sum = 0;
   for (size_t at = 20; at < 40; at += 2)
     sum += static_cast<uint32_t>(number(at));
@@ -107,7 +108,8 @@ inline ReceivedHeader read_grh(const void *forty_bytes) {
 // [grh]
 
 // [arrived]
-// Where a datagram comes from: a QP, on a port with this GID, or, where it has no GRH, with this LID.
+// Where a datagram comes from: a QP, on a port with this GID, or, where it has no GRH, with this
+// LID.
 struct Source {
   ibv_gid gid;
   uint16_t lid;
@@ -118,8 +120,8 @@ struct Source {
   }
 };
 
-// A received datagram: the 40 bytes, and the message behind them if it is one. Within an InfiniBand subnet
-// there is no GRH, and then the 40 bytes hold anything: the LID is in the completion.
+// A received datagram: the 40 bytes, and the message behind them if it is one. Within an InfiniBand
+// subnet there is no GRH, and then the 40 bytes hold anything: the LID is in the completion.
 struct Arrived {
   Arrived(const char *slot, const ibv_wc &completion)
       : has_grh((completion.wc_flags & IBV_WC_GRH) != 0) {

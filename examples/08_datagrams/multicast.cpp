@@ -39,7 +39,8 @@ constexpr uint32_t group_qpn = 0xffffff; // of every group: "all QPs that are at
 constexpr size_t room = 256;
 
 // [socket-address]
-// The same address as sockets write it: a GID is an IPv6 address, and ::ffff:a.b.c.d is the IPv4 address.
+// The same address as sockets write it: a GID is an IPv6 address, and ::ffff:a.b.c.d is the IPv4
+// address.
 struct SocketAddress {
   explicit SocketAddress(const ibv_gid &gid) {
     if (IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr *>(gid.raw))) {
@@ -92,9 +93,9 @@ struct Inbox {
 };
 
 // [raw-member]
-// Joins by ibv_attach_mcast: from then on this device gives the group's datagrams to the QP as well. It tells
-// nobody else; that the kernel's IP layer lets the packets in, and that switches send them here, takes a
-// membership of the host, which any UDP socket can ask for.
+// Joins by ibv_attach_mcast: from then on this device gives the group's datagrams to the QP as
+// well. It tells nobody else; that the kernel's IP layer lets the packets in, and that switches
+// send them here, takes a membership of the host, which any UDP socket can ask for.
 class RawMember {
 public:
   RawMember(const Port &port, const ibv_gid &group)
@@ -142,8 +143,8 @@ struct DestroyId {
 };
 
 // [cm-member]
-// Joins by rdma_cm, which does all of that: QP number, Q_Key and membership of the host. It opens the device by
-// itself, so everything else is made on its context.
+// Joins by rdma_cm, which does all of that: QP number, Q_Key and membership of the host. It opens
+// the device by itself, so everything else is made on its context.
 class CmMember {
 public:
   CmMember(const Port &port, const ibv_gid &group, std::chrono::seconds timeout)

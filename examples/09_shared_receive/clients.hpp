@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The clients of 09_shared_receive: many connections of one process, which has one receive queue for them as well.
+// The clients of 09_shared_receive: many connections of one process, which has one receive queue
+// for them as well.
 #pragma once
 
 #include "pool.hpp"
@@ -26,7 +27,7 @@
 #include <string>
 #include <vector>
 
-struct Wanted {
+struct Settings {
   uint32_t clients = 16, messages = 100, pool = 64, limit = 32;
 };
 
@@ -34,15 +35,15 @@ constexpr uint32_t window = 16; // messages of one client's that may be without 
 
 class Clients {
 public:
-  Clients(const rdmacommon::PairOptions &options, const Wanted &wanted)
-      : options_(options), wanted_(wanted), port_(rdmacommon::open_port(options)),
-        pd_(rdmacommon::alloc_pd(port_.context.get())), outgoing_(wanted.clients * window),
+  Clients(const rdmacommon::PairOptions &options, const Settings &settings)
+      : options_(options), settings_(settings), port_(rdmacommon::open_port(options)),
+        pd_(rdmacommon::alloc_pd(port_.context.get())), outgoing_(settings.clients * window),
         mr_(rdmacommon::reg_mr(pd_.get(), outgoing_.data(), outgoing_.size() * sizeof(Message), 0)),
         channel_(rdmacommon::create_comp_channel(port_.context.get())),
         cq_(rdmacommon::create_cq(port_.context.get(), static_cast<int>(2 * outgoing_.size()),
                                   channel_.get())),
         srq_(create_srq(pd_.get(), static_cast<uint32_t>(outgoing_.size()))) {
-    for (uint32_t i = 0; i < wanted.clients; ++i) {
+    for (uint32_t i = 0; i < settings.clients; ++i) {
       Connection &one = connections_.emplace_back();
       one.qp = create_qp(pd_.get(), cq_.get(), srq_.get(), window);
       by_qpn_[one.qp->qp_num] = i;
@@ -56,7 +57,7 @@ public:
     for (Connection &one : connections_)
       send_what_it_may(one);
     const auto is_busy = [this](const Connection &one) {
-      return one.exchange && std::min(one.answered, one.completed) < wanted_.messages;
+      return one.exchange && std::min(one.answered, one.completed) < settings_.messages;
     };
     while (std::any_of(connections_.begin(), connections_.end(), is_busy)) {
       std::array<ibv_wc, 16> batch;
@@ -78,11 +79,11 @@ public:
         one.exchange->finish();
     if (broken_ > 0) {
       std::printf("%u of %u connections have broken, the first with this:\n", broken_,
-                  wanted_.clients);
+                  settings_.clients);
       throw std::runtime_error(why_);
     }
     std::printf("%u clients have sent %u messages each, and have an answer to each\n",
-                wanted_.clients, wanted_.messages);
+                settings_.clients, settings_.messages);
   }
 
 private:
@@ -121,7 +122,7 @@ private:
         ++one.completed;
       } else {
         const uint32_t grant = (wc.wc_flags & IBV_WC_WITH_IMM) ? ntohl(wc.imm_data) : UINT32_MAX;
-        if (wc.byte_len != 0 || grant > most_credits - one.credits || one.answered == one.sent)
+        if (wc.byte_len != 0 || grant > max_credits - one.credits || one.answered == one.sent)
           throw rdmacommon::Error("the answer", "there cannot be such a one");
         one.credits += grant;
         ++one.answered;
@@ -134,10 +135,10 @@ private:
   // [done]
 
   static constexpr uint64_t message_request = 1;
-  static constexpr uint32_t most_credits = 1U << 16;
+  static constexpr uint32_t max_credits = 1U << 16;
 
   const rdmacommon::PairOptions &options_;
-  const Wanted &wanted_;
+  const Settings &settings_;
   rdmacommon::Port port_;
   rdmacommon::unique_pd pd_;
   std::vector<Message> outgoing_; // a window for each connection

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The events of the device that the server of 09_shared_receive takes: its receives run low, or a queue pair holds none any more.
+// The events of the device that the server of 09_shared_receive takes: its receives run low, or a
+// queue pair holds none any more.
 #pragma once
 
 #include "sleeping.hpp"
@@ -42,8 +43,9 @@ public:
   // [async]
 
   // [last-wqe]
-  // Waits until `ended` queue pairs hold no receive any more: after that, their buffers may be freed. Not every
-  // device says so, which is why there is a limit. Returns how many queue pairs have said so.
+  // Waits until `ended` queue pairs hold no receive any more: after that, their buffers may be
+  // freed. Not every device says so, which is why there is a limit. Returns how many queue pairs
+  // have said so.
   size_t wait_for_last_wqes(size_t ended) {
     using namespace std::chrono;
     const auto limit = steady_clock::now() + seconds(1);

@@ -35,7 +35,8 @@ inline void fill(Message &message, uint32_t number, uint32_t left) {
 }
 
 // [checked]
-// Throws unless this is the message that comes next on its connection. Returns how many are to come after it.
+// Throws unless this is the message that comes next on its connection. Returns how many are to come
+// after it.
 inline uint32_t checked(const ibv_wc &wc, const Message &message, uint32_t next) {
   const auto refuse = [](const std::string &why) { throw rdmacommon::Error("its message", why); };
   if (wc.opcode != IBV_WC_RECV || wc.byte_len != sizeof(Message))

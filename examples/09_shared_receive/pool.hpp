@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The receive pool of 09_shared_receive: buffers, and the shared receive queue that they are posted to.
+// The receive pool of 09_shared_receive: buffers, and the shared receive queue that they are posted
+// to.
 #pragma once
 
 #include "numbered.hpp"
@@ -53,8 +54,8 @@ public:
   void put_back(uint64_t wr_id) { free_.push_back(wr_id); }
 
   // [refill]
-  // Arms the limit, and posts all that is free. In this order: a limit that is armed too late raises no event
-  // if the queue is empty by then.
+  // Arms the limit, and posts all that is free. In this order: a limit that is armed too late
+  // raises no event if the queue is empty by then.
   size_t refill() {
     ibv_srq_attr attr{.srq_limit = limit_};
     rdmacommon::check_rc(ibv_modify_srq(srq_.get(), &attr, IBV_SRQ_LIMIT), "ibv_modify_srq(LIMIT)");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What it takes to have receives ready for many queue pairs: a receive queue for each, or one for all; measured.
+// What it takes to have receives ready for many queue pairs: a receive queue for each, or one for
+// all; measured.
 #pragma once
 
 #include "pool.hpp"
@@ -26,7 +27,8 @@ inline size_t pinned_kib() {
 // [pinned]
 
 // [measure]
-// Makes `qps` queue pairs with `receives` posted in all, to one queue or to each its own, and prints what it took.
+// Makes `qps` queue pairs with `receives` posted in all, to one queue or to each its own, and
+// prints what it took.
 inline void measure(const rdmacommon::Port &port, ibv_pd *pd, uint32_t qps, uint32_t receives,
                     bool shared) {
   using namespace rdmacommon;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// 09_shared_receive: one server, many clients, and one receive queue for all of them. An event tells when it runs
-// low, and credits see to it that it never runs dry.
+// 09_shared_receive: one server, many clients, and one receive queue for all of them. An event
+// tells when it runs low, and credits see to it that it never runs dry.
 //
 // Lesson:  lessons/09_shared_receive.md
-// Needs:   an RDMA device with shared receive queues on both sides (./lab doctor says where yours comes from)
+// Needs:   an RDMA device with shared receive queues on both sides (./lab doctor says where yours
+//          comes from)
 // Run:     ./lab run 09_shared_receive
 // By hand: shared_receive                  the server, which receives
 //          shared_receive --host ADDRESS   the clients: many connections from one process
@@ -41,10 +42,10 @@ using namespace rdmacommon;
 // [send]
 void Clients::send_what_it_may(Connection &one) {
   const auto index = static_cast<size_t>(&one - connections_.data());
-  while (one.sent < wanted_.messages && one.credits > 0 &&
+  while (one.sent < settings_.messages && one.credits > 0 &&
          one.sent - std::min(one.completed, one.answered) < window) {
     Message &message = outgoing_[index * window + one.sent % window];
-    fill(message, one.sent, wanted_.messages - one.sent - 1);
+    fill(message, one.sent, settings_.messages - one.sent - 1);
     ibv_sge what = piece(mr_.get(), &message, sizeof message);
     post_srq_recv(srq_.get(), {}); // for the answer, which has no data
     post_send(one.qp.get(), {.wr_id = message_request,
@@ -77,24 +78,26 @@ struct Client {
 
 class Server {
 public:
-  Server(const PairOptions &options, const Wanted &wanted)
-      : options_(options), wanted_(wanted), port_(open_port(options)),
+  Server(const PairOptions &options, const Settings &settings)
+      : options_(options), settings_(settings), port_(open_port(options)),
         pd_(alloc_pd(port_.context.get())), channel_(create_comp_channel(port_.context.get())),
-        cq_(create_cq(port_.context.get(), static_cast<int>(wanted.pool + wanted.clients * answers),
+        cq_(create_cq(port_.context.get(),
+                      static_cast<int>(settings.pool + settings.clients * answers),
                       channel_.get())),
-        pool_(pd_.get(), wanted.pool, wanted.limit), events_(port_.context.get()) {}
+        pool_(pd_.get(), settings.pool, settings.limit), events_(port_.context.get()) {}
 
-  // What it takes that each client can have a window of messages under way, if not all of them at a time.
+  // What it takes that each client can have a window of messages under way, if not all of them at a
+  // time.
   void measure() const {
-    ::measure(port_, pd_.get(), wanted_.clients, wanted_.clients * window, false);
-    ::measure(port_, pd_.get(), wanted_.clients, wanted_.pool, true);
+    ::measure(port_, pd_.get(), settings_.clients, settings_.clients * window, false);
+    ::measure(port_, pd_.get(), settings_.clients, settings_.pool, true);
   }
 
   // [accept]
   void accept() {
     pool_.refill(); // before the first client learns of a QP
     Listener listener(options_);
-    for (uint32_t i = 0; i < wanted_.clients; ++i) {
+    for (uint32_t i = 0; i < settings_.clients; ++i) {
       clients_.push_back({.qp = create_qp(pd_.get(), cq_.get(), pool_.srq(), answers),
                           .exchange = listener.accept()});
       Client &client = clients_.back();
@@ -190,8 +193,9 @@ private:
   // [take]
 
   // [answer]
-  // Each client always has a credit, or gets one with its next answer; the limit is enough for that. What is left of
-  // the limit goes to those who want more, half of it at a time. So no more messages are under way than that.
+  // Each client always has a credit, or gets one with its next answer; the limit is enough for
+  // that. What is left of the limit goes to those who want more, half of it at a time. So no more
+  // messages are under way than that.
   void answer(Client &client) {
     uint32_t promised = 0;
     for (const Client &other : clients_)
@@ -244,7 +248,7 @@ private:
   // [end]
 
   const PairOptions &options_;
-  const Wanted &wanted_;
+  const Settings &settings_;
   Port port_;
   unique_pd pd_;
   unique_comp_channel channel_;
@@ -259,20 +263,21 @@ private:
 void shared_receive(int argc, char **argv) {
   CommandLine line{"Receives the messages of many queue pairs with one receive queue."};
   PairOptions options{line};
-  Wanted wanted;
-  line.add("--clients", wanted.clients, "how many connections, on both sides the same [16]", 1,
+  Settings settings;
+  line.add("--clients", settings.clients, "how many connections, on both sides the same [16]", 1,
            256);
-  line.add("--messages", wanted.messages, "client: how many on each connection [100]", 1,
+  line.add("--messages", settings.messages, "client: how many on each connection [100]", 1,
            1'000'000);
-  line.add("--pool", wanted.pool, "server: how many receives it has for all clients [64]", 2, 4096);
-  line.add("--limit", wanted.limit, "server: posts them again if fewer are left than these [32]", 1,
-           2048);
+  line.add("--pool", settings.pool, "server: how many receives it has for all clients [64]", 2,
+           4096);
+  line.add("--limit", settings.limit, "server: posts them again if fewer are left than these [32]",
+           1, 2048);
   line.parse(argc, argv);
   if (!options.is_server())
-    return Clients(options, wanted).run();
-  if (wanted.limit < wanted.clients || wanted.limit > wanted.pool / 2)
+    return Clients(options, settings).run();
+  if (settings.limit < settings.clients || settings.limit > settings.pool / 2)
     throw Error("--limit", "it must be from --clients to half of --pool");
-  Server server(options, wanted);
+  Server server(options, settings);
   server.measure();
   server.accept();
   server.serve();

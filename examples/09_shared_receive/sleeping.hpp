@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How both sides of 09_shared_receive sleep: until any of the things happens that they have to see to.
+// How both sides of 09_shared_receive sleep: until any of the things happens that they have to see
+// to.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -14,15 +15,16 @@
 #include <chrono>
 #include <vector>
 
-// Like the channel's file, that of the device's events: reading from it must not block, since we sleep in poll(2).
+// Like the channel's file, that of the device's events: reading from it must not block, since we
+// sleep in poll(2).
 inline void do_not_block(int fd) {
   const int flags = rdmacommon::check_errno(fcntl(fd, F_GETFL), "fcntl(F_GETFL)");
   rdmacommon::check_errno(fcntl(fd, F_SETFL, flags | O_NONBLOCK), "fcntl(O_NONBLOCK)");
 }
 
 // [sleep]
-// Sleeps until the channel has an event, the device has one, or a peer has something to say over TCP, or is gone:
-// then heard(peer) is called. Returns false if nothing of that happened in time.
+// Sleeps until the channel has an event, the device has one, or a peer has something to say over
+// TCP, or is gone: then heard(peer) is called. Returns false if nothing of that happened in time.
 // `device_events` and a peer's fd() can be -1: poll(2) passes over those.
 template <typename Peers, typename Heard>
 bool sleep_until_something(ibv_comp_channel *channel, int device_events, Peers &peers,

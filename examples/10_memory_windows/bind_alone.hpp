@@ -66,7 +66,8 @@ struct Loopback {
 };
 
 // [refused]
-// Each on a queue pair of its own, since a bind that is refused breaks the one that it is posted to.
+// Each on a queue pair of its own, since a bind that is refused breaks the one that it is posted
+// to.
 inline void refused_binds(const rdmacommon::Port &port, ibv_pd *pd) {
   using namespace rdmacommon;
   struct Bind {

@@ -30,7 +30,8 @@ struct Connection {
 };
 
 // [next]
-// The next completion, whatever its status, or none within the time: here both are outcomes, not errors.
+// The next completion, whatever its status, or none within the time: here both are outcomes, not
+// errors.
 inline std::optional<ibv_wc> next_completion(ibv_cq *cq, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   ibv_wc done{};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 10_memory_windows: what the server tells the client of a window, and the cases that both go through.
+// 10_memory_windows: what the server tells the client of a window, and the cases that both go
+// through.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -71,7 +72,7 @@ inline Window from_grant(const Grant &grant, size_t bytes) {
 }
 // [grant]
 
-enum class End { kept, given_back, taken_back };
+enum class WindowEnd { kept, given_back, taken_back };
 
 // [cases]
 struct Case {
@@ -79,29 +80,30 @@ struct Case {
   ibv_mw_type type;
   bool bound_on_other; // on another queue pair of the server's than that of this client
   unsigned access;     // what the window grants
-  End end;             // what has become of the window, when the client
+  WindowEnd end;       // what has become of the window, when the client
   ibv_wr_opcode probe; // does this
   int64_t at;          // here, counted from where the window begins
   const char *in_words;
 };
 
 constexpr std::array<Case, 9> cases{{
-    {"inside", IBV_MW_TYPE_2, false, read_write, End::kept, IBV_WR_RDMA_READ, 0, "READ inside"},
-    {"rights", IBV_MW_TYPE_2, false, read_only, End::kept, IBV_WR_RDMA_WRITE, 0,
+    {"inside", IBV_MW_TYPE_2, false, read_write, WindowEnd::kept, IBV_WR_RDMA_READ, 0,
+     "READ inside"},
+    {"rights", IBV_MW_TYPE_2, false, read_only, WindowEnd::kept, IBV_WR_RDMA_WRITE, 0,
      "WRITE, granted READ"},
-    {"beyond", IBV_MW_TYPE_2, false, read_write, End::kept, IBV_WR_RDMA_READ, region_size,
+    {"beyond", IBV_MW_TYPE_2, false, read_write, WindowEnd::kept, IBV_WR_RDMA_READ, region_size,
      "READ behind the region"},
-    {"before", IBV_MW_TYPE_2, false, read_write, End::kept, IBV_WR_RDMA_READ,
+    {"before", IBV_MW_TYPE_2, false, read_write, WindowEnd::kept, IBV_WR_RDMA_READ,
      -static_cast<int64_t>(probe_size), "READ before the window"},
-    {"given-back", IBV_MW_TYPE_2, false, read_write, End::given_back, IBV_WR_RDMA_READ, 0,
+    {"given-back", IBV_MW_TYPE_2, false, read_write, WindowEnd::given_back, IBV_WR_RDMA_READ, 0,
      "READ, after SEND_WITH_INV"},
-    {"taken-back", IBV_MW_TYPE_2, false, read_write, End::taken_back, IBV_WR_RDMA_READ, 0,
+    {"taken-back", IBV_MW_TYPE_2, false, read_write, WindowEnd::taken_back, IBV_WR_RDMA_READ, 0,
      "READ, after LOCAL_INV"},
-    {"other-peer", IBV_MW_TYPE_2, true, read_write, End::kept, IBV_WR_RDMA_READ, 0,
+    {"other-peer", IBV_MW_TYPE_2, true, read_write, WindowEnd::kept, IBV_WR_RDMA_READ, 0,
      "READ by another's key"},
-    {"type-1", IBV_MW_TYPE_1, true, read_write, End::kept, IBV_WR_RDMA_READ, 0,
+    {"type-1", IBV_MW_TYPE_1, true, read_write, WindowEnd::kept, IBV_WR_RDMA_READ, 0,
      "READ by another's key"},
-    {"unbound", IBV_MW_TYPE_1, false, read_write, End::taken_back, IBV_WR_RDMA_READ, 0,
+    {"unbound", IBV_MW_TYPE_1, false, read_write, WindowEnd::taken_back, IBV_WR_RDMA_READ, 0,
      "READ, after a bind of 0 B"},
 }};
 // [cases]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 10_memory_windows: opens a part of a region to one peer, with a part of the rights, and closes it again.
+// 10_memory_windows: opens a part of a region to one peer, with a part of the rights, and closes it
+// again.
 //
 // Lesson:  lessons/10_memory_windows.md
 // Needs:   an RDMA device with memory windows on both sides. Exit status 77 without.
@@ -34,7 +35,8 @@ namespace {
 using std::chrono::milliseconds;
 
 // [tell]
-// Unsignaled: what the client does next may break this queue pair before the acknowledgement is here.
+// Unsignaled: what the client does next may break this queue pair before the acknowledgement is
+// here.
 void post_grant(ibv_qp *qp, const Window &window) {
   const Grant grant = to_grant(window);
   ibv_sge what{.addr = reinterpret_cast<uint64_t>(&grant), .length = sizeof grant, .lkey = 0};
@@ -78,8 +80,8 @@ void take_back(const Connection &to, ibv_mw *mw, ibv_mr *mr, std::chrono::second
 // [take-back]
 
 // [given-back]
-// SoftRoCE sets the kernel's bit, IB_WC_WITH_INVALIDATE, which out here is that of another flag; one that
-// says nothing on a reliable connection.
+// SoftRoCE sets the kernel's bit, IB_WC_WITH_INVALIDATE, which out here is that of another flag;
+// one that says nothing on a reliable connection.
 constexpr unsigned with_invalidate = IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK;
 
 // The NIC has invalidated what the peer's SEND named. Was it what the peer was to give back?
@@ -92,7 +94,7 @@ void check_given_back(const ibv_wc &done, uint32_t rkey) {
 }
 // [given-back]
 
-struct Server {
+struct ServerSide {
   const Port &port;
   const PairOptions &options;
   ibv_pd *pd;
@@ -101,7 +103,7 @@ struct Server {
 };
 
 // [serve]
-void serve(const Server &with, const Case &now, Exchange &exchange) {
+void serve(const ServerSide &with, const Case &now, Exchange &exchange) {
   const Connection to(with.port, with.pd);
   to_init(to.qp.get(), with.port, read_write); // the window says which of it
   // "I give it back" and "I have finished". Of one that fails, only the wr_id says which it was.
@@ -127,8 +129,8 @@ void serve(const Server &with, const Case &now, Exchange &exchange) {
     wait_for_completion(to.sent.get(), "the bind", with.options.timeout); // did it work?
   }
   const char *end = "kept";
-  if (now.end != End::kept) {
-    const bool owed = now.end == End::given_back;
+  if (now.end != WindowEnd::kept) {
+    const bool owed = now.end == WindowEnd::given_back;
     const milliseconds limit = owed ? with.options.timeout : with.lease;
     if (const auto done = next_completion(to.received.get(), limit)) {
       check_given_back(*done, mw->rkey);
@@ -149,7 +151,7 @@ void serve(const Server &with, const Case &now, Exchange &exchange) {
 }
 // [serve]
 
-struct Client {
+struct ClientSide {
   const Port &port;
   const PairOptions &options;
   ibv_pd *pd;
@@ -172,7 +174,7 @@ ibv_wc_status use(const Connection &to, ibv_wr_opcode opcode, ibv_sge here, uint
 // [use]
 
 // [client]
-void request(const Client &with, const Case &now) {
+void request(const ClientSide &with, const Case &now) {
   struct {
     Grant grant;
     std::array<char, probe_size> out, in;
@@ -202,12 +204,12 @@ void request(const Client &with, const Case &now) {
     if ((window.access & IBV_ACCESS_REMOTE_WRITE) && memory.in != memory.out)
       throw Error("the window", "what was read is not what was written");
   }
-  if (now.end == End::given_back) {
+  if (now.end == WindowEnd::given_back) {
     post_send(to.qp.get(), {.opcode = IBV_WR_SEND_WITH_INV,
                             .send_flags = IBV_SEND_SIGNALED,
                             .invalidate_rkey = window.rkey});
     wait_for_completion(to.sent.get(), "giving the window back", timeout);
-  } else if (now.end == End::taken_back) {
+  } else if (now.end == WindowEnd::taken_back) {
     wait_for_completion(to.received.get(), "the server's notice", timeout);
   }
   const ibv_wc_status status =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The failures of 11_when_it_breaks: what each side does for one to happen, why it happens, how to fix it.
+// The failures of 11_when_it_breaks: what each side does for one to happen, why it happens, how to
+// fix it.
 #pragma once
 
 #include <rdmacommon/check.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 11_when_it_breaks: every failure on purpose: what comes of it, on which side, why, and how to go on.
+// 11_when_it_breaks: every failure on purpose: what comes of it, on which side, why, and how to go
+// on.
 //
 // Lesson:  lessons/11_when_it_breaks.md
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)

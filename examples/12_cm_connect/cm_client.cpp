@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// 12_cm_connect, the client: connects by rdma_cm, WRITEs a text into the server's memory, READs it back and compares.
+// 12_cm_connect, the client: connects by rdma_cm, WRITEs a text into the server's memory, READs it
+// back and compares.
 //
 // Lesson:  lessons/12_cm_connect.md
 // Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
 // Run:     ./lab run 12_cm_connect
 // By hand: cm_server                       the server
-//          cm_client --host ADDRESS TEXT   ADDRESS: of the server's RDMA device, IPv4, IPv6 or a name
+//          cm_client --host ADDRESS TEXT   to that address of the server's RDMA device, or a name
 //                                          --file NAME: the contents of a file in place of TEXT
 
 #include <rdmacommon/check.hpp>
@@ -80,7 +81,8 @@ void connect(rdma_cm_id *id, rdma_event_channel *channel, uint64_t length,
 // [connect]
 
 // [pieces]
-// WRITEs or READs all of the region `mr`. One message has at most max_msg_sz bytes: 2 GiB on InfiniBand, 8 MiB in Linux 6.1.
+// WRITEs or READs all of the region `mr`. One message has at most max_msg_sz bytes: 2 GiB on
+// InfiniBand, 8 MiB in Linux 6.1.
 void transfer(ibv_wr_opcode opcode, const std::string &what, rdma_cm_id *id, const ibv_mr *mr,
               const RemoteMemory &theirs, std::chrono::seconds timeout) {
   ibv_port_attr port{};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 12_cm_connect, the server: waits for a client by rdma_cm, tells it of its memory, and sleeps while the client uses it.
+// 12_cm_connect, the server: waits for a client by rdma_cm, tells it of its memory, and sleeps
+// while the client uses it.
 //
 // Lesson:  lessons/12_cm_connect.md
 // Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
@@ -71,7 +72,8 @@ Request take_request(rdma_event_channel *channel, uint64_t largest, rdma_conn_pa
                      const CmOptions &options) {
   const unique_cm_event event =
       wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
-  // Declared behind the event, and may go before it is acknowledged: this event counts for the listener.
+  // Declared behind the event, and may go before it is acknowledged: this event counts for the
+  // listener.
   unique_cm_id id(event->id);
   const rdma_conn_param &asked = event->param.conn;
   const auto hello = greeting_in(asked);
@@ -84,7 +86,8 @@ Request take_request(rdma_event_channel *channel, uint64_t largest, rdma_conn_pa
     reject(id.get(), refused_length, largest,
            "it needs " + std::to_string(length) + " bytes, and may have 1 to " +
                std::to_string(largest));
-  // READs at a time, as seen from this side: no more than the client asks for, nor than any device can do.
+  // READs at a time, as seen from this side: no more than the client asks for, nor than any device
+  // can do.
   answer.responder_resources = std::min<uint8_t>(asked.responder_resources, 1);
   answer.initiator_depth = std::min<uint8_t>(asked.initiator_depth, 1);
   return {.id = std::move(id), .length = length};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The messages of client and server: private data say how much memory the client needs, and a SEND says where it is.
-// For cm_server.cpp and cm_client.cpp.
+// The messages of client and server: private data say how much memory the client needs, and a SEND
+// says where it is. For cm_server.cpp and cm_client.cpp.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -31,7 +31,8 @@ inline Announcement announce(uint64_t length, rdmacommon::Refusal why = rdmacomm
   return {.greeting = rdmacommon::greeting(why), .length = htobe64(length)};
 }
 
-// The length in the private data that came with an event. A peer that sends a Greeting alone announces 0 bytes.
+// The length in the private data that came with an event. A peer that sends a Greeting alone
+// announces 0 bytes.
 inline uint64_t length_in(const rdma_conn_param &came) {
   Announcement told{};
   if (came.private_data != nullptr && came.private_data_len >= sizeof told)

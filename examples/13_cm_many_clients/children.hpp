@@ -23,8 +23,9 @@
 #include <vector>
 
 // [gate]
-// Holds the children until all of them are connected: each writes a byte to one pipe, and then waits for the end of the
-// other, which the parent closes. A child that dies has written nothing, so the parent has a time limit.
+// Holds the children until all of them are connected: each writes a byte to one pipe, and then
+// waits for the end of the other, which the parent closes. A child that dies has written nothing,
+// so the parent has a time limit.
 class Gate {
 public:
   Gate() {
@@ -66,8 +67,8 @@ private:
 // [gate]
 
 // [start]
-// A process for `work`, before anything of RDMA: a child must not have any of its parent's (lesson 14). Of those that
-// fail, the first one says why.
+// A process for `work`, before anything of RDMA: a child must not have any of its parent's (lesson
+// 14). Of those that fail, the first one says why.
 template <typename Work> pid_t start(const Gate &gate, Work work) {
   std::fflush(stdout);
   const pid_t parent = getpid();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// One client of many_server.cpp: everything that belongs to it, and what happens when something of its has completed.
+// One client of many_server.cpp: everything that belongs to it, and what happens when something of
+// its has completed.
 //
-// It speaks one of two protocols: ours, that of lesson 12, or that of the stock program rping. A client that sends a wrong
-// message, or none, causes an Error; the code that catches it closes the connection.
+// It speaks one of two protocols: ours, that of lesson 12, or that of the stock program rping. A
+// client that sends a wrong message, or none, causes an Error; the code that catches it closes the
+// connection.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -30,7 +32,8 @@
 #include <utility>
 
 // [rping]
-// What rping's client SENDs: a buffer of its own. All of it in network byte order (rping.c of rdma-core).
+// What rping's client SENDs: a buffer of its own. All of it in network byte order (rping.c of
+// rdma-core).
 struct RpingBuffer {
   uint64_t address;
   uint32_t rkey;
@@ -42,7 +45,7 @@ static_assert(sizeof(RpingBuffer) == 16);
 class ClientConnection {
 public:
   using Clock = std::chrono::steady_clock;
-  static constexpr int most_requests = 5; // receives and sends that are posted at a time
+  static constexpr int max_requests = 5; // receives and sends that are posted at a time
 
   // @param id      the request's
   // @param step    how long the client may take to say what is due
@@ -58,7 +61,7 @@ public:
     data_mr_ = reg_mr(pd_.get(), memory_->data.data(), memory_->data.size(), local | remote);
     said_mr_ = reg_mr(pd_.get(), &memory_->said, sizeof memory_->said, local);
     qp_ = create_cm_qp(id_.get(), pd_.get(), cq,
-                       {.max_send_wr = most_requests - 1,
+                       {.max_send_wr = max_requests - 1,
                         .max_recv_wr = 1,
                         .max_send_sge = 1,
                         .max_recv_sge = 1,
@@ -116,8 +119,9 @@ public:
   void overdue() {
     if (owes_us_words())
       throw rdmacommon::Error("silence", "nothing for " + std::to_string(step_.count()) + " ms");
-    // It works on our memory, or is idle, or its host is dead. A WRITE of no bytes needs no memory and disturbs
-    // nobody, but its NIC has to acknowledge it: if it does not, the completion says so.
+    // It works on our memory, or is idle, or its host is dead. A WRITE of no bytes needs no memory
+    // and disturbs nobody, but its NIC has to acknowledge it: if it does not, the completion says
+    // so.
     due_in(silence_);
     if (std::exchange(looking_, true))
       return;
@@ -128,8 +132,8 @@ public:
   // [overdue]
 
   // [close]
-  // What is still posted comes back flushed; the queue pair goes when all of it has, so that no completion is left
-  // that a later queue pair with the same number could be taken for.
+  // What is still posted comes back flushed; the queue pair goes when all of it has, so that no
+  // completion is left that a later queue pair with the same number could be taken for.
   void close() noexcept {
     if (std::exchange(closed_, true))
       return;
@@ -177,7 +181,8 @@ private:
   }
 
   // [client-said]
-  // Ours: the client describes its memory, we ours, and from then on it WRITEs and READs without us.
+  // Ours: the client describes its memory, we ours, and from then on it WRITEs and READs without
+  // us.
   void client_said(size_t bytes) {
     using namespace rdmacommon;
     if (described_)
@@ -193,7 +198,8 @@ private:
   // [client-said]
 
   // [rping-said]
-  // rping: the client advertises a buffer with its ping, which we READ; then another, into which we WRITE it back.
+  // rping: the client advertises a buffer with its ping, which we READ; then another, into which we
+  // WRITE it back.
   void rping_said(size_t bytes) {
     using namespace rdmacommon;
     RpingBuffer buffer{};

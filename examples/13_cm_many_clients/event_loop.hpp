@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where many_server.cpp sleeps: one epoll over file descriptors, a timer, and the signals that end it.
+// Where many_server.cpp sleeps: one epoll over file descriptors, a timer, and the signals that end
+// it.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -31,7 +32,8 @@ public:
     rdmacommon::check_errno(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted), "epoll_ctl");
   }
 
-  // Sleeps until something is there or the time has come, and calls `look_at` with each file that can be read.
+  // Sleeps until something is there or the time has come, and calls `look_at` with each file that
+  // can be read.
   template <typename LookAt> void sleep_until(Clock::time_point when, LookAt look_at) {
     set_timer(when);
     std::array<epoll_event, 8> ready{};

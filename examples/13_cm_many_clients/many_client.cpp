@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 13_cm_many_clients, the clients: many processes, each with a connection of its own, which comes back if it is lost.
+// 13_cm_many_clients, the clients: many processes, each with a connection of its own, which comes
+// back if it is lost.
 //
 // Lesson:  lessons/13_cm_many_clients.md
 // Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
@@ -40,7 +41,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-struct Wanted {
+struct Settings {
   uint32_t clients = 8, times = 1, rounds = 4, size = 1024, attempts = 10;
   int rude = -1; // -1: one for every eight clients
   bool verbose = false;
@@ -53,8 +54,8 @@ public:
 };
 
 // [backoff]
-// How long to stay away after a failure: twice as long each time, up to a limit, and not the same for all, since those
-// who were thrown out together would come back together.
+// How long to stay away after a failure: twice as long each time, up to a limit, and not the same
+// for all, since those who were thrown out together would come back together.
 class Backoff {
 public:
   milliseconds next() {
@@ -110,7 +111,8 @@ public:
     wait_for_cm_event(channel_.get(), RDMA_CM_EVENT_DISCONNECTED, timeout_);
   }
 
-  // The server ends the connection: REJECTED instead of DISCONNECTED if it has not seen it established.
+  // The server ends the connection: REJECTED instead of DISCONNECTED if it has not seen it
+  // established.
   void wait_for_the_end() { next_cm_event(channel_.get(), RDMA_CM_EVENT_DISCONNECTED, timeout_); }
 
 private:
@@ -163,7 +165,8 @@ private:
   }
 
   // [wait]
-  // Asleep, since there are many of us, until the next completion. The server may end the connection meanwhile.
+  // Asleep, since there are many of us, until the next completion. The server may end the
+  // connection meanwhile.
   ibv_wc wait(const char *what) {
     const auto deadline = std::chrono::steady_clock::now() + timeout_;
     ibv_wc done{};
@@ -205,26 +208,27 @@ private:
 };
 
 // [client]
-// One client: all rounds, over as many connections as that takes. `ready` is called when it is connected.
+// One client: all rounds, over as many connections as that takes. `ready` is called when it is
+// connected.
 template <typename Ready>
-void come(const CmOptions &options, const Wanted &wanted, uint32_t me, Ready ready) {
+void come(const CmOptions &options, const Settings &settings, uint32_t me, Ready ready) {
   Backoff backoff;
   uint32_t done = 0;
   for (uint32_t attempt = 1;; ++attempt) {
     try {
       Connection connection(options);
       ready();
-      for (; done < wanted.rounds; ++done, attempt = 0, backoff.reset())
-        connection.write_and_read(me * 1'000'003 + done + 1, wanted.size);
+      for (; done < settings.rounds; ++done, attempt = 0, backoff.reset())
+        connection.write_and_read(me * 1'000'003 + done + 1, settings.size);
       connection.disconnect();
       return;
     } catch (const Final &) {
       throw;
     } catch (const Error &error) {
-      if (attempt >= wanted.attempts)
+      if (attempt >= settings.attempts)
         throw;
       const milliseconds pause = backoff.next();
-      if (wanted.verbose)
+      if (settings.verbose)
         std::printf("client %u, after %u rounds: %s; again in %d ms\n", me, done, error.what(),
                     static_cast<int>(pause.count()));
       std::this_thread::sleep_for(pause); // there is no event for a server that has come back
@@ -236,43 +240,43 @@ void come(const CmOptions &options, const Wanted &wanted, uint32_t me, Ready rea
 void many_client(int argc, char **argv) {
   CommandLine line{"Many clients at once, each in a process of its own."};
   CmOptions options{line, "name or address of the server [localhost]"};
-  Wanted wanted;
-  line.add("--clients", wanted.clients, "how many at once [8]", 1, 4096);
-  line.add("--rude", wanted.rude, "how many come before and say nonsense [one for every 8]", 0,
+  Settings settings;
+  line.add("--clients", settings.clients, "how many at once [8]", 1, 4096);
+  line.add("--rude", settings.rude, "how many come before and say nonsense [one for every 8]", 0,
            4096);
-  line.add("--times", wanted.times, "how often each comes [1]", 1, 1'000'000);
-  line.add("--rounds", wanted.rounds, "how often it WRITEs and READs each time [4]", 0,
+  line.add("--times", settings.times, "how often each comes [1]", 1, 1'000'000);
+  line.add("--rounds", settings.rounds, "how often it WRITEs and READs each time [4]", 0,
            1'000'000'000);
-  line.add("--size", wanted.size, "bytes at a time [1024]", 1, 65536);
-  line.add("--attempts", wanted.attempts, "how often to try in a row [10]", 1, 1000);
-  line.add("--verbose", wanted.verbose, "say when a client comes again, and why");
+  line.add("--size", settings.size, "bytes at a time [1024]", 1, 65536);
+  line.add("--attempts", settings.attempts, "how often to try in a row [10]", 1, 1000);
+  line.add("--verbose", settings.verbose, "say when a client comes again, and why");
   line.parse(argc, argv);
   if (options.host.empty())
     options.host = "localhost";
 
   Gate gate;
   std::vector<pid_t> rude, clients;
-  if (wanted.rude < 0)
-    wanted.rude = static_cast<int>(wanted.clients / 8);
-  for (int i = 0; i < wanted.rude; ++i)
+  if (settings.rude < 0)
+    settings.rude = static_cast<int>(settings.clients / 8);
+  for (int i = 0; i < settings.rude; ++i)
     rude.push_back(start(gate, [&] { Connection(options, true).wait_for_the_end(); }));
   bool good = wait_for(rude);
-  for (uint32_t me = 0; me < wanted.clients; ++me)
+  for (uint32_t me = 0; me < settings.clients; ++me)
     clients.push_back(start(gate, [&] {
       bool first = true;
-      for (uint32_t time = 0; time < wanted.times; ++time)
-        come(options, wanted, me, [&] {
+      for (uint32_t time = 0; time < settings.times; ++time)
+        come(options, settings, me, [&] {
           if (std::exchange(first, false))
             gate.pass();
         });
     }));
-  gate.open_when(wanted.clients, options.wait);
+  gate.open_when(settings.clients, options.wait);
   good = wait_for(clients) && good;
   if (!good)
     throw Error("the clients", "not all of them have succeeded");
   std::printf(
       "%u clients, each %u times %u rounds of %u bytes: what was READ is what was written\n",
-      wanted.clients, wanted.times, wanted.rounds, wanted.size);
+      settings.clients, settings.times, settings.rounds, settings.size);
 }
 
 } // namespace

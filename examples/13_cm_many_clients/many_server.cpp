@@ -46,7 +46,7 @@ struct Limits {
 struct Device {
   Device(ibv_context *context, uint32_t at_once, EventLoop &loop)
       : channel(create_comp_channel(context)),
-        cq(create_cq(context, static_cast<int>(at_once * ClientConnection::most_requests),
+        cq(create_cq(context, static_cast<int>(at_once * ClientConnection::max_requests),
                      channel.get())) {
     check_rc(ibv_req_notify_cq(cq.get(), 0), "ibv_req_notify_cq");
     loop.watch(channel->fd);
@@ -76,7 +76,7 @@ public:
     }
     std::printf(
         "served %u clients, %u of them rping's, at most %u at once; rejected %u, dropped %u\n",
-        served_, rping_, most_, rejected_, dropped_);
+        served_, rping_, peak_, rejected_, dropped_);
   }
   // [run]
 
@@ -153,7 +153,7 @@ private:
       client->accept(event.param.conn);
       const uint32_t number = client->qp()->qp_num;
       device.clients.emplace(number, std::move(client));
-      most_ = std::max(most_, clients_now());
+      peak_ = std::max(peak_, clients_now());
     } catch (const std::exception &error) {
       // This one cannot be served. What was made for it goes, which rejects it.
       std::fprintf(stderr, "a client could not be accepted: %s\n", error.what());
@@ -247,11 +247,12 @@ private:
   EventLoop loop_;
   unique_event_channel channel_ = create_event_channel();
   unique_cm_id listener_ = cm_listen(channel_.get(), options_, static_cast<int>(limits_.at_once));
-  // With the clients in them: declared after, so that they go before the channel that they report to.
+  // With the clients in them: declared after, so that they go before the channel that they report
+  // to.
   std::map<ibv_context *, Device> devices_;
   bool closing_ = false;
   Clock::time_point grace_ends_;
-  uint32_t served_ = 0, rping_ = 0, most_ = 0, rejected_ = 0, dropped_ = 0;
+  uint32_t served_ = 0, rping_ = 0, peak_ = 0, rejected_ = 0, dropped_ = 0;
 };
 
 void many_server(int argc, char **argv) {

@@ -39,7 +39,8 @@ inline File make_memory() {
   File file(rdmacommon::check_errno(memfd_create("board", MFD_CLOEXEC | MFD_ALLOW_SEALING),
                                     "memfd_create"));
   rdmacommon::check_errno(ftruncate(file.get(), sizeof(Board)), "ftruncate");
-  // Otherwise a process could make it shorter, and others would die of SIGBUS when they touch the end.
+  // Otherwise a process could make it shorter, and others would die of SIGBUS when they touch the
+  // end.
   rdmacommon::check_errno(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
                           "F_ADD_SEALS");
   return file;

@@ -20,15 +20,16 @@
 constexpr unsigned n = 4, m = 2;
 constexpr unsigned worker_count = 2;
 
-// What the requests come in and the replies go out from: shared, since the workers read and write it.
+// What the requests come in and the replies go out from: shared, since the workers read and write
+// it.
 struct SlotText {
   Text request, reply;
 };
 using Slots = std::array<SlotText, n>;
 
 // [pool]
-// Counts the users of each slot: the worker that answers it, and the SEND that carries the answer. The
-// last of them posts the slot's receive again.
+// Counts the users of each slot: the worker that answers it, and the SEND that carries the answer.
+// The last of them posts the slot's receive again.
 class Pool {
 public:
   explicit Pool(const Linked &rdma, Slots &slots) : rdma_(rdma), slots_(slots) {

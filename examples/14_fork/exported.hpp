@@ -17,7 +17,7 @@
 
 // @return the numbers of `text`, with one space between them
 template <size_t count>
-std::array<uint64_t, count> parse_numbers(const std::string &text, uint64_t most) {
+std::array<uint64_t, count> parse_numbers(const std::string &text, uint64_t max) {
   std::array<uint64_t, count> numbers{};
   const char *at = text.data(), *const end = at + text.size();
   for (size_t i = 0; i < count; ++i) {
@@ -25,7 +25,7 @@ std::array<uint64_t, count> parse_numbers(const std::string &text, uint64_t most
       at = nullptr;
     const auto [next, error] = at ? std::from_chars(at, end, numbers.at(i))
                                   : std::from_chars_result{end, std::errc::invalid_argument};
-    if (error != std::errc() || numbers.at(i) > most || (i + 1 == count && next != end))
+    if (error != std::errc() || numbers.at(i) > max || (i + 1 == count && next != end))
       throw rdmacommon::Error("the owner's message", "it is not what was agreed on");
     at = next;
   }
@@ -33,8 +33,8 @@ std::array<uint64_t, count> parse_numbers(const std::string &text, uint64_t most
 }
 
 // [exported]
-// Handles are the kernel's numbers of the objects in this context. The address is the one that requests
-// have to name, in whatever process they are made.
+// Handles are the kernel's numbers of the objects in this context. The address is the one that
+// requests have to name, in whatever process they are made.
 struct Exported {
   uint32_t pd, mr;
   uint64_t address;

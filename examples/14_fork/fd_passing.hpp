@@ -32,9 +32,9 @@ private:
   int fd_;
 };
 
-constexpr size_t most_files = 4;
+constexpr size_t max_files = 4;
 struct alignas(cmsghdr) Control {
-  std::array<char, CMSG_SPACE(most_files * sizeof(int))> bytes{};
+  std::array<char, CMSG_SPACE(max_files * sizeof(int))> bytes{};
 };
 
 // The other process gets descriptors of its own for the same open files, whatever their numbers.
@@ -85,7 +85,8 @@ inline std::string hear_with_files(const Link &from, std::vector<File> &into, si
 // [receive]
 
 // [address]
-// An abstract address: no file that could be left over. It has no permissions either, hence is_us().
+// An abstract address: no file that could be left over. It has no permissions either, hence
+// is_us().
 inline std::pair<sockaddr_un, socklen_t> abstract_address(const std::string &name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -103,7 +103,8 @@ Outcome refused(const DeviceOptions &options, bool cure, Limit limit) {
     return {true, "the parent posted for the child: \"" + get(memory->incoming) + "\" arrived"};
   }
   const int error = std::stoi(child.link().hear(limit));
-  // Refused is not undone: the request stands in the queue, which is shared, and goes with the next.
+  // Refused is not undone: the request stands in the queue, which is shared, and goes with the
+  // next.
   rdma.send("the parent's message");
   size_t arrived = 0;
   while (rdma.next(Limit(arrived == 2 ? 0 : 200)))
@@ -147,10 +148,12 @@ Outcome dontfork(const DeviceOptions &options, bool cure, Limit limit) {
   const Mapped<std::array<Page, 2>> memory(AtFork::copied);
   Text &beside = (*memory)[cure ? 1 : 0].beside;
   put(beside, "an ordinary variable");
-  // Makes the library take the pages of each region away from children. Before the first ibv_reg_mr.
+  // Makes the library take the pages of each region away from children. Before the first
+  // ibv_reg_mr.
   check_rc(ibv_fork_init(), "ibv_fork_init");
   const Resources rdma(options, (*memory)[0].registered);
-  // Since rdma-core 51 it leaves them alone where the kernel copies them. So we do what it did before.
+  // Since rdma-core 51 it leaves them alone where the kernel copies them. So we do what it did
+  // before.
   check_errno(madvise(&(*memory)[0], sizeof(Page), MADV_DONTFORK), "madvise(MADV_DONTFORK)");
   Child child([&](const Link &parent) {
     std::signal(SIGSEGV, SIG_DFL); // no report of a sanitizer's
@@ -190,7 +193,8 @@ constexpr std::array cases{Case{"stale", stale},       Case{"stolen", stolen},
                            Case{"deadlock", deadlock}};
 
 // [run-one]
-// Each in a process of its own: this one has no RDMA resources, and so has nothing to lose by a fork.
+// Each in a process of its own: this one has no RDMA resources, and so has nothing to lose by a
+// fork.
 Outcome run_apart(const Case &which, const DeviceOptions &options, bool cure, Limit limit) {
   Child child([&](const Link &parent) {
     const Outcome outcome = which.run(options, cure, limit);

@@ -2,7 +2,8 @@
 // 14_fork: three ways for processes to share RDMA resources, or what lies behind them.
 //
 // Lesson:  lessons/14_fork.md
-// Needs:   an RDMA device (./lab doctor says where yours comes from); to import one that can: SoftRoCE cannot
+// Needs:   an RDMA device (./lab doctor says where yours comes from); to import one that can:
+//          SoftRoCE cannot
 // Run:     ./lab run 14_fork --program share_between
 //          ./lab run 14_fork --program share_between -- --way one-owner
 // By hand: share_between --serve NAME     the owner; two of the workers are its children
@@ -45,7 +46,8 @@ struct Settings {
 };
 
 // [unrelated]
-// For a Child: this program again, in a process that shares nothing with us but the name of a socket.
+// For a Child: this program again, in a process that shares nothing with us but the name of a
+// socket.
 auto unrelated(const std::string &name, const Settings &from, const char *way) {
   return [&, way](const Link &) {
     execl("/proc/self/exe", "share_between", "--attach", name.c_str(), "--way", way, "--device",
@@ -182,8 +184,8 @@ void attach_worker(const Settings &to) {
 // [worker]
 
 // [owner]
-// Sends what is ready in the worker's slot. What a worker says is checked, and it can say only "ready":
-// which slot that means is up to the owner.
+// Sends what is ready in the worker's slot. What a worker says is checked, and it can say only
+// "ready": which slot that means is up to the owner.
 void serve(const Loop &rdma, const Board &board, Worker &worker, const Settings &to) {
   const std::string said = worker.link->hear(to.limit);
   if (said != "ready") { // it is finished

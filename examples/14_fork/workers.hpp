@@ -19,7 +19,8 @@ struct Worker {
   unsigned asked = 0; // and for nothing after this many `requests`
 };
 
-// @return a worker that has something to say; nothing when all have finished, or are silent for too long
+// @return a worker that has something to say; nothing when all have finished, or are silent for too
+//         long
 inline Worker *next_to_speak(std::vector<Worker> &workers, const Link &listener, Limit limit) {
   std::vector<pollfd> links;
   for (const Worker &worker : workers) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// 15_device_memory: memory on the NIC's own chip: copied into, sent from, read and written by offset; and a table of
-// locks in it, which processes take by compare-and-swap and give back by WRITE. The server fences off a holder that dies.
+// 15_device_memory: memory on the NIC's own chip: copied into, sent from, read and written by
+// offset; and a table of locks in it, which processes take by compare-and-swap and give back by
+// WRITE. The server fences off a holder that dies.
 //
 // Lesson:  lessons/15_device_memory.md
-// Needs:   an RDMA device with atomics on both sides; where the server's has no memory of its own, host memory
-//          stands in for it, and --require-device-memory refuses that
+// Needs:   an RDMA device with atomics on both sides; where the server's has no memory of its own,
+//          host memory stands in for it, and --require-device-memory refuses that
 // Run:     ./lab run 15_device_memory
 // By hand: device_memory                  the server, whose NIC's memory it is
 //          device_memory --host ADDRESS   the client, which starts the processes
@@ -36,7 +37,6 @@
 #include <vector>
 
 using namespace rdmacommon;
-using namespace locks;
 
 namespace {
 
@@ -48,14 +48,15 @@ struct Client {
 
 class LockServer {
 public:
-  LockServer(const PairOptions &options, const Wanted &wanted)
-      : options_(options), wanted_(wanted), port_(open_port(options)),
-        pd_(alloc_pd(port_.context.get())), chip_(port_, pd_.get(), wanted.size, wanted.required),
-        locks_((chip_.size() - locks_begin) / lock_size), counters_(wanted.counters),
+  LockServer(const PairOptions &options, const Settings &settings)
+      : options_(options), settings_(settings), port_(open_port(options)),
+        pd_(alloc_pd(port_.context.get())),
+        chip_(port_, pd_.get(), settings.size, settings.required),
+        locks_((chip_.size() - locks_begin) / lock_size), counters_(settings.counters),
         mr_(reg_mr(pd_.get(), counters_.data(), counters_.size() * sizeof(uint64_t),
                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)),
         cq_(create_cq(port_.context.get(), 1)) {
-    if (locks_ < wanted.counters)
+    if (locks_ < settings.counters)
       throw Error("--counters", "there are " + std::to_string(locks_) + " locks for them");
   }
 
@@ -73,9 +74,9 @@ public:
     clients_[0].exchange->receive_done(options_.wait);
     std::printf("what is on the chip:\n");
     chip_.dump(text_begin, 2 * text_size);
-    while (clients_.size() < 1 + wanted_.deaths() + wanted_.processes)
+    while (clients_.size() < 1 + settings_.deaths() + settings_.processes)
       admit(listener);
-    if (wanted_.deaths() > 0) {
+    if (settings_.deaths() > 0) {
       std::printf("locks 0 and 1:\n");
       chip_.dump(locks_begin, 2 * lock_size);
     }
@@ -86,8 +87,8 @@ public:
 
 private:
   // [admit]
-  // The next client gets a queue pair of its own, and is told what there is. One that does not connect properly is
-  // turned away, unless it is the first, for which all others wait.
+  // The next client gets a queue pair of its own, and is told what there is. One that does not
+  // connect properly is turned away, unless it is the first, for which all others wait.
   void admit(Listener &listener) {
     for (;;) {
       const uint32_t number = ++numbers_;
@@ -114,7 +115,7 @@ private:
     const Directory directory{.version = htobe32(1),
                               .you = htobe32(number),
                               .locks = htobe32(static_cast<uint32_t>(locks_)),
-                              .counters = htobe32(wanted_.counters),
+                              .counters = htobe32(settings_.counters),
                               .counters_address =
                                   htobe64(reinterpret_cast<uint64_t>(counters_.data())),
                               .counters_rkey = htobe32(mr_->rkey),
@@ -147,7 +148,8 @@ private:
     }
   }
 
-  // Takes the last word of a client's. False if it has closed the connection, or says what is no "done".
+  // Takes the last word of a client's. False if it has closed the connection, or says what is no
+  // "done".
   static bool has_finished(Client &client) {
     Exchange exchange = std::move(*client.exchange);
     client.exchange.reset();
@@ -161,8 +163,8 @@ private:
   // [watch]
 
   // [fence]
-  // First its queue pair goes: what it has sent, and what it may yet send, does not reach our memory any more. Only
-  // then may somebody else have its locks.
+  // First its queue pair goes: what it has sent, and what it may yet send, does not reach our
+  // memory any more. Only then may somebody else have its locks.
   void fence(Client &client, bool is_gone) {
     client.qp.reset();
     if (is_gone)
@@ -190,15 +192,15 @@ private:
     uint64_t sum = 0;
     for (const uint64_t counter : counters_)
       sum += be64toh(counter);
-    if (sum > wanted_.sum())
+    if (sum > settings_.sum())
       throw Error("the counters", "somebody has counted who was not asked to");
-    if (sum < wanted_.sum())
-      throw Error("the counters", std::to_string(wanted_.sum() - sum) + " increments were lost");
+    if (sum < settings_.sum())
+      throw Error("the counters", std::to_string(settings_.sum() - sum) + " increments were lost");
     std::printf("the sum of %zu counters is %ju\n", counters_.size(), uintmax_t{sum});
   }
 
   const PairOptions &options_;
-  const Wanted &wanted_;
+  const Settings &settings_;
   Port port_;
   unique_pd pd_;
   OnChip chip_;
@@ -213,19 +215,19 @@ private:
 void device_memory(int argc, char **argv) {
   CommandLine line{"Memory on the NIC's chip, and locks in it."};
   PairOptions options{line};
-  Wanted wanted;
-  line.add("--size", wanted.size, "server: bytes on the chip [what it has, 64 KiB at most]",
+  Settings settings;
+  line.add("--size", settings.size, "server: bytes on the chip [what it has, 64 KiB at most]",
            locks_begin + lock_size, 1 << 24);
-  line.add("--require-device-memory", wanted.required, "server: host memory will not do");
-  line.add("--counters", wanted.counters, "server: how many, each with a lock [8]", 2, 4096);
-  line.add("--processes", wanted.processes, "that count, on both sides the same [4]", 1, 64);
-  line.add("--rounds", wanted.rounds, "of each of them, on both sides the same [25]", 1, 100'000);
-  line.add("--no-deaths", wanted.no_deaths, "nobody dies with a lock; on both sides the same");
+  line.add("--require-device-memory", settings.required, "server: host memory will not do");
+  line.add("--counters", settings.counters, "server: how many, each with a lock [8]", 2, 4096);
+  line.add("--processes", settings.processes, "that count, on both sides the same [4]", 1, 64);
+  line.add("--rounds", settings.rounds, "of each of them, on both sides the same [25]", 1, 100'000);
+  line.add("--no-deaths", settings.no_deaths, "nobody dies with a lock; on both sides the same");
   line.parse(argc, argv);
   if (options.is_server())
-    LockServer(options, wanted).run();
+    LockServer(options, settings).run();
   else
-    client(options, wanted);
+    client(options, settings);
 }
 
 } // namespace

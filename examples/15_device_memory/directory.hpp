@@ -11,10 +11,6 @@
 #include <cstdint>
 #include <string>
 
-namespace locks {
-
-using namespace rdmacommon;
-
 // [layout]
 constexpr size_t directory_begin = 0; // the message below: the server SENDs it from here
 constexpr size_t text_begin = 64, text_size = 32;       // the server copies a text in, and
@@ -43,14 +39,16 @@ static_assert(sizeof(Directory) == 32);
 
 struct Known {
   uint32_t me, counters;
-  RemoteMemory chip, memory; // the locks are in the one, the counters in the other
+  rdmacommon::RemoteMemory chip, memory; // the locks are in the one, the counters in the other
 };
 
-// What a server has said, checked: with a wrong number in it our own requests would break the connection.
-inline Known from_directory(const Directory &said, size_t length, const RemoteMemory &chip) {
+// What a server has said, checked: with a wrong number in it our own requests would break the
+// connection.
+inline Known from_directory(const Directory &said, size_t length,
+                            const rdmacommon::RemoteMemory &chip) {
   const auto require = [](bool so, const char *what) {
     if (!so)
-      throw Error("the server's directory", what);
+      throw rdmacommon::Error("the server's directory", what);
   };
   require(length == sizeof said, "it has not the size of one");
   require(be32toh(said.version) == 1, "it is of another version");
@@ -68,5 +66,3 @@ inline Known from_directory(const Directory &said, size_t length, const RemoteMe
           .chip = chip,
           .memory = {.address = address, .rkey = be32toh(said.counters_rkey), .length = size}};
 }
-
-} // namespace locks

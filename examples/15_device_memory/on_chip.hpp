@@ -20,15 +20,11 @@
 #include <string>
 #include <vector>
 
-namespace locks {
-
-using namespace rdmacommon;
-
 // [ask]
 // How much memory of its own the device has, in bytes; 0: none.
 inline size_t max_on_chip(ibv_context *context) {
   ibv_device_attr_ex device{};
-  check_rc(ibv_query_device_ex(context, nullptr, &device), "ibv_query_device_ex");
+  rdmacommon::check_rc(ibv_query_device_ex(context, nullptr, &device), "ibv_query_device_ex");
   return device.max_dm_size;
 }
 // [ask]
@@ -40,17 +36,17 @@ public:
   // [choose]
   /// @param size how many bytes; 0: what the device has, up to `enough`
   /// @param required whether host memory will not do
-  OnChip(const Port &port, ibv_pd *pd, size_t size, bool required) {
-    const size_t most = max_on_chip(port.context.get());
+  OnChip(const rdmacommon::Port &port, ibv_pd *pd, size_t size, bool required) {
+    const size_t on_chip = max_on_chip(port.context.get());
     const std::string name = port.device_name();
-    if (most == 0 && required)
-      throw Unsupported(name + " has no memory of its own (max_dm_size is 0)");
-    if (most != 0 && size > most)
-      throw Error("--size " + std::to_string(size),
-                  name + " has " + std::to_string(most) + " bytes");
-    size_ = size != 0 ? size : std::min(enough, most != 0 ? most : enough);
+    if (on_chip == 0 && required)
+      throw rdmacommon::Unsupported(name + " has no memory of its own (max_dm_size is 0)");
+    if (on_chip != 0 && size > on_chip)
+      throw rdmacommon::Error("--size " + std::to_string(size),
+                              name + " has " + std::to_string(on_chip) + " bytes");
+    size_ = size != 0 ? size : std::min(enough, on_chip != 0 ? on_chip : enough);
     size_ -= size_ % sizeof(uint64_t); // whole words
-    if (most != 0) {
+    if (on_chip != 0) {
       allocate(port.context.get(), pd);
       std::printf("%s has memory of its own: %zu bytes of it are ours\n", name.c_str(), size_);
     } else {
@@ -68,7 +64,7 @@ public:
   void copy_in(size_t offset, const void *from, size_t length) {
     check_range(offset, length);
     if (dm_)
-      check_rc(ibv_memcpy_to_dm(dm_.get(), offset, from, length), "ibv_memcpy_to_dm");
+      rdmacommon::check_rc(ibv_memcpy_to_dm(dm_.get(), offset, from, length), "ibv_memcpy_to_dm");
     else
       std::memcpy(host_.get() + offset, from, length);
   }
@@ -76,7 +72,7 @@ public:
   void copy_out(void *to, size_t offset, size_t length) {
     check_range(offset, length);
     if (dm_)
-      check_rc(ibv_memcpy_from_dm(to, dm_.get(), offset, length), "ibv_memcpy_from_dm");
+      rdmacommon::check_rc(ibv_memcpy_from_dm(to, dm_.get(), offset, length), "ibv_memcpy_from_dm");
     else
       std::memcpy(to, host_.get() + offset, length);
   }
@@ -88,7 +84,9 @@ public:
     return {.addr = offset, .length = static_cast<uint32_t>(length), .lkey = mr_->lkey};
   }
 
-  RemoteMemory share() const { return {.address = 0, .rkey = mr_->rkey, .length = size_}; }
+  rdmacommon::RemoteMemory share() const {
+    return {.address = 0, .rkey = mr_->rkey, .length = size_};
+  }
   // [piece]
 
   void dump(size_t offset, size_t length) {
@@ -116,43 +114,44 @@ private:
         .log_align_req = 3, // 2^3 bytes: an atomic's word must not lie across two
         .comp_mask = 0,
     };
-    dm_.reset(check_ptr(ibv_alloc_dm(context, &attr), "ibv_alloc_dm"));
-    mr_.reset(check_ptr(ibv_reg_dm_mr(pd, dm_.get(), 0, size_, access | IBV_ACCESS_ZERO_BASED),
-                        "ibv_reg_dm_mr"));
+    dm_.reset(rdmacommon::check_ptr(ibv_alloc_dm(context, &attr), "ibv_alloc_dm"));
+    mr_.reset(rdmacommon::check_ptr(
+        ibv_reg_dm_mr(pd, dm_.get(), 0, size_, access | IBV_ACCESS_ZERO_BASED), "ibv_reg_dm_mr"));
     const std::vector<uint8_t> zeros(size_); // nothing promises that it begins as zeros
     copy_in(0, zeros.data(), zeros.size());
   }
   // [allocate]
 
   // [stand-in]
-  // A region whose addresses begin at 0, and so are offsets. IBV_ACCESS_ZERO_BASED would say the same, but SoftRoCE
-  // does not look at it. Within their page, address and memory have to lie alike, so the memory begins a page.
+  // A region whose addresses begin at 0, and so are offsets. IBV_ACCESS_ZERO_BASED would say the
+  // same, but SoftRoCE does not look at it. Within their page, address and memory have to lie
+  // alike, so the memory begins a page.
   void stand_in(ibv_pd *pd) {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t whole_pages = (size_ + page - 1) / page * page;
-    host_.reset(
-        check_ptr(static_cast<char *>(std::aligned_alloc(page, whole_pages)), "aligned_alloc"));
+    host_.reset(rdmacommon::check_ptr(static_cast<char *>(std::aligned_alloc(page, whole_pages)),
+                                      "aligned_alloc"));
     std::memset(host_.get(), 0, size_);
-    mr_.reset(check_ptr(ibv_reg_mr_iova(pd, host_.get(), size_, 0, access), "ibv_reg_mr_iova"));
+    mr_.reset(rdmacommon::check_ptr(ibv_reg_mr_iova(pd, host_.get(), size_, 0, access),
+                                    "ibv_reg_mr_iova"));
   }
   // [stand-in]
 
   // Of a NIC's memory, mlx5 copies words of four bytes only; so do we everywhere.
   void check_range(size_t offset, size_t length) const {
     if (offset > size_ || length > size_ - offset)
-      throw Error("a copy of " + std::to_string(length) + " bytes at offset " +
-                      std::to_string(offset),
-                  "there are " + std::to_string(size_));
+      throw rdmacommon::Error("a copy of " + std::to_string(length) + " bytes at offset " +
+                                  std::to_string(offset),
+                              "there are " + std::to_string(size_));
     if (offset % 4 != 0 || length % 4 != 0)
-      throw Error("a copy", "offset and length must be multiples of four");
+      throw rdmacommon::Error("a copy", "offset and length must be multiples of four");
   }
 
   // [members]
   size_t size_;
-  unique_dm dm_; // null where host memory stands in
+  rdmacommon::unique_dm dm_; // null where host memory stands in
   std::unique_ptr<char, decltype(&std::free)> host_{nullptr, std::free}; // that memory
-  unique_mr mr_; // last, so that it goes first: ibv_free_dm fails while a region is left
+  rdmacommon::unique_mr
+      mr_; // last, so that it goes first: ibv_free_dm fails while a region is left
   // [members]
 };
-
-} // namespace locks

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 16_kernel_client, its server: memory for the pages of one client, which reaches it by several queues.
+// 16_kernel_client, its server: memory for the pages of one client, which reaches it by several
+// queues.
 //
 // Lesson:  lessons/16_kernel_client.md
 // Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
@@ -46,7 +47,7 @@ struct QueueRequest {
 };
 // [queue-request]
 static_assert(sizeof(QueueRequest) == 24);
-constexpr uint16_t most_queues = 64;
+constexpr uint16_t max_queues = 64;
 constexpr int closed = IBV_ACCESS_LOCAL_WRITE;
 constexpr int open_to_all_queues = closed | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
@@ -62,10 +63,10 @@ QueueRequest request_in(const rdma_conn_param &came) {
 }
 
 // [memory]
-// The objects that all queues share, on the device of the first queue. There is one PD, so the key that the client learns
-// on queue 0 is good on all of them.
-struct Memory {
-  Memory(ibv_context *context, uint64_t length) : pages(length), context(context) {}
+// The objects that all queues share, on the device of the first queue. There is one PD, so the key
+// that the client learns on queue 0 is good on all of them.
+struct SharedObjects {
+  SharedObjects(ibv_context *context, uint64_t length) : pages(length), context(context) {}
 
   std::vector<char> pages;
   Description theirs{};
@@ -74,7 +75,7 @@ struct Memory {
   unique_mr mr = reg_mr(pd.get(), pages.data(), pages.size(), open_to_all_queues);
   unique_mr theirs_mr = reg_mr(pd.get(), &theirs, sizeof theirs, closed);
   unique_comp_channel channel = create_comp_channel(context);
-  unique_cq cq = create_cq(context, 2 * most_queues, channel.get());
+  unique_cq cq = create_cq(context, 2 * max_queues, channel.get());
 };
 // [memory]
 
@@ -89,7 +90,7 @@ public:
 
   // [run]
   void run() {
-    const unique_cm_id listener = cm_listen(channel_.get(), options_, most_queues);
+    const unique_cm_id listener = cm_listen(channel_.get(), options_, max_queues);
     while (queues_.empty() || open_ > 0) {
       const unique_cm_event event =
           next_cm_event(channel_.get(), RDMA_CM_EVENT_CONNECT_REQUEST, options_.wait);
@@ -136,7 +137,7 @@ private:
       reject(id.get(), Refusal::full,
              "it needs " + std::to_string(asked.length) + " bytes, and may have 1 to " +
                  std::to_string(largest_));
-    if (asked.queues == 0 || asked.queues > most_queues || asked.queue >= asked.queues ||
+    if (asked.queues == 0 || asked.queues > max_queues || asked.queue >= asked.queues ||
         asked.queue != queues_.size())
       reject(id.get(), Refusal::full,
              "queue " + std::to_string(asked.queue) + " of " + std::to_string(asked.queues) +
@@ -144,7 +145,7 @@ private:
     if (memory_ && (id->verbs != memory_->context || asked.length != memory_->pages.size()))
       reject(id.get(), Refusal::full, "this queue is not like the first");
     if (!memory_)
-      memory_ = std::make_unique<Memory>(id->verbs, asked.length);
+      memory_ = std::make_unique<SharedObjects>(id->verbs, asked.length);
     std::printf("CONNECT_REQUEST  queue %u of %u on %s\n", asked.queue, asked.queues,
                 ibv_get_device_name(id->verbs->device));
     accept(std::move(id), event.param.conn);
@@ -200,7 +201,7 @@ private:
   const CmOptions &options_;
   const uint64_t largest_;
   unique_event_channel channel_ = create_event_channel();
-  std::unique_ptr<Memory> memory_; // outlives the queues
+  std::unique_ptr<SharedObjects> memory_; // outlives the queues
   std::vector<Queue> queues_;
   size_t open_ = 0; // queues whose DISCONNECTED has not come
 };

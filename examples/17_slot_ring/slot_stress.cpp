@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// slot_stress: a slot ring with many processes, random lengths, and workers that are killed at random. Every message
-// must arrive once, whole, and in its worker's order; of a worker that was killed, what it had published.
+// slot_stress: a slot ring with many processes, random lengths, and workers that are killed at
+// random. Every message must arrive once, whole, and in its worker's order; of a worker that was
+// killed, what it had published.
 //
 // Lesson:  lessons/17_slot_ring.md
-// Run:     ./lab run 17_slot_ring --program slot_stress
-//          ./lab run 17_slot_ring --program slot_stress -- --processes 64 --messages 10000000 --kills 1000
+// Run:     ./lab run 17_slot_ring --program slot_stress ./lab run 17_slot_ring --program
+//          slot_stress -- --processes 64 --messages 10000000 --kills 1000
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/checksum.hpp>
@@ -30,10 +31,10 @@ using std::chrono::steady_clock;
 
 namespace {
 
-struct Wanted {
+struct Settings {
   RingShape shape{.slots = 256, .slot_size = 64};
   uint32_t processes = 16, messages = 50'000, longest = 400, kills = 20,
-           most = SlotRing::longest_run;
+           run = SlotRing::longest_run;
   seconds timeout{20};
 };
 
@@ -48,14 +49,15 @@ struct Head {
 };
 
 // [stress-worker]
-void work(RingWorker &worker, uint32_t me, uint32_t messages, const Wanted &wanted, Score &score) {
+void work(RingWorker &worker, uint32_t me, uint32_t messages, const Settings &settings,
+          Score &score) {
   std::minstd_rand random(me + 1);
   for (uint32_t number = 0; number < messages; ++number) {
-    const uint32_t length = sizeof(Head) + static_cast<uint32_t>(random()) % (wanted.longest + 1);
+    const uint32_t length = sizeof(Head) + static_cast<uint32_t>(random()) % (settings.longest + 1);
     score.begun.store(number + 1);
     if (random() % 16 == 0)
-      worker.claim(length, wanted.timeout); // and changes its mind
-    SlotRing::Claim claim = worker.claim(length, wanted.timeout);
+      worker.claim(length, settings.timeout); // and changes its mind
+    SlotRing::Claim claim = worker.claim(length, settings.timeout);
     const std::span<std::byte> body = claim.data().subspan(sizeof(Head));
     for (std::byte &byte : body)
       byte = static_cast<std::byte>(random() >> 8);
@@ -78,35 +80,35 @@ struct Crew {
 
 class Stress {
 public:
-  explicit Stress(const Wanted &wanted)
-      : wanted_(wanted), host_(wanted.shape),
+  explicit Stress(const Settings &settings)
+      : settings_(settings), host_(settings.shape),
         scores_file_(make_shared_memory("scores", places() * sizeof(Score))),
         scores_memory_(scores_file_.get(), places() * sizeof(Score)),
         scores_(static_cast<Score *>(scores_memory_.data())) {}
 
   void run() {
-    for (uint32_t i = 0; i < wanted_.processes; ++i)
-      start(wanted_.messages / wanted_.processes);
+    for (uint32_t i = 0; i < settings_.processes; ++i)
+      start(settings_.messages / settings_.processes);
     const auto begin = steady_clock::now();
     auto latest = begin;
-    const uint32_t between = wanted_.messages / (wanted_.kills + 1) + 1;
+    const uint32_t between = settings_.messages / (settings_.kills + 1) + 1;
     uint64_t received = 0;
     while (host_.joined() < crew_.size() || host_.workers() > 0) {
-      if (!host_.wait(wanted_.timeout))
+      if (!host_.wait(settings_.timeout))
         throw Error("the workers", "nothing has come from them in time");
-      for (SlotRun run; (run = host_.ring().take(wanted_.most)).count > 0;) {
+      for (SlotRun run; (run = host_.ring().take(settings_.run)).count > 0;) {
         for (uint32_t at = 0; at < run.count; ++received)
           receive(host_.ring().message(run, at));
         host_.ring().give_back(run);
-        if (killed_ < wanted_.kills && received / between > killed_)
+        if (killed_ < settings_.kills && received / between > killed_)
           kill_one();
       }
       latest = steady_clock::now();
     }
     check();
     const double ns = std::chrono::duration<double, std::nano>(latest - begin).count();
-    std::printf("%u processes and %u kills: nothing is lost, doubled or torn\n", wanted_.processes,
-                killed_);
+    std::printf("%u processes and %u kills: nothing is lost, doubled or torn\n",
+                settings_.processes, killed_);
     const auto n = static_cast<double>(received);
     std::printf(
         "each message: %.3f ns, the consumer slept %.3f times, workers were woken %.3f times\n",
@@ -115,14 +117,14 @@ public:
   }
 
 private:
-  size_t places() const { return size_t{wanted_.processes} + wanted_.kills; }
+  size_t places() const { return size_t{settings_.processes} + settings_.kills; }
 
   void start(uint32_t messages) {
     const auto me = static_cast<uint32_t>(crew_.size());
     auto [host_end, worker_end] = make_link();
     auto child = std::make_unique<Child>([&, end = &worker_end](const Link &) {
-      RingWorker worker(std::move(*end), wanted_.timeout);
-      work(worker, me, messages, wanted_, scores_[me]);
+      RingWorker worker(std::move(*end), settings_.timeout);
+      work(worker, me, messages, settings_, scores_[me]);
     });
     host_.invite(std::move(host_end));
     crew_.push_back({.child = std::move(child), .messages = messages});
@@ -138,7 +140,7 @@ private:
       if (victim.was_killed || score.begun == 0 || score.published == victim.messages)
         continue;
       kill(victim.child->pid(), SIGKILL);
-      victim.was_killed = victim.child->wait(wanted_.timeout) != 0;
+      victim.was_killed = victim.child->wait(settings_.timeout) != 0;
       const uint32_t left = victim.messages - score.published;
       victim.messages = score.published;
       if (victim.was_killed)
@@ -170,7 +172,7 @@ private:
     for (size_t i = 0; i < crew_.size(); ++i) {
       Crew &worker = crew_[i];
       const uint32_t begun = scores_[i].begun, published = scores_[i].published;
-      if (!worker.was_killed && worker.child->wait(wanted_.timeout) != 0)
+      if (!worker.was_killed && worker.child->wait(settings_.timeout) != 0)
         throw Error("a worker", "it has failed");
       // One that was killed may have published a message and not said so.
       if (worker.received < published || worker.received > begun ||
@@ -181,7 +183,7 @@ private:
   }
   // [check]
 
-  Wanted wanted_;
+  Settings settings_;
   RingHost host_;
   File scores_file_;
   SharedMemory scores_memory_;
@@ -194,19 +196,19 @@ private:
 void slot_stress(int argc, char **argv) {
   CommandLine line{
       "Sends messages through a slot ring, from many processes, some of which are killed."};
-  Wanted wanted;
-  line.add("--processes", wanted.processes, "that send [16]", 1, 1024);
-  line.add("--messages", wanted.messages, "of all of them [50000]", 1, 1'000'000'000);
-  line.add("--kills", wanted.kills, "how many are killed, and replaced [20]", 0, 100'000);
-  line.add("--longest", wanted.longest, "random bytes in a message, at most [400]", 0, 1 << 20);
-  line.add("--slots", wanted.shape.slots, "of the ring, a power of two [256]", 1,
-           SlotRing::most_slots);
-  line.add("--slot-size", wanted.shape.slot_size, "bytes, a multiple of 64 [64]", 64, 1 << 20);
-  line.add("--run", wanted.most, "slots that are taken at a time, at most [255]", 1,
+  Settings settings;
+  line.add("--processes", settings.processes, "that send [16]", 1, 1024);
+  line.add("--messages", settings.messages, "of all of them [50000]", 1, 1'000'000'000);
+  line.add("--kills", settings.kills, "how many are killed, and replaced [20]", 0, 100'000);
+  line.add("--longest", settings.longest, "random bytes in a message, at most [400]", 0, 1 << 20);
+  line.add("--slots", settings.shape.slots, "of the ring, a power of two [256]", 1,
+           SlotRing::max_slots);
+  line.add("--slot-size", settings.shape.slot_size, "bytes, a multiple of 64 [64]", 64, 1 << 20);
+  line.add("--run", settings.run, "slots that are taken at a time, at most [255]", 1,
            SlotRing::longest_run);
-  line.add("--timeout", wanted.timeout, "seconds in which something has to happen");
+  line.add("--timeout", settings.timeout, "seconds in which something has to happen");
   line.parse(argc, argv);
-  Stress(wanted).run();
+  Stress(settings).run();
 }
 
 } // namespace

@@ -17,20 +17,22 @@
 enum Kind : uint16_t { begin = 1, data = 2, filler = 3, end = 4 };
 constexpr uint32_t protocol_version = 1;
 
-// Behind the header, in network byte order. Behind that of "data" is the checksum of the random bytes that follow, and
-// its id is the process that it comes from (32 bits) and a number that counts that one's messages from 0 on (32 bits).
+// Behind the header, in network byte order. Behind that of "data" is the checksum of the random
+// bytes that follow, and its id is the process that it comes from (32 bits) and a number that
+// counts that one's messages from 0 on (32 bits).
 struct Begin {
   uint32_t version, slots, slot_size, processes;
 };
-struct End {
+struct EndMessage {
   uint64_t messages, bytes; // of "data", headers not counted
 };
 struct Checksum {
   uint32_t value;
 };
 
-// So many runs can be under way at a time, in either direction: each has a slot at least, and there is a receive for each.
-inline uint32_t most_runs(const rdmacommon::RingShape &shape) {
+// So many runs can be under way at a time, in either direction: each has a slot at least, and there
+// is a receive for each.
+inline uint32_t max_runs(const rdmacommon::RingShape &shape) {
   return std::min(shape.slots, 1024U);
 }
 // [protocol]
@@ -44,9 +46,9 @@ void write_message(std::span<std::byte> slots, rdmacommon::SlotHeader header, co
 }
 
 // What the user chooses.
-struct Wanted {
+struct Settings {
   rdmacommon::RingShape shape{.slots = 1024, .slot_size = 64};
-  uint32_t most = rdmacommon::SlotRing::longest_run, processes = 4, messages = 1000, longest = 300;
+  uint32_t group = rdmacommon::SlotRing::longest_run, processes = 4, messages = 1000, longest = 300;
   uint32_t repeats = 5, milliseconds = 20, spin = 1000;
   std::chrono::seconds timeout{5};
 };

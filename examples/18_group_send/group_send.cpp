@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// 18_group_send: messages of many processes go over with few requests. Each request takes a run of slots, as long as what
-// is ready now, into the same slots of the server; immediate data say which.
+// 18_group_send: messages of many processes go over with few requests. Each request takes a run of
+// slots, as long as what is ready now, into the same slots of the server; immediate data say which.
 //
-// Lesson:  lessons/18_group_send.md; the ring is lesson 17's, what sends runs is common/src/slot_runs.cpp
+// Lesson:  lessons/18_group_send.md; the ring is lesson 17's, what sends runs is
+//          common/src/slot_runs.cpp
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
 // Run:     ./lab run 18_group_send
 // By hand: group_send                   the server
-//          group_send --host ADDRESS    the client; --slots, --slot-size and --processes as the server's
+//          group_send --host ADDRESS    the client, with the same --slots, --slot-size, --processes
 
 #include "measure_groups.hpp"
 #include "producers.hpp"
@@ -35,10 +36,11 @@ namespace {
 
 class Sender {
 public:
-  Sender(Side &side, RingHost &host, const Wanted &wanted)
-      : side_(side), host_(host), wanted_(wanted) {}
+  Sender(Side &side, RingHost &host, const Settings &settings)
+      : side_(side), host_(host), settings_(settings) {}
 
-  // Sends what the producers put into the ring, until they have gone and the server has given all back.
+  // Sends what the producers put into the ring, until they have gone and the server has given all
+  // back.
   void send_all() {
     for (;;) {
       const bool has_sent = send_ready();
@@ -53,8 +55,8 @@ public:
   // [own]
   // A message of the sender's own: it goes through the ring like all others.
   template <typename Body> void send(Kind kind, const Body &body) {
-    auto claim =
-        host_.ring().claim(SlotRing::own_worker, sizeof(SlotHeader) + sizeof body, wanted_.timeout);
+    auto claim = host_.ring().claim(SlotRing::own_worker, sizeof(SlotHeader) + sizeof body,
+                                    settings_.timeout);
     write_message(claim.data(), {.length = sizeof body, .kind = kind, .flags = 0, .id = 0}, body);
     if (!claim.publish())
       throw Error("a message", "its slot was taken away");
@@ -64,7 +66,7 @@ public:
   }
   // [own]
 
-  End sent() const { return {.messages = htobe64(messages_), .bytes = htobe64(bytes_)}; }
+  EndMessage sent() const { return {.messages = htobe64(messages_), .bytes = htobe64(bytes_)}; }
 
   void print() const {
     std::printf("slots in a group: 1: %u groups, 2 to 3: %u groups, 4 to 15: %u groups, "
@@ -77,17 +79,19 @@ public:
 
 private:
   // [send-ready]
-  // Whatever is ready now goes, and nobody waits for more: while one group is sent, the next one gathers.
+  // Whatever is ready now goes, and nobody waits for more: while one group is sent, the next one
+  // gathers.
   bool send_ready() {
     std::vector<SlotRun> runs;
     while (runs.size() < side_.queue.room() && sent_.size() + runs.size() < side_.runs) {
-      const SlotRun run = host_.ring().take(wanted_.most);
+      const SlotRun run = host_.ring().take(settings_.group);
       if (run.count == 0)
         break;
       runs.push_back(run);
     }
     for (const SlotRun &run : runs) {
-      // Its slots are not free before this completes, so of what is posted together the last one asks for that.
+      // Its slots are not free before this completes, so of what is posted together the last one
+      // asks for that.
       const unsigned flags = &run == &runs.back() ? IBV_SEND_SIGNALED : 0;
       add_run(side_.queue, side_.mirror, {.first = run.first, .count = run.count}, length_of(run),
               flags);
@@ -105,7 +109,7 @@ private:
     uint32_t length = 0;
     for (uint32_t at = 0; at < run.count;) {
       const SlotMessage message = host_.ring().message(run, at);
-      length = (message.slot - run.first) * wanted_.shape.slot_size +
+      length = (message.slot - run.first) * settings_.shape.slot_size +
                static_cast<uint32_t>(message.data.size());
       if (message.worker == SlotRing::own_worker)
         continue;
@@ -160,7 +164,8 @@ private:
   // [credit]
 
   // [sleep]
-  // Until something is ready, if it could be sent, or something has completed. Poll, arm, poll: for both.
+  // Until something is ready, if it could be sent, or something has completed. Poll, arm, poll: for
+  // both.
   void sleep() {
     const bool can_send = side_.queue.room() > 0 && sent_.size() < side_.runs;
     const bool is_ready = can_send && !host_.arm();
@@ -171,8 +176,9 @@ private:
       host_.handle_events();
   }
 
-  // The peer has ended, so it sends nothing more. Our own NIC still completes each request, within the time of its retries:
-  // the last credit may come before the completion of the request that it is for.
+  // The peer has ended, so it sends nothing more. Our own NIC still completes each request, within
+  // the time of its retries: the last credit may come before the completion of the request that it
+  // is for.
   void take_the_last() {
     while (!take_completions())
       if (side_.queue.done() == side_.queue.added())
@@ -186,46 +192,46 @@ private:
   };
   Side &side_;
   RingHost &host_;
-  const Wanted &wanted_;
+  const Settings &settings_;
   std::deque<Sent> sent_; // and not given back to the producers yet
   uint32_t credited_ = 0; // of these, slots that the server has given back
   uint64_t messages_ = 0, bytes_ = 0;
   std::array<uint32_t, 8> groups_{}; // by the number of bits of their slots
 };
 
-void run_client(const PairOptions &options, const Wanted &wanted) {
-  RingHost host(wanted.shape);
-  Producers producers(host, wanted);
+void run_client(const PairOptions &options, const Settings &settings) {
+  RingHost host(settings.shape);
+  Producers producers(host, settings);
   const Port port = open_port(options);
   Exchange exchange(options);
-  Side side(port, exchange, options, wanted, host.ring().data());
-  Sender sender(side, host, wanted);
-  sender.send(Kind::begin, Begin{htonl(protocol_version), htonl(wanted.shape.slots),
-                                 htonl(wanted.shape.slot_size), htonl(wanted.processes)});
+  Side side(port, exchange, options, settings, host.ring().data());
+  Sender sender(side, host, settings);
+  sender.send(Kind::begin, Begin{htonl(protocol_version), htonl(settings.shape.slots),
+                                 htonl(settings.shape.slot_size), htonl(settings.processes)});
   producers.start();
   sender.send_all();
   producers.wait();
-  const End end = sender.sent();
+  const EndMessage end = sender.sent();
   std::printf("%" PRIu64 " messages of %u processes, %" PRIu64
               " bytes: all are sent and given back\n",
-              be64toh(end.messages), wanted.processes, be64toh(end.bytes));
+              be64toh(end.messages), settings.processes, be64toh(end.bytes));
   sender.print();
-  if (wanted.milliseconds > 0)
-    measure(side, host.ring().data(), wanted);
+  if (settings.milliseconds > 0)
+    measure(side, host.ring().data(), settings);
   sender.send(Kind::end, end);
   exchange.finish();
 }
 
-void run_server(const PairOptions &options, const Wanted &wanted) {
+void run_server(const PairOptions &options, const Settings &settings) {
   const Port port = open_port(options);
-  std::vector<std::byte> slots(size_t{wanted.shape.slots} * wanted.shape.slot_size);
+  std::vector<std::byte> slots(size_t{settings.shape.slots} * settings.shape.slot_size);
   Exchange exchange(options);
-  Side side(port, exchange, options, wanted, slots);
-  Inbox inbox(slots, wanted);
+  Side side(port, exchange, options, settings, slots);
+  Inbox inbox(slots, settings);
   Server server(side, inbox);
   server.serve_until(&Inbox::has_begun);
-  std::printf("the client has %u processes, and %u slots of %u bytes\n", wanted.processes,
-              wanted.shape.slots, wanted.shape.slot_size);
+  std::printf("the client has %u processes, and %u slots of %u bytes\n", settings.processes,
+              settings.shape.slots, settings.shape.slot_size);
   server.serve_until(&Inbox::has_ended);
   server.finish(options.timeout);
   exchange.finish();
@@ -234,27 +240,27 @@ void run_server(const PairOptions &options, const Wanted &wanted) {
 void group_send(int argc, char **argv) {
   CommandLine line{"Sends the messages of many processes in groups: one request for many."};
   PairOptions options{line};
-  Wanted wanted;
-  line.add("--slots", wanted.shape.slots,
-           "of ring and mirror, a power of two, on both sides [1024]", 1, SlotRing::most_slots);
-  line.add("--slot-size", wanted.shape.slot_size, "bytes, a multiple of 64, on both sides [64]", 64,
-           1 << 20);
-  line.add("--processes", wanted.processes, "that have messages, on both sides [4]", 1, 1024);
-  line.add("--most", wanted.most, "client: slots in a group, at most [255]", 1,
+  Settings settings;
+  line.add("--slots", settings.shape.slots,
+           "of ring and mirror, a power of two, on both sides [1024]", 1, SlotRing::max_slots);
+  line.add("--slot-size", settings.shape.slot_size, "bytes, a multiple of 64, on both sides [64]",
+           64, 1 << 20);
+  line.add("--processes", settings.processes, "that have messages, on both sides [4]", 1, 1024);
+  line.add("--group", settings.group, "client: slots in a group, at most [255]", 1,
            SlotRing::longest_run);
-  line.add("--messages", wanted.messages, "client: of each process [1000]", 0, 1'000'000'000);
-  line.add("--longest", wanted.longest, "client: random bytes in a message, at most [300]", 0,
+  line.add("--messages", settings.messages, "client: of each process [1000]", 0, 1'000'000'000);
+  line.add("--longest", settings.longest, "client: random bytes in a message, at most [300]", 0,
            1 << 20);
-  line.add("--spin", wanted.spin, "how often to look before going to sleep [1000]", 0, 1'000'000);
-  line.add("--repeats", wanted.repeats, "client: of the measurement [5]", 1, 1000);
-  line.add("--measure", wanted.milliseconds,
+  line.add("--spin", settings.spin, "how often to look before going to sleep [1000]", 0, 1'000'000);
+  line.add("--repeats", settings.repeats, "client: of the measurement [5]", 1, 1000);
+  line.add("--measure", settings.milliseconds,
            "client: ms for each figure, or 0: do not measure [20]", 0, 1000);
   line.parse(argc, argv);
-  wanted.timeout = options.timeout;
+  settings.timeout = options.timeout;
   if (options.is_server())
-    run_server(options, wanted);
+    run_server(options, settings);
   else
-    run_client(options, wanted);
+    run_client(options, settings);
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What client and server of 18_group_send both have: one connection, both of its queues, and the slots.
+// What client and server of 18_group_send both have: one connection, both of its queues, and the
+// slots.
 #pragma once
 
 #include "group_protocol.hpp"
@@ -24,8 +25,8 @@ class Side {
 public:
   // Connects. The client's slots are its ring's, and the server's are the mirror of that.
   Side(const rdmacommon::Port &port, rdmacommon::Exchange &exchange,
-       const rdmacommon::PairOptions &options, const Wanted &wanted, std::span<std::byte> slots)
-      : runs(most_runs(wanted.shape)), pd(rdmacommon::alloc_pd(port.context.get())),
+       const rdmacommon::PairOptions &options, const Settings &settings, std::span<std::byte> slots)
+      : runs(max_runs(settings.shape)), pd(rdmacommon::alloc_pd(port.context.get())),
         mr(rdmacommon::reg_mr(pd.get(), slots.data(), slots.size(),
                               options.is_server() ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
                                                   : 0)),
@@ -35,20 +36,22 @@ public:
                                     {.max_send_wr = runs,
                                      .max_recv_wr = runs,
                                      .max_send_sge = 1,
-                                     .max_inline_data = most_inline})),
-        queue(qp.get(), runs), spin_(wanted.spin), timeout_(options.timeout), exchange_(exchange) {
-    // The client's memory is open to nobody; but an immediate is a WRITE, which its queue pair has to allow.
+                                     .max_inline_data = max_inline})),
+        queue(qp.get(), runs), spin_(settings.spin), timeout_(options.timeout),
+        exchange_(exchange) {
+    // The client's memory is open to nobody; but an immediate is a WRITE, which its queue pair has
+    // to allow.
     rdmacommon::to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
-    receives.emplace(qp.get(), runs, wanted.shape.slots); // before the peer learns where we are
+    receives.emplace(qp.get(), runs, settings.shape.slots); // before the peer learns where we are
     const rdmacommon::RemoteMemory theirs =
         rdmacommon::connect(qp.get(), port, exchange, options, rdmacommon::share(mr.get()));
     if (theirs.length != slots.size())
       throw rdmacommon::Error("the peer's memory", "its size is not that of ours");
     mirror = {.mine = mr.get(),
-              .slot_size = wanted.shape.slot_size,
+              .slot_size = settings.shape.slot_size,
               .address = theirs.address,
               .rkey = theirs.rkey,
-              .most_inline = most_inline};
+              .max_inline = max_inline};
   }
 
   const uint32_t runs; // that may be under way, in either direction
@@ -61,8 +64,8 @@ public:
   std::optional<rdmacommon::RunReceiver> receives;
   rdmacommon::SlotMirror mirror{};
 
-  // Waits until there are completions, and takes them. Looks `spin_` times before it goes to sleep, since to be woken
-  // costs time on both sides; then poll, arm, poll, as in lesson 07.
+  // Waits until there are completions, and takes them. Looks `spin_` times before it goes to sleep,
+  // since to be woken costs time on both sides; then poll, arm, poll, as in lesson 07.
   size_t wait(std::span<ibv_wc> into) {
     for (bool is_there = true;; is_there = sleep()) {
       for (uint32_t looks = 0; looks <= spin_; ++looks)
@@ -96,7 +99,7 @@ public:
   [[noreturn]] static void gone() { throw rdmacommon::Error("the peer", "it is gone"); }
 
 private:
-  static constexpr uint32_t most_inline = 128;
+  static constexpr uint32_t max_inline = 128;
   const uint32_t spin_;
   std::chrono::milliseconds timeout_;
   rdmacommon::Exchange

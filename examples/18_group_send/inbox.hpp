@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The server's: what is in the slots that a run says there is something in. The client can lie in every bit of it, and
-// it can change it at any moment: so each message is copied, then checked, then used.
+// The server's: what is in the slots that a run says there is something in. The client can lie in
+// every bit of it, and it can change it at any moment: so each message is copied, then checked,
+// then used.
 #pragma once
 
 #include "group_protocol.hpp"
@@ -22,8 +23,8 @@
 
 class Inbox {
 public:
-  Inbox(std::span<const std::byte> slots, const Wanted &wanted)
-      : slots_(slots), wanted_(wanted), next_(size_t{wanted.processes} + 1) {}
+  Inbox(std::span<const std::byte> slots, const Settings &settings)
+      : slots_(slots), settings_(settings), next_(size_t{settings.processes} + 1) {}
 
   bool has_begun() const { return has_begun_; }
   bool has_ended() const { return has_ended_; }
@@ -31,7 +32,7 @@ public:
   // [inbox-take]
   // @param length how many bytes were written; this comes from our own NIC, and is true
   void take(rdmacommon::Run run, uint32_t length) {
-    const uint32_t size = wanted_.shape.slot_size;
+    const uint32_t size = settings_.shape.slot_size;
     const uint64_t room = uint64_t{run.count} * size;
     if (length > room || length + uint64_t{size} <= room)
       refuse(std::to_string(length) + " bytes are not " + std::to_string(run.count) + " slots");
@@ -79,7 +80,7 @@ private:
     case Kind::filler: // for the measurement
       return;
     case Kind::end:
-      return take(copy_of<End>(body));
+      return take(copy_of<EndMessage>(body));
     default:
       refuse("there is no kind " + std::to_string(header.kind));
     }
@@ -89,9 +90,9 @@ private:
   void take(const Begin &begin) {
     if (ntohl(begin.version) != protocol_version)
       refuse("it is of another version");
-    if (ntohl(begin.slots) != wanted_.shape.slots ||
-        ntohl(begin.slot_size) != wanted_.shape.slot_size ||
-        ntohl(begin.processes) != wanted_.processes)
+    if (ntohl(begin.slots) != settings_.shape.slots ||
+        ntohl(begin.slot_size) != settings_.shape.slot_size ||
+        ntohl(begin.processes) != settings_.processes)
       refuse("its --slots, --slot-size or --processes are not ours");
     has_begun_ = true;
   }
@@ -115,17 +116,17 @@ private:
   }
   // [inbox-data]
 
-  void take(const End &end) {
+  void take(const EndMessage &end) {
     if (be64toh(end.messages) != messages_ || be64toh(end.bytes) != bytes_)
       refuse("what has come is not what it says was sent");
     std::printf("%" PRIu64 " messages of %u processes, %" PRIu64
                 " bytes: nothing is lost, doubled or torn\n",
-                messages_, wanted_.processes, bytes_);
+                messages_, settings_.processes, bytes_);
     has_ended_ = true;
   }
 
   std::span<const std::byte> slots_;
-  const Wanted &wanted_;
+  const Settings &settings_;
   std::vector<uint32_t> next_; // by process, which count from 1
   std::vector<std::byte> copy_;
   uint64_t messages_ = 0, bytes_ = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What sending costs: separate requests, the same chained in one call, and one request for the whole group.
+// What sending costs: separate requests, the same chained in one call, and one request for the
+// whole group.
 #pragma once
 
 #include "group_protocol.hpp"
@@ -16,8 +17,8 @@
 // [ways]
 enum class Way { separate, chained, group };
 
-// Sends one turn: `count` slots from `first` on, each with a message. The last request asks for a completion, so that the
-// send queue empties between turns.
+// Sends one turn: `count` slots from `first` on, each with a message. The last request asks for a
+// completion, so that the send queue empties between turns.
 inline void send_turn(Side &side, Way way, uint32_t first, uint32_t count) {
   const uint32_t size = side.mirror.slot_size;
   if (way == Way::group) {
@@ -39,13 +40,14 @@ inline void send_turn(Side &side, Way way, uint32_t first, uint32_t count) {
 // Turns without a pause, as many as there is room for.
 class Turns {
 public:
-  Turns(Side &side, const Wanted &wanted) : side_(side), wanted_(wanted) {}
+  Turns(Side &side, const Settings &settings) : side_(side), settings_(settings) {}
 
-  // us for each turn; or of that, what its posts take. To look at the clock has its price, so it is one or the other.
+  // us for each turn; or of that, what its posts take. To look at the clock has its price, so it is
+  // one or the other.
   enum class Part { all, posts };
   double each(Way way, uint32_t count, Part part = Part::all) {
     const uint32_t requests = way == Way::group ? 1 : count;
-    const uint32_t places = wanted_.shape.slots / count; // for turns, none across the ring's end
+    const uint32_t places = settings_.shape.slots / count; // for turns, none across the ring's end
     const rdmacommon::Stopwatch watch;
     double posts_ms = 0;
     uint32_t turns = 0;
@@ -59,7 +61,7 @@ public:
         posts_ms += watch.elapsed_ms();
       under_way_ += count;
       take(); // what has come meanwhile
-    } while (watch.elapsed_ms() < wanted_.milliseconds);
+    } while (watch.elapsed_ms() < settings_.milliseconds);
     while (under_way_ > 0)
       wait();
     return (part == Part::posts ? posts_ms : watch.elapsed_ms()) * 1000 / turns;
@@ -84,22 +86,23 @@ private:
   }
 
   Side &side_;
-  const Wanted &wanted_;
+  const Settings &settings_;
   std::array<ibv_wc, 64> batch_;
   uint32_t under_way_ = 0; // slots
 };
 // [turns]
 
 // [measure]
-// Turns without a pause: us for each slot. The ways take turns, so that what disturbs a while disturbs all of them.
-inline void measure_turns(Turns &turns, const Wanted &wanted) {
+// Turns without a pause: us for each slot. The ways take turns, so that what disturbs a while
+// disturbs all of them.
+inline void measure_turns(Turns &turns, const Settings &settings) {
   std::printf("each slot:            separate       chained         group    group/separate   "
               "group/chained\n");
   for (const uint32_t count : {4U, 16U, 64U, 255U}) {
-    if (count > wanted.shape.slots)
+    if (count > settings.shape.slots)
       break;
     std::array<std::vector<double>, 3> us;
-    for (uint32_t repeat = 0; repeat < wanted.repeats; ++repeat)
+    for (uint32_t repeat = 0; repeat < settings.repeats; ++repeat)
       for (const Way way : {Way::separate, Way::chained, Way::group})
         us[static_cast<size_t>(way)].push_back(turns.each(way, count) / count);
     using rdmacommon::median;
@@ -110,7 +113,7 @@ inline void measure_turns(Turns &turns, const Wanted &wanted) {
 }
 
 // us for each call of ibv_post_send().
-inline void measure_posts(Turns &turns, const Wanted &wanted) {
+inline void measure_posts(Turns &turns, const Settings &settings) {
   struct What {
     const char *name;
     Way way;
@@ -120,24 +123,24 @@ inline void measure_posts(Turns &turns, const Wanted &wanted) {
   for (const What &what :
        {What{"1 request, 1 slot", Way::group, 1}, What{"16 requests, 16 slots", Way::chained, 16},
         What{"1 request, 16 slots", Way::group, 16}}) {
-    if (what.count > wanted.shape.slots)
+    if (what.count > settings.shape.slots)
       break;
     std::vector<double> us;
-    for (uint32_t repeat = 0; repeat < wanted.repeats; ++repeat)
+    for (uint32_t repeat = 0; repeat < settings.repeats; ++repeat)
       us.push_back(turns.each(what.way, what.count, Turns::Part::posts));
     std::printf("  %-21s  %9.3f us\n", what.name, rdmacommon::median(us));
   }
 }
 // [measure]
 
-inline void measure(Side &side, std::span<std::byte> slots, const Wanted &wanted) {
-  const uint32_t size = wanted.shape.slot_size;
-  for (uint32_t slot = 0; slot < wanted.shape.slots; ++slot) { // nobody else uses them now
+inline void measure(Side &side, std::span<std::byte> slots, const Settings &settings) {
+  const uint32_t size = settings.shape.slot_size;
+  for (uint32_t slot = 0; slot < settings.shape.slots; ++slot) { // nobody else uses them now
     const rdmacommon::SlotHeader header = rdmacommon::to_wire(
         {.length = size - uint32_t{sizeof header}, .kind = filler, .flags = 0, .id = slot});
     std::memcpy(slots.data() + size_t{slot} * size, &header, sizeof header);
   }
-  Turns turns(side, wanted);
-  measure_turns(turns, wanted);
-  measure_posts(turns, wanted);
+  Turns turns(side, settings);
+  measure_turns(turns, settings);
+  measure_posts(turns, settings);
 }

@@ -37,8 +37,8 @@ public:
     }
   }
 
-  // Waits until the client has the last credit. Only then may this server say over TCP that it has finished: TCP is
-  // another connection, and may be faster than the credit.
+  // Waits until the client has the last credit. Only then may this server say over TCP that it has
+  // finished: TCP is another connection, and may be faster than the credit.
   void finish(std::chrono::milliseconds timeout) {
     std::array<ibv_wc, 16> batch;
     while (side_.queue.done() != side_.queue.added()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The client's child processes: each puts messages into the ring, as in lesson 17. They know nothing of RDMA.
+// The client's child processes: each puts messages into the ring, as in lesson 17. They know
+// nothing of RDMA.
 #pragma once
 
 #include "group_protocol.hpp"
@@ -17,15 +18,15 @@
 #include <vector>
 
 // [produce]
-inline void produce(rdmacommon::RingWorker &worker, const Wanted &wanted) {
+inline void produce(rdmacommon::RingWorker &worker, const Settings &settings) {
   std::minstd_rand random(worker.number());
-  for (uint32_t number = 0; number < wanted.messages; ++number) {
-    const uint32_t bytes = static_cast<uint32_t>(random()) % (wanted.longest + 1);
+  for (uint32_t number = 0; number < settings.messages; ++number) {
+    const uint32_t bytes = static_cast<uint32_t>(random()) % (settings.longest + 1);
     const uint32_t length = sizeof(Checksum) + bytes;
     if (rdmacommon::slots_of(length, worker.ring().shape().slot_size) >
         rdmacommon::SlotRing::longest_run)
       throw rdmacommon::Error("a message", "it does not fit into a run");
-    auto claim = worker.claim(sizeof(rdmacommon::SlotHeader) + length, wanted.timeout);
+    auto claim = worker.claim(sizeof(rdmacommon::SlotHeader) + length, settings.timeout);
     const auto body = claim.data().subspan(sizeof(rdmacommon::SlotHeader) + sizeof(Checksum));
     for (std::byte &byte : body)
       byte = static_cast<std::byte>(random() >> 8);
@@ -43,19 +44,20 @@ inline void produce(rdmacommon::RingWorker &worker, const Wanted &wanted) {
 
 class Producers {
 public:
-  // Before the device is opened: what a child inherits of verbs objects it must not touch (lesson 14).
-  Producers(rdmacommon::RingHost &host, const Wanted &wanted) : timeout_(wanted.timeout) {
-    for (uint32_t i = 0; i < wanted.processes; ++i) {
+  // Before the device is opened: what a child inherits of verbs objects it must not touch (lesson
+  // 14).
+  Producers(rdmacommon::RingHost &host, const Settings &settings) : timeout_(settings.timeout) {
+    for (uint32_t i = 0; i < settings.processes; ++i) {
       auto [host_end, worker_end] = rdmacommon::make_link();
-      children_.push_back(std::make_unique<rdmacommon::Child>([&wanted, end = &worker_end](
+      children_.push_back(std::make_unique<rdmacommon::Child>([&settings, end = &worker_end](
                                                                   const rdmacommon::Link &parent) {
-        rdmacommon::RingWorker worker(std::move(*end), wanted.timeout);
+        rdmacommon::RingWorker worker(std::move(*end), settings.timeout);
         parent.hear(std::chrono::hours(1)); // until there is a connection, or the parent has gone
-        produce(worker, wanted);
+        produce(worker, settings);
       }));
       host.invite(std::move(host_end));
     }
-    while (host.joined() < wanted.processes)
+    while (host.joined() < settings.processes)
       if (!host.wait(timeout_))
         throw rdmacommon::Error("the producers", "they do not join");
   }

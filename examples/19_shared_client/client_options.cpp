@@ -13,8 +13,6 @@
 #include <system_error>
 #include <vector>
 
-namespace shared_client {
-
 using namespace rdmacommon;
 using namespace rdmashared;
 
@@ -40,11 +38,11 @@ std::vector<ServerAddress> servers_in(const std::string &list, uint16_t port) {
 } // namespace
 
 ClientOptions client_options(int argc, char **argv) {
-  CommandLine line{"Many workers ask servers by connections that they share."};
+  CommandLine line{"Many workers send requests by connections that they share."};
   CmOptions where{line, "the server"};
-  ClientOptions wanted;
-  SenderOptions &sender = wanted.sender;
-  Load &load = wanted.load;
+  ClientOptions settings;
+  SenderOptions &sender = settings.sender;
+  Load &load = settings.load;
   std::string also, sender_waits = "events", waiting = "events", responses = "both";
   std::chrono::seconds connect_within{5};
   uint32_t group_id = 0;
@@ -64,13 +62,13 @@ ClientOptions client_options(int argc, char **argv) {
            "where they go: slots, connection (one of their own), or first the one and then the "
            "other: both [both]",
            {"slots", "connection", "both"});
-  line.add("--largest", wanted.largest,
+  line.add("--largest", settings.largest,
            "bytes of a response, if they have a connection of their own [65536]", 64, 1 << 26);
   line.add("--sender-threads", sender.threads, "threads that have the connections [1]", 1, 14);
   line.add("--sender-waits", sender_waits, "how the sender waits: poll, events or spin [events]",
            waiting_names);
   line.add("--waiting", waiting, "how the workers wait [events]", waiting_names);
-  line.add("--processes", wanted.processes, "workers; 0: threads of this process [4]", 0, 1000);
+  line.add("--processes", settings.processes, "workers; 0: threads of this process [4]", 0, 1000);
   line.add("--threads", load.threads, "of each worker [2]", 1, 1024);
   line.add("--requests", load.requests, "of each thread [200]", 1, 100'000'000);
   line.add("--seconds", load.seconds, "for so long instead; 0: --requests [0]", 0, 36'000);
@@ -88,21 +86,22 @@ ClientOptions client_options(int argc, char **argv) {
            60'000'000);
   line.add("--name", sender.name, "under which other processes may attach", 100);
   line.add("--group-id", group_id, "whose members may attach as well; 0: nobody but this user [0]");
-  line.add("--serve", wanted.is_to_serve, "no workers of its own: until SIGTERM");
-  line.add("--attach", wanted.attach, "be a worker of the client with this name", 100);
+  line.add("--serve", settings.is_to_serve, "no workers of its own: until SIGTERM");
+  line.add("--attach", settings.attach, "be a worker of the client with this name", 100);
   line.add("--latency", load.is_timed, "prints how long requests take");
-  line.add("--report", wanted.report, "prints the rate each so many seconds; 0: never [0]", 0,
+  line.add("--report", settings.report, "prints the rate each so many seconds; 0: never [0]", 0,
            3600);
-  line.add("--stats", wanted.print_stats, "prints at the end what the sender has done");
+  line.add("--stats", settings.print_stats, "prints at the end what the sender has done");
   line.parse(argc, argv);
   check_timetable(load.every_us, load.in_flight);
-  load.processes = std::max(wanted.processes, 1U);
-  load.limit = wanted.timeout = where.timeout;
-  wanted.waiting = waiting_of(waiting);
-  wanted.in_slots = responses != "connection";
-  wanted.by_connection = responses == "connection" || (responses == "both" && !wanted.is_to_serve);
-  if (wanted.is_to_serve)
-    wanted.processes = 0;
+  load.processes = std::max(settings.processes, 1U);
+  load.limit = settings.timeout = where.timeout;
+  settings.waiting = waiting_of(waiting);
+  settings.in_slots = responses != "connection";
+  settings.by_connection =
+      responses == "connection" || (responses == "both" && !settings.is_to_serve);
+  if (settings.is_to_serve)
+    settings.processes = 0;
   sender.log = log_line;
   sender.connect_within = connect_within;
   sender.waiting = waiting_of(sender_waits);
@@ -110,7 +109,5 @@ ClientOptions client_options(int argc, char **argv) {
   sender.servers.insert(sender.servers.begin(), {.host = where.host, .port = where.cm_port});
   if (group_id > 0)
     sender.members = group_id;
-  return wanted;
+  return settings;
 }
-
-} // namespace shared_client

@@ -11,8 +11,6 @@
 #include <cstdint>
 #include <string>
 
-namespace shared_client {
-
 struct ClientOptions {
   rdmashared::SenderOptions sender;
   Load load;
@@ -28,5 +26,3 @@ struct ClientOptions {
 
 // @throws Error if the words make no sense together
 ClientOptions client_options(int argc, char **argv);
-
-} // namespace shared_client

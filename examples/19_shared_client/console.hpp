@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The programs' side of the terminal: the values of --waiting, log lines, and the figures of --stats.
+// The programs' side of the terminal: the values of --waiting, log lines, and the figures of
+// --stats.
 #pragma once
 
 #include <rdmashared/basics.hpp>
@@ -10,8 +11,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-namespace shared_client {
 
 inline const std::vector<std::string> waiting_names = {"poll", "events", "spin"};
 inline rdmashared::Waiting waiting_of(const std::string &name) {
@@ -32,11 +31,10 @@ inline void print_counts(const char *whose, const rdmashared::Counts &counts) {
   std::printf(" RNR: %" PRIu64 "\n", counts.rnr);
   const double each = counts.messages > 0 ? static_cast<double>(counts.messages) : 1;
   const auto of = [each](uint64_t count) { return static_cast<double>(count) / each; };
-  // On SoftRoCE ibv_post_send is a system call; ibv_post_recv is none, but is counted here. A NIC takes both from user space.
+  // On SoftRoCE ibv_post_send is a system call; ibv_post_recv is none, but is counted here. A NIC
+  // takes both from user space.
   std::printf("%s: each message: %.3f posts, %.3f completions, %.3f wakes, %.3f sleeps, %.3f "
               "system calls\n",
               whose, of(counts.posts), of(counts.completions), of(counts.wakes), of(counts.sleeps),
               of(counts.posts + counts.wakes + counts.sleeps + counts.other_calls));
 }
-
-} // namespace shared_client

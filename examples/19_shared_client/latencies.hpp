@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How long requests took: counts by length, eight for each power of two, so that a percentile is right within 12 %.
+// How long requests took: counts by length, eight for each power of two, so that a percentile is
+// right within 12 %.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-
-namespace shared_client {
 
 class Latencies {
 public:
@@ -49,5 +48,3 @@ private:
 
   std::array<uint32_t, 320> counts_{}; // to 2^43 ns
 };
-
-} // namespace shared_client

@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-namespace shared_client {
 namespace {
 
 using rdmacommon::Error;
@@ -19,9 +18,10 @@ using Bytes = std::vector<std::byte>;
 using Random = std::minstd_rand;
 
 // @return how to send it
-Ask make_request(Bytes &bytes, const Load &load, Random &random, uint64_t number) {
+RequestOptions make_request(Bytes &bytes, const Load &load, Random &random, uint64_t number) {
   uint32_t size = load.size, response = load.response_size;
-  Ask how{.room = load.is_long ? Ask::any_length : response, .limit = load.limit};
+  RequestOptions how{.room = load.is_long ? RequestOptions::any_length : response,
+                     .limit = load.limit};
   if (load.server >= 0)
     how.server = static_cast<uint32_t>(load.server);
   if (load.is_mixed) {
@@ -33,7 +33,7 @@ Ask make_request(Bytes &bytes, const Load &load, Random &random, uint64_t number
     }
   }
   bytes.resize(size);
-  shared_client::make_request(bytes, response, load.microseconds, number);
+  ::make_request(bytes, response, load.microseconds, number);
   return how;
 }
 
@@ -43,10 +43,10 @@ void check(std::span<const std::byte> response, const Bytes &request) {
 }
 
 // [worker]
-class Worker {
+class LoadThread {
 public:
   // @param process, thread which of all processes it is, and which of this one's threads
-  Worker(Caller &caller, const Load &load, uint32_t process, uint32_t thread)
+  LoadThread(Caller &caller, const Load &load, uint32_t process, uint32_t thread)
       : caller_(caller), load_(load), seed_(process * 4096 + thread + 1), random_(seed_),
         number_(uint64_t{seed_} << 32),
         timetable_(load.every_us, uint64_t{process % load.processes} * load.threads + thread,
@@ -59,7 +59,7 @@ public:
   Score run() {
     const auto end = Clock::now() + std::chrono::seconds(load_.seconds);
     for (uint32_t i = 0; load_.seconds > 0 ? is_before(end, i) : i < load_.requests; ++i)
-      guarded([&] { ask(i); });
+      guarded([&] { send(i); });
     for (size_t i = 0; i < places_.size(); ++i)
       guarded([&] { collect(next_place()); });
     return score_;
@@ -105,14 +105,14 @@ private:
     }
   }
 
-  void ask(uint32_t i) {
+  void send(uint32_t i) {
     const uint32_t way = load_.is_mixed        ? static_cast<uint32_t>(random_()) % 8
                          : load_.in_flight > 1 ? 0
                                                : 1;
     if (way < 6 && way != 1 && way != 2 && load_.in_flight > 1) {
       Place &place = next_place();
       collect(place);
-      const Ask how = make_request(place.request, load_, random_, ++number_);
+      const RequestOptions how = make_request(place.request, load_, random_, ++number_);
       place.began = now();
       if (auto pending = caller_.try_request_async(place.request, how)) {
         place.pending.emplace(std::move(*pending));
@@ -123,7 +123,7 @@ private:
       return;
     }
     collect_all();
-    const Ask how = make_request(request_, load_, random_, ++number_);
+    const RequestOptions how = make_request(request_, load_, random_, ++number_);
     const Time began = timetable_.is_used() ? timetable_.wait(i) : now();
     if (way == 7)
       caller_.post(request_, how);
@@ -152,7 +152,8 @@ private:
     return places_[next_++ % places_.size()];
   }
 
-  // Before this thread waits for room: the room may be where its own responses are. The oldest first.
+  // Before this thread waits for room: the room may be where its own responses are. The oldest
+  // first.
   void collect_all() {
     for (size_t i = 0; i < places_.size(); ++i)
       collect(next_place());
@@ -194,14 +195,14 @@ void Score::add(const Score &more) {
 
 Score run_load(Caller &caller, const Load &load, uint32_t process) {
   if (load.threads == 1) // a thread of its own would be measured as well
-    return Worker(caller, load, process, 0).run();
+    return LoadThread(caller, load, process, 0).run();
   std::vector<Score> scores(load.threads);
   std::vector<std::exception_ptr> errors(load.threads);
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < load.threads; ++i)
     threads.emplace_back([&, i] {
       try {
-        scores[i] = Worker(caller, load, process, i).run();
+        scores[i] = LoadThread(caller, load, process, i).run();
       } catch (...) {
         errors[i] = std::current_exception();
       }
@@ -216,5 +217,3 @@ Score run_load(Caller &caller, const Load &load, uint32_t process) {
   }
   return all;
 }
-
-} // namespace shared_client

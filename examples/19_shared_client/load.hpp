@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A worker's load: requests of the service in all the ways in which a Caller takes them, and each response checked.
+// A worker's load: requests of the service in all the ways in which a Caller takes them, and each
+// response checked.
 #pragma once
 
 #include "latencies.hpp"
@@ -9,8 +10,6 @@
 
 #include <chrono>
 #include <cstdint>
-
-namespace shared_client {
 
 struct Load {
   uint32_t threads = 2;
@@ -38,8 +37,7 @@ struct Score {
   void add(const Score &more);
 };
 
-// Runs it to its end, in as many threads as it wants. @throws Error if a response is wrong, or does not come
+// Runs it to its end, in as many threads as it wants. @throws Error if a response is wrong, or does
+// not come
 // @param process another number for each: its requests, and its place in the timetable
 Score run_load(rdmashared::Caller &caller, const Load &load, uint32_t process);
-
-} // namespace shared_client

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Processes that send requests at the same time, each by means of its own. For the opponents of the shared client:
-// own_connections.cpp, tcp_requests.cpp and memory_requests.cpp.
+// Processes that send requests at the same time, each by means of its own. For the opponents of the
+// shared client: own_connections.cpp, tcp_requests.cpp and memory_requests.cpp.
 #pragma once
 
 #include "latencies.hpp"
@@ -23,8 +23,6 @@
 #include <string>
 #include <vector>
 
-namespace shared_client {
-
 struct ProcessLoad {
   uint32_t processes = 4, requests = 200,
            in_flight = 1; // requests and in_flight are each process's
@@ -33,7 +31,7 @@ struct ProcessLoad {
   bool is_timed = false;  // how long each request takes
 
   void add_to(rdmacommon::CommandLine &line) {
-    line.add("--processes", processes, "that ask [4]", 1, 1000);
+    line.add("--processes", processes, "that send requests [4]", 1, 1000);
     line.add("--requests", requests, "of each process [200]", 1, 100'000'000);
     line.add("--in-flight", in_flight, "requests of a process that wait for a response [1]", 1, 64);
     line.add("--every", every_us,
@@ -44,30 +42,32 @@ struct ProcessLoad {
   }
 };
 
-// One of the processes reports its progress here. Its requests have the numbers 0, 1 and so on. At most 64 are under way.
-class Asking {
+// One of the processes reports its progress here. Its requests have the numbers 0, 1 and so on. At
+// most 64 are under way.
+class Progress {
 public:
-  Asking(const rdmacommon::Link &parent, const ProcessLoad &askers, uint32_t process)
-      : parent_(parent), askers_(askers), process_(process) {}
+  Progress(const rdmacommon::Link &parent, const ProcessLoad &load, uint32_t process)
+      : parent_(parent), load_(load), process_(process) {}
 
   // Call it when the process can send. Waits for the other processes.
   void ready() {
     parent_.tell("ready");
     parent_.hear(std::chrono::minutes(2));
-    timetable_ = Timetable(askers_.every_us, process_, askers_.processes);
+    timetable_ = Timetable(load_.every_us, process_, load_.processes);
   }
   // Call it before each request. With a timetable, waits until the request is due.
-  void asks(uint32_t number) {
+  void sends(uint32_t number) {
     if (timetable_.is_used())
       began_.at(number % began_.size()) = timetable_.wait(number);
-    else if (askers_.is_timed)
+    else if (load_.is_timed)
       began_.at(number % began_.size()) = Clock::now();
   }
-  void answered(uint32_t number) {
-    if (askers_.is_timed)
+  void received(uint32_t number) {
+    if (load_.is_timed)
       latencies_.add(Clock::now() - began_.at(number % began_.size()));
   }
-  // Call it after the last response. Waits for the other processes: what follows, the teardown, is not measured.
+  // Call it after the last response. Waits for the other processes: what follows, the teardown, is
+  // not measured.
   void done() const {
     parent_.tell({reinterpret_cast<const char *>(&latencies_), sizeof latencies_});
     parent_.hear(std::chrono::minutes(60));
@@ -76,25 +76,25 @@ public:
 private:
   using Clock = std::chrono::steady_clock;
   const rdmacommon::Link &parent_;
-  const ProcessLoad &askers_; // if not timed: no look at the clock, which can be a system call
+  const ProcessLoad &load_; // if not timed: no look at the clock, which can be a system call
   const uint32_t process_;
   Timetable timetable_{0};
   std::array<Clock::time_point, 64> began_{}; // or were due
   Latencies latencies_;
 };
 
-// Runs `ask` in each of the processes, all at the same time, and prints how often a request is done, which is not how long one
-// takes: while one waits, others are done.
-// @param ask in process 0, 1 and so on; calls all functions of its Asking
-inline void run_askers(const ProcessLoad &askers,
-                       const std::function<void(uint32_t process, Asking &asking)> &ask) {
+// Runs `body` in each of the processes, all at the same time, and prints how often a request is
+// done, which is not how long one takes: while one waits, others are done.
+// @param body in process 0, 1 and so on; calls all functions of its Progress
+inline void run_processes(const ProcessLoad &load,
+                          const std::function<void(uint32_t process, Progress &progress)> &body) {
   using std::chrono::minutes;
-  check_timetable(askers.every_us, askers.in_flight);
+  check_timetable(load.every_us, load.in_flight);
   std::vector<std::unique_ptr<rdmacommon::Child>> children;
-  for (uint32_t i = 0; i < askers.processes; ++i)
+  for (uint32_t i = 0; i < load.processes; ++i)
     children.push_back(std::make_unique<rdmacommon::Child>([&, i](const rdmacommon::Link &parent) {
-      Asking asking(parent, askers, i);
-      ask(i, asking);
+      Progress progress(parent, load, i);
+      body(i, progress);
     }));
   for (const auto &child : children)
     child->link().hear(minutes(2));
@@ -105,11 +105,11 @@ inline void run_askers(const ProcessLoad &askers,
   std::vector<std::string> said;
   for (const auto &child : children)
     said.push_back(child->link().hear(minutes(60)));
-  const double each = 1000.0 / askers.processes / askers.requests;
+  const double each = 1000.0 / load.processes / load.requests;
   const double took_ms = watch.elapsed_ms(), cpu_ms = rdmacommon::machine_cpu_ms() - cpu_before;
   std::printf("%u processes, %u in flight: a request every %.3f us, CPU %.3f us each\n",
-              askers.processes, askers.in_flight, took_ms * each, cpu_ms * each);
-  if (askers.is_timed) {
+              load.processes, load.in_flight, took_ms * each, cpu_ms * each);
+  if (load.is_timed) {
     Latencies all;
     for (const std::string &text : said) {
       Latencies one;
@@ -126,5 +126,3 @@ inline void run_askers(const ProcessLoad &askers,
     if (child->wait(minutes(1)) != 0)
       throw rdmacommon::Error("a process", "it has failed");
 }
-
-} // namespace shared_client

@@ -24,18 +24,17 @@
 #include <utility>
 #include <vector>
 
-namespace shared_client {
-
 constexpr uint32_t slots = 64, slot_size = 64; // of a connection, in each direction
 constexpr uint32_t send_depth = 4 * slots;
-constexpr uint32_t most_requests = slots + send_depth; // that are posted at a time
+constexpr uint32_t max_requests = slots + send_depth; // that are posted at a time
 
 // [end]
-// One end of a connection. A request and its response have the same slot on both sides, and its number is the immediate.
-class End {
+// One end of a connection. A request and its response have the same slot on both sides, and its
+// number is the immediate.
+class OwnConnection {
 public:
-  // @param cq with room for most_requests
-  End(rdma_cm_id *id, ibv_cq *cq)
+  // @param cq with room for max_requests
+  OwnConnection(rdma_cm_id *id, ibv_cq *cq)
       : pd_(rdmacommon::alloc_pd(id->verbs)),
         out_mr_(rdmacommon::reg_mr(pd_.get(), out_.data(), out_.size(), 0)),
         in_mr_(rdmacommon::reg_mr(pd_.get(), in_.data(), in_.size(),
@@ -61,7 +60,7 @@ public:
                .slot_size = slot_size,
                .address = memory.address,
                .rkey = memory.rkey,
-               .most_inline = slot_size};
+               .max_inline = slot_size};
   }
 
   std::span<std::byte> out(uint32_t slot) { return std::span(out_).subspan(slot * slot_size); }
@@ -96,12 +95,13 @@ public:
   // @param connections as many as can share the queue
   Completions(ibv_context *device, uint32_t connections)
       : channel_(rdmacommon::create_comp_channel(device)),
-        cq_(rdmacommon::create_cq(device, static_cast<int>(connections * most_requests),
+        cq_(rdmacommon::create_cq(device, static_cast<int>(connections * max_requests),
                                   channel_.get())) {}
 
   ibv_cq *get() const { return cq_.get(); }
 
-  // @return what has completed; valid until the next call. If that is nothing, the queue is armed: call sleep().
+  // @return what has completed; valid until the next call. If that is nothing, the queue is armed:
+  //         call sleep().
   std::span<const ibv_wc> take() {
     size_t count = rdmacommon::poll_batch(cq_.get(), done_);
     if (count == 0 && !std::exchange(is_armed_, true)) {
@@ -134,5 +134,3 @@ private:
   std::array<ibv_wc, 64> done_{};
 };
 // [end]
-
-} // namespace shared_client

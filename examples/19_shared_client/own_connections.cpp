@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// An opponent of the shared client. Each process has a connection of its own. The server has one completion queue for all
-// connections, as in lesson 13. It takes all requests that have come, and answers each client by one post.
+// An opponent of the shared client. Each process has a connection of its own. The server has one
+// completion queue for all connections, as in lesson 13. It takes all requests that have come, and
+// answers each client by one post.
 //
 // Lesson:  lessons/20_measure.md
 // By hand: own_connections --connections 4      the server, for as many
@@ -21,7 +22,6 @@
 #include <utility>
 
 using namespace rdmacommon;
-using namespace shared_client;
 
 namespace {
 
@@ -40,8 +40,8 @@ public:
       for (const ibv_wc &wc : done)
         take(wc);
       for (Client *client : to_post_) {
-        client->end.receiver.repost(); // before it learns that it may send more
-        client->end.queue.post();
+        client->connection.receiver.repost(); // before it learns that it may send more
+        client->connection.queue.post();
         client->is_to_post = false;
       }
       to_post_.clear();
@@ -52,9 +52,9 @@ public:
 
 private:
   struct Client {
-    Client(unique_cm_id its, ibv_cq *cq) : id(std::move(its)), end(id.get(), cq) {}
+    Client(unique_cm_id its, ibv_cq *cq) : id(std::move(its)), connection(id.get(), cq) {}
     unique_cm_id id;
-    End end;
+    OwnConnection connection;
     bool is_to_post = false, is_closing = false;
     uint32_t flushed = 0; // receives
   };
@@ -82,14 +82,14 @@ private:
   void answer(Client &client, const ibv_wc &wc) {
     check_wc(wc, "a request or a receive");
     if ((wc.opcode & IBV_WC_RECV) == 0)
-      return client.end.queue.completed(wc);
-    const uint32_t slot = client.end.receiver.received(wc).first;
-    const std::span request = client.end.in(slot).first(std::min(wc.byte_len, slot_size));
+      return client.connection.queue.completed(wc);
+    const uint32_t slot = client.connection.receiver.received(wc).first;
+    const std::span request = client.connection.in(slot).first(std::min(wc.byte_len, slot_size));
     std::array<std::byte, slot_size> copy; // the client can change the request at any moment
     std::ranges::copy(request, copy.begin());
     const size_t length =
-        serve(std::span(copy).first(request.size()), client.end.out(slot).first(slot_size));
-    client.end.add(slot, std::min<size_t>(length, slot_size));
+        serve(std::span(copy).first(request.size()), client.connection.out(slot).first(slot_size));
+    client.connection.add(slot, std::min<size_t>(length, slot_size));
     if (!std::exchange(client.is_to_post, true))
       to_post_.push_back(&client);
   }
@@ -107,8 +107,8 @@ private:
     if (!completions_) // the first request says which device it is
       completions_.emplace(id->verbs, connections_);
     auto client = std::make_unique<Client>(std::move(id), completions_->get());
-    client->end.set_peer(request.param.conn);
-    const Description mine = client->end.description();
+    client->connection.set_peer(request.param.conn);
+    const Description mine = client->connection.description();
     rdma_conn_param answer = parameters(mine);
     check_errno(rdma_accept(client->id.get(), &answer), "rdma_accept");
     clients_.emplace(client->id->qp->qp_num, std::move(client));
@@ -132,34 +132,34 @@ private:
 
 // [asker]
 // One process. A slot is free again when its response has come.
-class Asker {
+class LoadClient {
 public:
-  Asker(const CmOptions &options, const ProcessLoad &askers)
-      : options_(options), askers_(askers), events_(create_event_channel()),
+  LoadClient(const CmOptions &options, const ProcessLoad &load)
+      : options_(options), load_(load), events_(create_event_channel()),
         id_(create_cm_id(events_.get())) {
     cm_resolve(id_.get(), events_.get(), options);
     completions_.emplace(id_->verbs, 1);
-    end_.emplace(id_.get(), completions_->get());
-    const Description mine = end_->description();
+    connection_.emplace(id_.get(), completions_->get());
+    const Description mine = connection_->description();
     rdma_conn_param request = parameters(mine);
     check_errno(rdma_connect(id_.get(), &request), "rdma_connect");
-    end_->set_peer(
+    connection_->set_peer(
         wait_for_cm_event(events_.get(), RDMA_CM_EVENT_ESTABLISHED, options.timeout)->param.conn);
   }
 
-  void ask_all(Asking &asking) {
-    while (answered_ < askers_.requests) {
-      for (; asked_ < askers_.requests && asked_ - answered_ < askers_.in_flight &&
-             !is_taken_.at(asked_ % slots) && end_->queue.room() > 0;
-           ++asked_) {
-        const uint32_t slot = asked_ % slots;
-        asking.asks(asked_);
-        make_request(end_->out(slot).first(askers_.size), askers_.size, 0, asked_);
-        end_->add(slot, askers_.size);
+  void send_requests(Progress &progress) {
+    while (received_ < load_.requests) {
+      for (; sent_ < load_.requests && sent_ - received_ < load_.in_flight &&
+             !is_taken_.at(sent_ % slots) && connection_->queue.room() > 0;
+           ++sent_) {
+        const uint32_t slot = sent_ % slots;
+        progress.sends(sent_);
+        make_request(connection_->out(slot).first(load_.size), load_.size, 0, sent_);
+        connection_->add(slot, load_.size);
         is_taken_.at(slot) = true;
       }
-      end_->queue.post(); // all of them in one call
-      take_responses(asking);
+      connection_->queue.post(); // all of them in one call
+      take_responses(progress);
     }
   }
 
@@ -169,7 +169,7 @@ public:
   }
 
 private:
-  void take_responses(Asking &asking) {
+  void take_responses(Progress &progress) {
     const std::span done = completions_->take();
     if (done.empty() && completions_->sleep(events_->fd, options_.timeout, "a response"))
       if (const unique_cm_event event = take_cm_event(events_.get()))
@@ -177,47 +177,48 @@ private:
     for (const ibv_wc &wc : done) {
       check_wc(wc, "a request or a receive");
       if ((wc.opcode & IBV_WC_RECV) == 0) {
-        end_->queue.completed(wc);
+        connection_->queue.completed(wc);
         continue;
       }
-      const uint32_t slot = end_->receiver.received(wc).first;
-      const auto response = end_->in(slot).first(std::min(wc.byte_len, slot_size));
-      if (!is_taken_.at(slot) || !is_response(response, end_->out(slot).first(askers_.size)))
+      const uint32_t slot = connection_->receiver.received(wc).first;
+      const auto response = connection_->in(slot).first(std::min(wc.byte_len, slot_size));
+      if (!is_taken_.at(slot) || !is_response(response, connection_->out(slot).first(load_.size)))
         throw Error("a response", "it is not to this request");
       is_taken_.at(slot) = false;
-      asking.answered(slot); // there are as many slots as it can have under way
-      ++answered_;
+      progress.received(slot); // there are as many slots as it can have under way
+      ++received_;
     }
-    end_->receiver.repost();
+    connection_->receiver.repost();
   }
 
   const CmOptions &options_;
-  const ProcessLoad &askers_;
+  const ProcessLoad &load_;
   unique_event_channel events_;
   unique_cm_id id_;
   std::optional<Completions> completions_;
-  std::optional<End> end_;
+  std::optional<OwnConnection> connection_;
   std::array<bool, slots> is_taken_{};
-  uint32_t asked_ = 0, answered_ = 0;
+  uint32_t sent_ = 0, received_ = 0;
 };
 // [asker]
 
 void own_connections(int argc, char **argv) {
-  CommandLine line{"Processes that each ask by a connection of their own; and the server."};
+  CommandLine line{
+      "Processes that send requests, each by a connection of its own; and the server."};
   const CmOptions options{line, "the server; without it, be the server"};
-  ProcessLoad askers;
+  ProcessLoad load;
   uint32_t connections = 4;
   line.add("--connections", connections, "the server ends after so many [4]", 1, 100);
-  askers.add_to(line);
+  load.add_to(line);
   line.parse(argc, argv);
   if (options.is_server())
     return Server(options, connections).serve_all();
-  run_askers(askers, [&](uint32_t, Asking &asking) {
-    Asker asker(options, askers);
-    asking.ready();
-    asker.ask_all(asking);
-    asking.done();
-    asker.disconnect();
+  run_processes(load, [&](uint32_t, Progress &progress) {
+    LoadClient client(options, load);
+    progress.ready();
+    client.send_requests(progress);
+    progress.done();
+    client.disconnect();
   });
 }
 

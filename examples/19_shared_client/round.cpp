@@ -16,8 +16,6 @@
 #include <thread>
 #include <utility>
 
-namespace shared_client {
-
 using namespace rdmacommon;
 using namespace rdmashared;
 
@@ -73,12 +71,12 @@ void print(const Score &score) {
 }
 
 // [round]
-Round::Round(const ClientOptions &wanted, uint32_t largest)
-    : wanted_(wanted), options_(wanted.sender), load_(wanted.load) {
+Round::Round(const ClientOptions &settings, uint32_t largest)
+    : settings_(settings), options_(settings.sender), load_(settings.load) {
   options_.largest_response = largest;
   load_.is_long = largest > 0;
-  for (uint32_t i = 0; i < wanted.processes; ++i)
-    workers_.emplace_back(wanted.waiting, load_, i);
+  for (uint32_t i = 0; i < settings.processes; ++i)
+    workers_.emplace_back(settings.waiting, load_, i);
 }
 
 void Round::run() {
@@ -88,20 +86,20 @@ void Round::run() {
   Sender sender(options_, std::move(links));
   for (const WorkerProcess &worker : workers_)
     worker.go_on();
-  sender.wait_until_up(wanted_.timeout);
-  wanted_.is_to_serve ? serve(sender) : measure(sender);
+  sender.wait_until_up(settings_.timeout);
+  settings_.is_to_serve ? serve(sender) : measure(sender);
 }
 
 Score Round::run_workers(Sender &sender) {
   if (workers_.empty()) {
-    Caller caller = sender.caller(wanted_.waiting);
+    Caller caller = sender.caller(settings_.waiting);
     return run_load(caller, load_, 0);
   }
   for (const WorkerProcess &worker : workers_)
     worker.go_on();
   Score score;
   for (const WorkerProcess &worker : workers_)
-    score.add(worker.score(wanted_.timeout + std::chrono::seconds(wanted_.load.seconds + 600)));
+    score.add(worker.score(settings_.timeout + std::chrono::seconds(settings_.load.seconds + 600)));
   return score;
 }
 // [round]
@@ -121,22 +119,20 @@ void Round::serve(const Sender &sender) {
 
 void Round::measure(Sender &sender) {
   say_that_it_is_up(sender);
-  const Report report(sender, wanted_.report);
+  const Report report(sender, settings_.report);
   const Stopwatch watch;
   const double cpu_before = machine_cpu_ms();
   const Score score = run_workers(sender);
   const double took_ms = watch.elapsed_ms(), cpu_ms = machine_cpu_ms() - cpu_before;
   for (WorkerProcess &worker : workers_)
     worker.end(std::chrono::minutes(1));
-  std::printf("%u processes of %u threads: ", std::max(wanted_.processes, 1U),
-              wanted_.load.threads);
+  std::printf("%u processes of %u threads: ", std::max(settings_.processes, 1U),
+              settings_.load.threads);
   print(score);
   const double each = 1000 / static_cast<double>(std::max<uint64_t>(score.right, 1));
   std::printf("a request every %.3f us, CPU %.3f us each\n", took_ms * each, cpu_ms * each);
   if (load_.is_timed)
     score.latencies.print();
-  if (wanted_.print_stats)
+  if (settings_.print_stats)
     print_counts("sender", sender.counts());
 }
-
-} // namespace shared_client

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One sender, and the workers that ask by it.
+// One sender, and the workers that send requests through it.
 #pragma once
 
 #include "client_options.hpp"
@@ -10,16 +10,15 @@
 #include <cstdint>
 #include <vector>
 
-namespace shared_client {
-
 class Round {
 public:
   // Forks the workers.
-  // @param wanted  outlives it
+  // @param settings  outlives it
   // @param largest 0: responses come in the slots
-  Round(const ClientOptions &wanted, uint32_t largest);
+  Round(const ClientOptions &settings, uint32_t largest);
 
-  // Connects, lets the workers ask, and prints what came of it; with --serve until SIGTERM.
+  // Connects, lets the workers send requests, and prints what came of it; with --serve until
+  // SIGTERM.
   void run();
 
 private:
@@ -28,12 +27,10 @@ private:
   void measure(rdmashared::Sender &sender);
   Score run_workers(rdmashared::Sender &sender);
 
-  const ClientOptions &wanted_;
+  const ClientOptions &settings_;
   rdmashared::SenderOptions options_;
   Load load_;
   std::vector<WorkerProcess> workers_;
 };
 
 void print(const Score &score);
-
-} // namespace shared_client

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The service that slot_server gives and shared_client asks for, made so that a response can be checked: it is a checksum of the
-// request, over and over, as long as the request wants it.
+// The service that slot_server gives and shared_client asks for, made so that a response can be
+// checked: it is a checksum of the request, over and over, as long as the request wants it.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -14,8 +14,6 @@
 #include <cstring>
 #include <span>
 #include <thread>
-
-namespace shared_client {
 
 // What a request begins with, in network byte order. Any bytes may follow.
 struct ServiceHeader {
@@ -51,7 +49,8 @@ inline bool is_filled(std::span<const std::byte> bytes, uint64_t number) {
   return bytes.empty() || std::memcmp(bytes.data(), &number, bytes.size()) == 0;
 }
 
-// Another one for each `number`, so that a response that is another's is found out. One too short for the header is echoed.
+// Another one for each `number`, so that a response that is another's is found out. One too short
+// for the header is echoed.
 inline void make_request(std::span<std::byte> bytes, size_t response_length, uint32_t microseconds,
                          uint64_t number) {
   fill(bytes, number);
@@ -88,5 +87,3 @@ inline bool is_response(std::span<const std::byte> response, std::span<const std
   std::memcpy(&header, request.data(), sizeof header);
   return response.size() == ntohl(header.response_length) && is_filled(response, checksum(request));
 }
-
-} // namespace shared_client

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 19_shared_client, the server: answers the requests of many shared clients, which come in groups, by a pool of threads.
+// 19_shared_client, the server: answers the requests of many shared clients, which come in groups,
+// by a pool of threads.
 //
 // Lesson:  lessons/19_shared_client.md
 // Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
@@ -18,7 +19,6 @@
 
 using namespace rdmacommon;
 using namespace rdmashared;
-using namespace shared_client;
 
 namespace {
 
@@ -33,8 +33,8 @@ void slot_server(int argc, char **argv) {
   line.add("--clients", options.clients,
            "end after so many connections; 0: serve until SIGTERM [2]", 0, 1'000'000);
   line.add("--at-once", options.connections, "connections at a time [64]", 1, 4096);
-  line.add("--most-slots", options.slots, "of one connection [65536]", 1, 1 << 24);
-  line.add("--most-memory", megabytes, "MiB for one connection [256]", 1, 1 << 20);
+  line.add("--max-slots", options.slots, "of one connection [65536]", 1, 1 << 24);
+  line.add("--max-memory", megabytes, "MiB for one connection [256]", 1, 1 << 20);
   line.add("--total-memory", total_megabytes, "MiB for all connections [1024]", 1, 1 << 20);
   line.add("--window", options.window,
            "requests of a connection that may be without an answer [4096]", 1, 1 << 16);

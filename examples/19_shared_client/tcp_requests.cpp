@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the shared client is compared with, without RDMA: a server with epoll, and processes that each have a socket. Requests
-// and responses are the same as slot_server's, each behind its length.
+// What the shared client is compared with, without RDMA: a server with epoll, and processes that
+// each have a socket. Requests and responses are the same as slot_server's, each behind its length.
 //
 // Lesson:  lessons/20_measure.md
 // By hand: tcp_requests --connections 4      the server, for as many
@@ -24,7 +24,6 @@
 #include <utility>
 
 using namespace rdmacommon;
-using namespace shared_client;
 
 namespace {
 
@@ -32,7 +31,8 @@ constexpr uint32_t longest = 4096; // bytes of a request or a response
 using Bytes = std::vector<std::byte>;
 
 // [frames]
-// Takes the next message off a stream: four bytes of length, in network byte order, and so many bytes.
+// Takes the next message off a stream: four bytes of length, in network byte order, and so many
+// bytes.
 // @return nothing if it has not come whole
 std::optional<std::span<const std::byte>> take_message(std::span<const std::byte> &stream) {
   uint32_t length = 0;
@@ -162,7 +162,8 @@ private:
     watch(fd, EPOLL_CTL_ADD, EPOLLIN, clients_.back().get());
   }
 
-  // Everything that has come is answered by one send(): batches make themselves, as the shared client's groups do.
+  // Everything that has come is answered by one send(): batches make themselves, as the shared
+  // client's groups do.
   // @return false if the client has gone, or lies
   bool answer(Socket &client) {
     try {
@@ -171,7 +172,7 @@ private:
       std::span<const std::byte> left = client.in;
       while (const auto request = take_message(left)) {
         std::array<std::byte, longest> response;
-        const size_t length = std::min(shared_client::serve(*request, response), response.size());
+        const size_t length = std::min(::serve(*request, response), response.size());
         std::ranges::copy(std::span(response).first(length),
                           add_message(client.out, length).begin());
       }
@@ -204,13 +205,13 @@ Socket connect_to(const std::string &host, uint16_t port) {
 }
 
 // Keeps `in_flight` requests under way, and sends all that it may with one send().
-void ask_all(Socket &server, const ProcessLoad &askers, Asking &asking) {
-  uint32_t asked = 0, answered = 0;
-  Bytes request(askers.size);
-  while (answered < askers.requests) {
-    for (; asked < askers.requests && asked - answered < askers.in_flight; ++asked) {
-      asking.asks(asked);
-      make_request(add_message(server.out, askers.size), askers.size, 0, asked);
+void send_requests(Socket &server, const ProcessLoad &load, Progress &progress) {
+  uint32_t sent = 0, received = 0;
+  Bytes request(load.size);
+  while (received < load.requests) {
+    for (; sent < load.requests && sent - received < load.in_flight; ++sent) {
+      progress.sends(sent);
+      make_request(add_message(server.out, load.size), load.size, 0, sent);
     }
     while (!server.out.empty())
       server.send();
@@ -218,8 +219,8 @@ void ask_all(Socket &server, const ProcessLoad &askers, Asking &asking) {
       throw Error("the server", "it is gone");
     std::span<const std::byte> left = server.in;
     while (const auto response = take_message(left)) {
-      asking.answered(answered);
-      make_request(request, askers.size, 0, answered++); // responses come in the requests' order
+      progress.received(received);
+      make_request(request, load.size, 0, received++); // responses come in the requests' order
       if (!is_response(*response, request))
         throw Error("a response", "it is not to this request");
     }
@@ -230,8 +231,8 @@ void ask_all(Socket &server, const ProcessLoad &askers, Asking &asking) {
 
 void tcp_requests(int argc, char **argv) {
   CommandLine line{
-      "Processes that ask a server by TCP, each by a socket of its own; and the server."};
-  ProcessLoad askers;
+      "Processes that send requests by TCP, each by a socket of its own; and the server."};
+  ProcessLoad load;
   std::string host;
   uint16_t port = 18515;
   uint32_t connections = 4;
@@ -241,16 +242,16 @@ void tcp_requests(int argc, char **argv) {
   line.add("--connections", connections, "the server ends after so many [4]", 1, 1'000'000);
   line.add("--wait", wait, "how long the server waits for something to come");
   line.add("--timeout", timeout, "how long a response may take");
-  askers.add_to(line);
+  load.add_to(line);
   line.parse(argc, argv);
   if (host.empty())
     return TcpServer(port).serve(connections, wait);
-  run_askers(askers, [&](uint32_t, Asking &asking) {
+  run_processes(load, [&](uint32_t, Progress &progress) {
     Socket server = connect_to(host, port);
     server.set_limit(timeout);
-    asking.ready();
-    ask_all(server, askers, asking);
-    asking.done();
+    progress.ready();
+    send_requests(server, load, progress);
+    progress.done();
   });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 19_shared_client, in a program of one's own: a service that counts words, and a client with one connection for all its threads.
+// 19_shared_client, in a program of one's own: a service that counts words, and a client with one
+// connection for all its threads.
 //
 // Lesson:  lessons/19_shared_client.md
 // Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
@@ -24,7 +25,6 @@
 
 using namespace rdmacommon;
 using namespace rdmashared;
-using shared_client::log_line;
 
 namespace {
 
@@ -74,7 +74,8 @@ void ask(const CmOptions &where, uint32_t lines) {
                     letters = "a b c d e f g h i j k l m n o p q r s t";
   caller.request(std::as_bytes(std::span(text)), print);
 
-  // The response goes where the request was, and that took one slot. A longer one has to be asked for.
+  // The response goes where the request was, and that took one slot. A longer one has to be asked
+  // for.
   try {
     caller.request(std::as_bytes(std::span(letters)), print);
   } catch (const RequestFailed &failure) { // of this request: the connection is as good as before

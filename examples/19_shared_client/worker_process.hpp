@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A worker: a child process with a Caller. It is forked before there is any RDMA in this process (lesson 14).
+// A worker: a child process with a Caller. It is forked before there is any RDMA in this process
+// (lesson 14).
 #pragma once
 
 #include "load.hpp"
@@ -16,9 +17,8 @@
 #include <utility>
 #include <vector>
 
-namespace shared_client {
-
-// How long a worker waits for its parent: rounds before its own can take as long as --seconds. If the parent ends, so does the child.
+// How long a worker waits for its parent: rounds before its own can take as long as --seconds. If
+// the parent ends, so does the child.
 constexpr std::chrono::hours patience(24);
 
 // [worker-process]
@@ -59,5 +59,3 @@ private:
   std::unique_ptr<rdmacommon::Child> child_;
 };
 // [worker-process]
-
-} // namespace shared_client

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A server that learns of each message takes the completion of a receive, posts another receive, and gives the client a credit
-// for one more message.
+// A server that learns of each message takes the completion of a receive, posts another receive,
+// and gives the client a credit for one more message.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -35,7 +35,8 @@ public:
   uint32_t left() const { return left_; }
   void use(uint32_t messages) { left_ -= messages; }
 
-  // Of a receive: its immediate is a credit for so many messages; 0 from a client, which gives none.
+  // Of a receive: its immediate is a credit for so many messages; 0 from a client, which gives
+  // none.
   // @throws Error if that cannot be
   void take(const ibv_wc &wc) {
     post_receive(); // before the peer can send another
@@ -59,8 +60,9 @@ private:
 
 constexpr uint32_t looks = 65536; // at a CQ, before a look whether the peer has ended
 
-// The server's loop, until the client says that it is done. The server gives credit when a quarter of the receives have been used, or
-// when nothing more has come: so credits cost little, and the client never waits for one that could have been sent.
+// The server's loop, until the client says that it is done. The server gives credit when a quarter
+// of the receives have been used, or when nothing more has come: so credits cost little, and the
+// client never waits for one that could have been sent.
 inline void give_credits(ibv_cq *cq, ibv_qp *qp, Credits &credits, uint32_t depth,
                          const rdmacommon::Exchange &exchange) {
   rdmacommon::SendQueue queue(qp, depth);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 20_measure: how long a message takes. Client and server send one back and forth, and the client times every round.
+// 20_measure: how long a message takes. Client and server send one back and forth, and the client
+// times every round.
 //
 // Lesson:  lessons/20_measure.md
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
@@ -24,7 +25,7 @@ using namespace rdmacommon;
 
 namespace {
 
-struct Wanted {
+struct Settings {
   Shape shape;
   uint32_t rounds = 5000, warm_up = 500;
   uint32_t every_us = 0, stall_ms = 0;
@@ -32,7 +33,8 @@ struct Wanted {
 };
 
 // [pin]
-// Server and client each on one CPU, and not the same: no time is lost to moving, and each finds its cache warm.
+// Server and client each on one CPU, and not the same: no time is lost to moving, and each finds
+// its cache warm.
 void pin(bool is_server) {
   cpu_set_t allowed, one;
   check_errno(sched_getaffinity(0, sizeof allowed, &allowed), "sched_getaffinity");
@@ -65,7 +67,8 @@ void print_clocks() {
 // [clocks]
 
 // [plausible]
-// A measure has to fit to another one that was taken in another way: here, the rounds together to the time that they took.
+// A measure has to fit to another one that was taken in another way: here, the rounds together to
+// the time that they took.
 void check_sum(double rounds_us, double passed_us) {
   if (rounds_us > 1.2 * passed_us || rounds_us < 0.8 * passed_us) {
     std::printf("all rounds together: %.3f us, while %.3f us passed\n", rounds_us, passed_us);
@@ -76,28 +79,29 @@ void check_sum(double rounds_us, double passed_us) {
 
 // [rounds]
 // As fast as it goes: the next round begins when this one has ended.
-void measure(PingSide &side, const Wanted &wanted) {
+void measure(PingSide &side, const Settings &settings) {
   const TickLength length;
-  Times times(wanted.rounds);
+  Times times(settings.rounds);
   uint64_t first = 0, all = 0;
   const double began_us = monotonic_us();
-  for (uint32_t round = 1; round <= wanted.warm_up + wanted.rounds; ++round) {
+  for (uint32_t round = 1; round <= settings.warm_up + settings.rounds; ++round) {
     const uint64_t began = ticks();
     side.ask(round); // waits for the answer to this one
     const uint64_t took = ticks() - began;
     all += took;
     if (round == 1)
       first = took;
-    if (round > wanted.warm_up)
+    if (round > settings.warm_up)
       times.add(took);
   }
   const double tick_us = length.us();
   check_sum(static_cast<double>(all) * tick_us, monotonic_us() - began_us);
-  // A round has two messages, one in each direction. A READ is one, though its packets go both ways.
-  const double unit = tick_us / (wanted.shape.operation == Operation::read ? 1 : 2);
+  // A round has two messages, one in each direction. A READ is one, though its packets go both
+  // ways.
+  const double unit = tick_us / (settings.shape.operation == Operation::read ? 1 : 2);
   times.sort();
-  std::printf("%s, %u bytes, %s: ", name_of(wanted.shape.operation), wanted.shape.size,
-              wanted.shape.is_polling ? "polling" : "events");
+  std::printf("%s, %u bytes, %s: ", name_of(settings.shape.operation), settings.shape.size,
+              settings.shape.is_polling ? "polling" : "events");
   print_percentiles(times, unit);
   std::printf("the mean is %.3f us, and the first of all took %.3f us\n", times.mean() * unit,
               static_cast<double>(first) * unit);
@@ -105,19 +109,20 @@ void measure(PingSide &side, const Wanted &wanted) {
 // [rounds]
 
 // [schedule]
-// By a timetable, as users come: they do not wait with their request until the last one's has been answered.
-void measure_by_timetable(PingSide &side, const Wanted &wanted) {
+// By a timetable, as users come: they do not wait with their request until the last one's has been
+// answered.
+void measure_by_timetable(PingSide &side, const Settings &settings) {
   const TickLength length;
-  Times from_begin(wanted.rounds), from_due(wanted.rounds);
-  for (uint32_t round = 1; round <= wanted.warm_up; ++round)
+  Times from_begin(settings.rounds), from_due(settings.rounds);
+  for (uint32_t round = 1; round <= settings.warm_up; ++round)
     side.ask(round);
-  const auto interval = static_cast<uint64_t>(wanted.every_us / length.us());
+  const auto interval = static_cast<uint64_t>(settings.every_us / length.us());
   uint64_t due = ticks();
-  for (uint32_t round = 1; round <= wanted.rounds; ++round, due += interval) {
+  for (uint32_t round = 1; round <= settings.rounds; ++round, due += interval) {
     while (ticks() < due) // too short to sleep
       ;
     const uint64_t began = ticks();
-    side.ask(wanted.warm_up + round);
+    side.ask(settings.warm_up + round);
     const uint64_t ended = ticks();
     from_begin.add(ended - began);
     from_due.add(ended - due);
@@ -131,15 +136,15 @@ void measure_by_timetable(PingSide &side, const Wanted &wanted) {
 }
 // [schedule]
 
-void serve(PingSide &side, const Wanted &wanted) {
+void serve(PingSide &side, const Settings &settings) {
   const bool is_asked =
-      wanted.shape.operation != Operation::read; // else our NIC is, and we are not
-  const uint32_t rounds = is_asked ? wanted.warm_up + wanted.rounds : 0;
+      settings.shape.operation != Operation::read; // else our NIC is, and we are not
+  const uint32_t rounds = is_asked ? settings.warm_up + settings.rounds : 0;
   for (uint32_t round = 1; round <= rounds; ++round) {
     side.hear(round);
-    if (wanted.stall_ms > 0 &&
-        round == wanted.warm_up + (wanted.rounds + 1) / 2) // the stall is what is looked at
-      std::this_thread::sleep_for(std::chrono::milliseconds(wanted.stall_ms));
+    if (settings.stall_ms > 0 &&
+        round == settings.warm_up + (settings.rounds + 1) / 2) // the stall is what is looked at
+      std::this_thread::sleep_for(std::chrono::milliseconds(settings.stall_ms));
     side.tell(round);
   }
 }
@@ -147,41 +152,41 @@ void serve(PingSide &side, const Wanted &wanted) {
 void measure_program(int argc, char **argv) {
   CommandLine line{"How long a message takes. Both sides need the same options."};
   PairOptions options{line};
-  Wanted wanted;
+  Settings settings;
   std::string operation = "write", waiting = "poll";
   line.add("--operation", operation, "what each message is [write]", operation_names);
   line.add("--waiting", waiting, "how to learn that one has come [poll]", {"poll", "events"});
-  line.add("--size", wanted.shape.size, "bytes of a message [64]", 1, 1 << 20);
-  line.add("--rounds", wanted.rounds, "that are measured [5000]", 1, 10'000'000);
-  line.add("--warm-up", wanted.warm_up, "rounds before these [500]", 0, 10'000'000);
-  line.add("--every", wanted.every_us,
+  line.add("--size", settings.shape.size, "bytes of a message [64]", 1, 1 << 20);
+  line.add("--rounds", settings.rounds, "that are measured [5000]", 1, 10'000'000);
+  line.add("--warm-up", settings.warm_up, "rounds before these [500]", 0, 10'000'000);
+  line.add("--every", settings.every_us,
            "microseconds from one round's beginning to the next one's; 0: when it has ended [0]", 0,
            1'000'000);
-  line.add("--stall", wanted.stall_ms,
+  line.add("--stall", settings.stall_ms,
            "for so many milliseconds the server stops, half-way, once [0]", 0, 4000);
-  line.add("--inline", wanted.shape.most_inline,
+  line.add("--inline", settings.shape.max_inline,
            "bytes of the largest message that goes inline; 0: none [128]", 0, 128);
-  line.add("--pin", wanted.is_pinned, "each side stays on one CPU");
+  line.add("--pin", settings.is_pinned, "each side stays on one CPU");
   line.parse(argc, argv);
-  wanted.shape.operation = operation_of(operation);
-  wanted.shape.is_polling = waiting == "poll";
-  if (!wanted.shape.is_polling && wanted.shape.operation == Operation::write)
+  settings.shape.operation = operation_of(operation);
+  settings.shape.is_polling = waiting == "poll";
+  if (!settings.shape.is_polling && settings.shape.operation == Operation::write)
     throw Error("--waiting events", "nobody is told of a WRITE");
-  if (wanted.stall_ms > 0 && wanted.shape.operation == Operation::read)
+  if (settings.stall_ms > 0 && settings.shape.operation == Operation::read)
     throw Error("--stall", "a READ does not ask the server's program");
-  if (wanted.is_pinned)
+  if (settings.is_pinned)
     pin(options.is_server());
   const Port port = open_port(options);
   Exchange exchange(options);
-  PingSide side(port, exchange, options, wanted.shape);
+  PingSide side(port, exchange, options, settings.shape);
   if (options.is_server()) {
-    serve(side, wanted);
+    serve(side, settings);
     exchange.receive_done(std::chrono::hours(1));
   } else {
-    if (wanted.shape.operation == Operation::write && !side.is_in_order())
+    if (settings.shape.operation == Operation::write && !side.is_in_order())
       std::printf("this device does not promise that the last byte of a WRITE comes last\n");
     print_clocks();
-    wanted.every_us > 0 ? measure_by_timetable(side, wanted) : measure(side, wanted);
+    settings.every_us > 0 ? measure_by_timetable(side, settings) : measure(side, settings);
     exchange.send_done();
   }
   exchange.finish();

@@ -20,7 +20,8 @@ public:
   void add(uint64_t ticks) { ticks_.push_back(ticks); }
   void sort() { std::ranges::sort(ticks_); }
 
-  // After sort(): the time that `percent` of all have not exceeded, in ticks. Each is one that was measured: nothing is interpolated.
+  // After sort(): the time that `percent` of all have not exceeded, in ticks. Each is one that was
+  // measured: nothing is interpolated.
   double percentile(double percent) const {
     const auto rank = static_cast<size_t>(std::ceil(percent / 100 * static_cast<double>(size())));
     return static_cast<double>(ticks_.at(std::clamp<size_t>(rank, 1, size()) - 1));

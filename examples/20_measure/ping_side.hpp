@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What client and server of measure.cpp both have: a queue pair, a buffer in each direction, and the four ways to send a
-// message and to learn of one.
+// What client and server of measure.cpp both have: a queue pair, a buffer in each direction, and
+// the four ways to send a message and to learn of one.
 #pragma once
 
 #include "operations.hpp"
@@ -29,7 +29,7 @@ struct Shape {
   Operation operation = Operation::write;
   uint32_t size = 64;
   bool is_polling = true;
-  uint32_t most_inline = 128; // bytes of the largest message that goes inline
+  uint32_t max_inline = 128; // bytes of the largest message that goes inline
 };
 
 // [side]
@@ -48,7 +48,7 @@ public:
                                       .max_recv_wr = depth,
                                       .max_send_sge = 1,
                                       .max_recv_sge = 1,
-                                      .max_inline_data = shape.most_inline})),
+                                      .max_inline_data = shape.max_inline})),
         queue_(qp_.get(), depth) {
     rdmacommon::to_init(qp_.get(), port, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
     for (uint32_t i = 0; i < depth; ++i)
@@ -71,12 +71,13 @@ public:
   void tell(uint32_t round) {
     while (queue_.room() == 0)
       take_sent();
-    // The last byte tells a peer that polls its memory that this is another message. The one before has been answered, so nothing
-    // is on its way from here, even if no completion was requested for it.
+    // The last byte tells a peer that polls its memory that this is another message. The one before
+    // has been answered, so nothing is on its way from here, even if no completion was requested
+    // for it.
     out().back() = std::byte(round);
     ibv_sge piece = rdmacommon::piece(mr_.get(), out().data(), shape_.size);
     ibv_send_wr request{.sg_list = &piece, .num_sge = 1};
-    if (shape_.size <= shape_.most_inline)
+    if (shape_.size <= shape_.max_inline)
       request.send_flags = IBV_SEND_INLINE;
     if (shape_.operation == Operation::send)
       request.opcode = IBV_WR_SEND;
@@ -103,7 +104,8 @@ public:
   // [ask]
 
   // [in-order]
-  // Whether this device promises that the last byte of a WRITE comes last. Only a QP in RTS has an answer on mlx5.
+  // Whether this device promises that the last byte of a WRITE comes last. Only a QP in RTS has an
+  // answer on mlx5.
   bool is_in_order() const {
     return ibv_query_qp_data_in_order(qp_.get(), IBV_WR_RDMA_WRITE, 0) == 1;
   }
@@ -119,8 +121,9 @@ private:
     return rdmacommon::create_cq(port.context.get(), depth, channel);
   }
 
-  // The peer writes to the beginning; what we send lies behind it, on a page of its own, and the peer may read it. Else the
-  // two could have a cache line in common, which CPU and NIC would take from each other.
+  // The peer writes to the beginning; what we send lies behind it, on a page of its own, and the
+  // peer may read it. Else the two could have a cache line in common, which CPU and NIC would take
+  // from each other.
   size_t stride() const { return (size_t{shape_.size} + 4095) / 4096 * 4096; }
   std::span<std::byte> in() { return std::span(memory_).first(shape_.size); }
   std::span<std::byte> out() { return std::span(memory_).subspan(stride(), shape_.size); }

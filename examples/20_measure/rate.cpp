@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How many messages a second: the client sends without a pause, as many as its send queue holds. The server's program
-// sleeps, except with WRITE_WITH_IMM: then it takes each completion, and gives credits.
+// How many messages a second: the client sends without a pause, as many as its send queue holds.
+// The server's program sleeps, except with WRITE_WITH_IMM: then it takes each completion, and gives
+// credits.
 //
 // Lesson:  lessons/20_measure.md
 // Run:     ./lab run 20_measure --program rate
@@ -44,7 +45,7 @@ ibv_wr_opcode opcode_of(Operation operation) {
   }
 }
 
-struct Wanted {
+struct Settings {
   Operation operation = Operation::write;
   uint32_t size = 64, chain = 1, messages = 20'000;
 };
@@ -73,7 +74,8 @@ public:
       if (credits_)
         credits_->use(chain);
     }
-    // Wait until all messages are delivered, and until the server has taken them and given all credits back.
+    // Wait until all messages are delivered, and until the server has taken them and given all
+    // credits back.
     while (queue_.done() < queue_.added() || (credits_ && credits_->left() < depth))
       take();
     return queue_.added() - before;
@@ -105,32 +107,32 @@ private:
 };
 // [flood]
 
-void measure(Flood &flood, const Wanted &wanted) {
-  flood.run(wanted.messages / 10 + 1, wanted.chain); // to warm up
+void measure(Flood &flood, const Settings &settings) {
+  flood.run(settings.messages / 10 + 1, settings.chain); // to warm up
   const Stopwatch watch;
   const double cpu_before = machine_cpu_ms();
-  const auto sent = static_cast<double>(flood.run(wanted.messages, wanted.chain));
+  const auto sent = static_cast<double>(flood.run(settings.messages, settings.chain));
   const double took_ms = watch.elapsed_ms(), cpu_ms = machine_cpu_ms() - cpu_before;
   std::printf("%s, %u bytes, %u in a post: %.3f messages/s, CPU %.3f us each\n",
-              name_of(wanted.operation), wanted.size, wanted.chain, sent / took_ms * 1000,
+              name_of(settings.operation), settings.size, settings.chain, sent / took_ms * 1000,
               cpu_ms * 1000 / sent);
 }
 
 void rate(int argc, char **argv) {
   CommandLine line{"How many messages a second. Both sides need the same options."};
   PairOptions options{line};
-  Wanted wanted;
+  Settings settings;
   std::string operation = "write";
   line.add("--operation", operation, "what each message is [write]",
            {"write", "write-imm", "read"});
-  line.add("--size", wanted.size, "bytes of a message [64]", 1, 1 << 20);
-  line.add("--chain", wanted.chain, "requests in one call of ibv_post_send [1]", 1, 64);
-  line.add("--messages", wanted.messages, "that are measured [20000]", 1, 100'000'000);
+  line.add("--size", settings.size, "bytes of a message [64]", 1, 1 << 20);
+  line.add("--chain", settings.chain, "requests in one call of ibv_post_send [1]", 1, 64);
+  line.add("--messages", settings.messages, "that are measured [20000]", 1, 100'000'000);
   line.parse(argc, argv);
-  wanted.operation = operation_of(operation);
+  settings.operation = operation_of(operation);
   const Port port = open_port(options);
   Exchange exchange(options);
-  std::vector<std::byte> memory(wanted.size);
+  std::vector<std::byte> memory(settings.size);
   const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   const unique_mr mr = reg_mr(pd.get(), memory.data(), memory.size(), access);
@@ -143,19 +145,19 @@ void rate(int argc, char **argv) {
                                      .max_inline_data = 0});
   to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
   std::optional<Credits> credits; // before the peer can send
-  if (wanted.operation == Operation::write_imm)
+  if (settings.operation == Operation::write_imm)
     credits.emplace(qp.get(), Flood::depth);
   const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
   if (theirs.length != memory.size())
     throw Error("the peer's memory", "it has another --size");
   if (!options.is_server()) {
-    ibv_sge whole = piece(mr.get(), mr->addr, wanted.size);
+    ibv_sge whole = piece(mr.get(), mr->addr, settings.size);
     Flood flood(qp.get(), cq.get(), credits ? &*credits : nullptr, exchange,
                 {.sg_list = &whole,
                  .num_sge = 1,
-                 .opcode = opcode_of(wanted.operation),
+                 .opcode = opcode_of(settings.operation),
                  .wr = {.rdma = {.remote_addr = theirs.address, .rkey = theirs.rkey}}});
-    measure(flood, wanted);
+    measure(flood, settings);
     exchange.send_done();
   } else {
     if (credits)

@@ -16,8 +16,8 @@ inline double monotonic_us() {
 }
 
 // [ticks]
-// Counts at an even pace, whatever the CPU's frequency, and while it sleeps (x86: "constant_tsc" and "nonstop_tsc" in
-// /proc/cpuinfo). How fast, a program cannot read everywhere in the same way.
+// Counts at an even pace, whatever the CPU's frequency, and while it sleeps (x86: "constant_tsc"
+// and "nonstop_tsc" in /proc/cpuinfo). How fast, a program cannot read everywhere in the same way.
 inline uint64_t ticks() {
 #if defined(__x86_64__) || defined(__i386__)
   return __rdtsc();
@@ -30,7 +30,8 @@ inline uint64_t ticks() {
 #endif
 }
 
-// How long a tick is, by the real clock, on the average of all the time that this object has been there.
+// How long a tick is, by the real clock, on the average of all the time that this object has been
+// there.
 class TickLength {
 public:
   double us() const {

@@ -9,7 +9,8 @@
 
 namespace rdmashared {
 
-// Twice as long each time, up to a limit, with a random part: so clients that lost the server together do not come back together.
+// Twice as long each time, up to a limit, with a random part: so clients that lost the server
+// together do not come back together.
 class Backoff {
 public:
   Backoff(std::chrono::milliseconds first, std::chrono::milliseconds limit)

@@ -44,7 +44,7 @@ void sleep_on_one(const BellSeen &bell, uint32_t bits, steady_clock::time_point 
 #ifdef SYS_futex_waitv
 // @return false if the kernel does not know this call
 bool sleep_on_all(std::span<const BellSeen> bells, steady_clock::time_point until) {
-  std::array<futex_waitv, most_bells> words{};
+  std::array<futex_waitv, max_bells> words{};
   for (size_t i = 0; i < bells.size(); ++i)
     words.at(i) = {.val = bells[i].seen,
                    .uaddr = reinterpret_cast<uintptr_t>(word_of(bells[i].bell)),
@@ -65,7 +65,7 @@ bool sleep_on_all(std::span<const BellSeen>, steady_clock::time_point) {
 } // namespace
 
 void sleep_on(std::span<const BellSeen> bells, uint32_t bits, steady_clock::time_point until) {
-  if (bells.size() > most_bells)
+  if (bells.size() > max_bells)
     throw rdmacommon::Error("the sleep", "there are more than 128 bells");
   if (bells.size() == 1)
     sleep_on_one(bells.front(), bits, until);

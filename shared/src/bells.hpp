@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where callers sleep: futex words in shared memory. Many callers share a bell, and one system call wakes all of them whose
-// answers have come.
+// Where callers sleep: futex words in shared memory. Many callers share a bell, and one system call
+// wakes all of them whose answers have come.
 #pragma once
 
 #include <atomic>
@@ -12,10 +12,11 @@
 namespace rdmashared {
 
 constexpr uint32_t every_bit = ~uint32_t{0};
-constexpr size_t most_bells = 128; // of one sleep: futex_waitv(2)
+constexpr size_t max_bells = 128; // of one sleep: futex_waitv(2)
 
 // [bell]
-// Read the bell, then tell the sender that you sleep, then sleep: a ring in between ends the sleep at once.
+// Read the bell, then tell the sender that you sleep, then sleep: a ring in between ends the sleep
+// at once.
 struct BellSeen {
   std::atomic<uint32_t> *bell;
   uint32_t seen;

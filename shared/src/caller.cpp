@@ -45,30 +45,33 @@ std::optional<std::vector<std::byte>> Pending::wait(milliseconds limit) {
 }
 
 // [request]
-Pending Caller::request_async(std::span<const std::byte> bytes, const Ask &ask) {
-  return lanes_->request_async(bytes, ask);
+Pending Caller::request_async(std::span<const std::byte> bytes, const RequestOptions &options) {
+  return lanes_->request_async(bytes, options);
 }
 
-std::optional<Pending> Caller::try_request_async(std::span<const std::byte> bytes, const Ask &ask) {
-  return lanes_->try_request_async(bytes, ask);
+std::optional<Pending> Caller::try_request_async(std::span<const std::byte> bytes,
+                                                 const RequestOptions &options) {
+  return lanes_->try_request_async(bytes, options);
 }
 
-void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place, const Ask &ask) {
-  if (!request_async(bytes, ask).wait(ask.limit, in_place))
-    throw Error("the request", "no answer within " + std::to_string(ask.limit.count()) + " ms");
+void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place,
+                     const RequestOptions &options) {
+  if (!request_async(bytes, options).wait(options.limit, in_place))
+    throw Error("the request", "no answer within " + std::to_string(options.limit.count()) + " ms");
 }
 
-std::vector<std::byte> Caller::request(std::span<const std::byte> bytes, const Ask &ask) {
+std::vector<std::byte> Caller::request(std::span<const std::byte> bytes,
+                                       const RequestOptions &options) {
   std::vector<std::byte> copy;
   request(
       bytes,
       [&](std::span<const std::byte> response) { copy.assign(response.begin(), response.end()); },
-      ask);
+      options);
   return copy;
 }
 
-void Caller::post(std::span<const std::byte> bytes, const Ask &ask) {
-  lanes_->post(bytes, ask);
+void Caller::post(std::span<const std::byte> bytes, const RequestOptions &options) {
+  lanes_->post(bytes, options);
 }
 // [request]
 
@@ -96,8 +99,9 @@ std::optional<size_t> Caller::wait_any(std::span<const Pending> requests, millis
   return lanes_->wait_any(requests, limit, waiting);
 }
 
-void Caller::request_then(std::span<const std::byte> bytes, Then then, const Ask &ask) {
-  lanes_->request_then(bytes, std::move(then), ask);
+void Caller::request_then(std::span<const std::byte> bytes, Then then,
+                          const RequestOptions &options) {
+  lanes_->request_then(bytes, std::move(then), options);
 }
 
 int Caller::fd() {

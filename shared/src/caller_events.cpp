@@ -84,7 +84,7 @@ std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, m
       if (one.lanes_ == nullptr) // collected
         continue;
       has_any = true;
-      Answers &answers = lanes_[one.lane_].answers;
+      AnswerTable &answers = lanes_[one.lane_].answers;
       if (!answers.is_waiting(one.position_) ||
           (will_sleep && !answers.will_sleep_on_any(one.position_, bell_)))
         return i;
@@ -109,8 +109,9 @@ std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, m
 // [wait-any]
 
 // [request-then]
-void CallerLanes::request_then(std::span<const std::byte> bytes, Then then, const Ask &ask) {
-  Pending pending = request_async(bytes, ask);
+void CallerLanes::request_then(std::span<const std::byte> bytes, Then then,
+                               const RequestOptions &options) {
+  Pending pending = request_async(bytes, options);
   CallerLane &lane = lanes_[pending.lane_];
   const uint64_t position = pending.position_;
   // With the lock: run_ready() could give the slots back, and then another request could have them.

@@ -29,8 +29,8 @@ namespace {
   give_up(lane, "it is gone");
 }
 
-Kind kind_of(const Ask &ask) {
-  return ask.room == Ask::any_length ? Kind::long_request : Kind::request;
+Kind kind_of(const RequestOptions &options) {
+  return options.room == RequestOptions::any_length ? Kind::long_request : Kind::request;
 }
 
 // [collect]
@@ -44,7 +44,7 @@ template <typename Use> void collect(CallerLane &lane, const SlotRun &run, Use u
   use(lane.answers.answer(run.position));
 }
 
-void use_answer(const Answers::Answer &answer, const InPlace &in_place) {
+void use_answer(const AnswerTable::Answer &answer, const InPlace &in_place) {
   if (answer.outcome == Outcome::response)
     return in_place(answer.bytes);
   throw RequestFailed(answer.outcome,
@@ -92,7 +92,7 @@ bool CallerLanes::wait(Pending &pending, milliseconds limit, const InPlace &in_p
   if (!lane.answers.is_answered(pending.position_))
     gone(lane);
   collect(lane, slots_of(lane, pending),
-          [&](const Answers::Answer &answer) { use_answer(answer, in_place); });
+          [&](const AnswerTable::Answer &answer) { use_answer(answer, in_place); });
   return true;
 }
 // [pending-wait]
@@ -109,7 +109,7 @@ CallerLanes::CallerLanes(std::vector<Link> links, Waiting waiting) : waiting_(wa
     RingWorker *worker = joined_.back().get();
     for (uint32_t i = 0; i < worker->rings(); ++i)
       lanes_.push_back({.ring = &worker->ring(i),
-                        .answers = Answers(worker->ring(i)),
+                        .answers = AnswerTable(worker->ring(i)),
                         .worker = worker->number(),
                         .is_over = [worker] { return worker->is_alone(); }});
     sort_by_server(lanes_.size() - worker->rings());
@@ -118,7 +118,7 @@ CallerLanes::CallerLanes(std::vector<Link> links, Waiting waiting) : waiting_(wa
 }
 
 void CallerLanes::check_count() const {
-  if (lanes_.size() > most_bells)
+  if (lanes_.size() > max_bells)
     throw Error("the caller", "its senders have more than 128 connections together");
 }
 
@@ -137,17 +137,17 @@ void CallerLanes::sort_by_server(size_t first) {
 }
 
 // [claim]
-// The servers take turns. Of the connections to one server, a thread keeps to the same one, so that groups stay long. A lane that is
-// down or full is passed over.
-std::optional<CallerLanes::Claimed> CallerLanes::try_claim(uint32_t length, const Ask &ask,
-                                                           CallerLane *&full) {
+// The servers take turns. Of the connections to one server, a thread keeps to the same one, so that
+// groups stay long. A lane that is down or full is passed over.
+std::optional<CallerLanes::Claimed>
+CallerLanes::try_claim(uint32_t length, const RequestOptions &options, CallerLane *&full) {
   const uint32_t turn = turn_.fetch_add(1, std::memory_order_relaxed);
   const size_t thread = std::hash<std::thread::id>()(std::this_thread::get_id());
   for (uint32_t i = 0; i < servers_.size(); ++i) {
     const std::vector<uint32_t> &its = servers_[(turn + i) % servers_.size()];
     for (size_t j = 0; j < its.size(); ++j) {
       CallerLane &lane = lanes_[its[(lanes_[its.front()].worker + thread + j) % its.size()]];
-      if (!lane.is_up() || !lane.leads_to(ask.server))
+      if (!lane.is_up() || !lane.leads_to(options.server))
         continue;
       if (auto claim = lane.ring->try_claim(lane.worker, length))
         return Claimed{lane, std::move(*claim)};
@@ -159,32 +159,32 @@ std::optional<CallerLanes::Claimed> CallerLanes::try_claim(uint32_t length, cons
   for (CallerLane &lane : lanes_)
     if (lane.is_over && lane.is_over())
       gone(lane);
-  check_server(ask.server);
+  check_server(options.server);
   throw RequestFailed(Outcome::not_sent);
 }
 
-CallerLanes::Claimed CallerLanes::claim(uint32_t length, const Ask &ask) {
+CallerLanes::Claimed CallerLanes::claim(uint32_t length, const RequestOptions &options) {
   CallerLane *full = nullptr;
-  if (auto claimed = try_claim(length, ask, full))
+  if (auto claimed = try_claim(length, options, full))
     return std::move(*claimed);
-  return {*full, full->ring->claim(full->worker, length, ask.limit, full->is_over)};
+  return {*full, full->ring->claim(full->worker, length, options.limit, full->is_over)};
 }
 // [claim]
 
 // @return bytes of the slots that it needs, with the header
-uint32_t CallerLanes::checked_length(size_t bytes, const Ask &ask) const {
-  const bool is_long = ask.room == Ask::any_length;
-  const size_t longest = std::max(bytes, is_long ? 0 : ask.room);
+uint32_t CallerLanes::checked_length(size_t bytes, const RequestOptions &options) const {
+  const bool is_long = options.room == RequestOptions::any_length;
+  const size_t longest = std::max(bytes, is_long ? 0 : options.room);
   for (const CallerLane &lane : lanes_) {
     // At least a slot, whatever another worker has written there.
     const uint64_t in_window = std::max(lane.answers.status().longest.load(), 1U);
-    const size_t most =
+    const size_t available =
         std::min<uint64_t>(lane.ring->longest_message(), in_window * lane.ring->shape().slot_size) -
         sizeof(rdmacommon::SlotHeader);
-    if (longest > most)
+    if (longest > available)
       throw Error("a request",
                   "it or its response has " + std::to_string(longest) + " bytes, and " +
-                      std::to_string(most) +
+                      std::to_string(available) +
                       " fit: SenderOptions::slots, slot_size, window and quota make more");
     if (is_long && lane.answers.largest() == 0)
       throw Error("a request",
@@ -195,7 +195,7 @@ uint32_t CallerLanes::checked_length(size_t bytes, const Ask &ask) const {
 
 // [hand-over]
 Pending CallerLanes::hand_over(Claimed claimed, std::span<const std::byte> bytes, Kind kind,
-                               const Ask &ask) {
+                               const RequestOptions &options) {
   auto &[lane, claim] = claimed;
   const uint64_t position = claim.position();
   const auto slot = static_cast<uint32_t>(position & (lane.ring->shape().slots - 1));
@@ -203,7 +203,7 @@ Pending CallerLanes::hand_over(Claimed claimed, std::span<const std::byte> bytes
       static_cast<uint32_t>(claim.data().size() - sizeof(rdmacommon::SlotHeader)),
       lane.ring->shape().slot_size);
   const rdmacommon::SlotHeader header = header_of({.kind = kind,
-                                                   .service = ask.service,
+                                                   .service = options.service,
                                                    .slot = slot,
                                                    .slots = slots,
                                                    .length = static_cast<uint32_t>(bytes.size()),
@@ -215,25 +215,28 @@ Pending CallerLanes::hand_over(Claimed claimed, std::span<const std::byte> bytes
   if (!claim.publish())
     give_up(lane, "it has given this process up");
   return {*this, static_cast<uint32_t>(&lane - lanes_.data()), position, slots,
-          ask.waiting.value_or(waiting_)};
+          options.waiting.value_or(waiting_)};
 }
 // [hand-over]
 
-Pending CallerLanes::request_async(std::span<const std::byte> bytes, const Ask &ask) {
-  return hand_over(claim(checked_length(bytes.size(), ask), ask), bytes, kind_of(ask), ask);
+Pending CallerLanes::request_async(std::span<const std::byte> bytes,
+                                   const RequestOptions &options) {
+  return hand_over(claim(checked_length(bytes.size(), options), options), bytes, kind_of(options),
+                   options);
 }
 
 std::optional<Pending> CallerLanes::try_request_async(std::span<const std::byte> bytes,
-                                                      const Ask &ask) {
+                                                      const RequestOptions &options) {
   CallerLane *full = nullptr;
-  auto claimed = try_claim(checked_length(bytes.size(), ask), ask, full);
+  auto claimed = try_claim(checked_length(bytes.size(), options), options, full);
   if (!claimed)
     return std::nullopt;
-  return hand_over(std::move(*claimed), bytes, kind_of(ask), ask);
+  return hand_over(std::move(*claimed), bytes, kind_of(options), options);
 }
 
-void CallerLanes::post(std::span<const std::byte> bytes, const Ask &ask) {
-  hand_over(claim(checked_length(bytes.size(), ask), ask), bytes, Kind::post, ask).forget();
+void CallerLanes::post(std::span<const std::byte> bytes, const RequestOptions &options) {
+  hand_over(claim(checked_length(bytes.size(), options), options), bytes, Kind::post, options)
+      .forget();
 }
 
 } // namespace rdmashared

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The part of a Caller behind its header: the lanes of the senders that it has joined, and its requests there.
+// The part of a Caller behind its header: the lanes of the senders that it has joined, and its
+// requests there.
 #pragma once
 
-#include "answers.hpp"
+#include "answer_table.hpp"
 #include "bells.hpp"
 #include "events.hpp"
 
@@ -30,14 +31,16 @@
 
 namespace rdmashared {
 
-// A connection to a server, as its callers have it: a ring for the requests, and the answers to them.
+// A connection to a server, as its callers have it: a ring for the requests, and the answers to
+// them.
 struct CallerLane {
   rdmacommon::SlotRing *ring;
-  Answers answers;
+  AnswerTable answers;
   uint32_t worker;
   std::function<bool()> is_over; // whether the sender has gone; empty in the sender's own process
-  // This process has found that the sender has gone. By std::atomic_ref, and not in the segment: a process that has closed its
-  // own end of the link finds the same, and must not decide for the others.
+  // This process has found that the sender has gone. By std::atomic_ref, and not in the segment: a
+  // process that has closed its own end of the link finds the same, and must not decide for the
+  // others.
   uint32_t is_given_up = 0;
 
   void give_up() { std::atomic_ref(is_given_up).store(1, std::memory_order_relaxed); }
@@ -60,9 +63,10 @@ public:
   }
   ~CallerLanes();
 
-  Pending request_async(std::span<const std::byte> bytes, const Ask &ask);
-  std::optional<Pending> try_request_async(std::span<const std::byte> bytes, const Ask &ask);
-  void post(std::span<const std::byte> bytes, const Ask &ask);
+  Pending request_async(std::span<const std::byte> bytes, const RequestOptions &options);
+  std::optional<Pending> try_request_async(std::span<const std::byte> bytes,
+                                           const RequestOptions &options);
+  void post(std::span<const std::byte> bytes, const RequestOptions &options);
   uint32_t largest_response() const {
     return lanes_.empty() ? 0 : lanes_.front().answers.largest();
   }
@@ -76,7 +80,7 @@ public:
   bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server);
   std::optional<size_t> wait_any(std::span<const Pending> requests, std::chrono::milliseconds limit,
                                  std::optional<Waiting> waiting);
-  void request_then(std::span<const std::byte> bytes, Then then, const Ask &ask);
+  void request_then(std::span<const std::byte> bytes, Then then, const RequestOptions &options);
   int fd();
   size_t run_ready();
 
@@ -89,14 +93,16 @@ private:
     rdmacommon::SlotRing::Claim claim;
   };
   // @param full a lane that has no room now, if there is nothing else
-  std::optional<Claimed> try_claim(uint32_t length, const Ask &ask, CallerLane *&full);
-  Claimed claim(uint32_t length, const Ask &ask);
-  uint32_t checked_length(size_t bytes, const Ask &ask) const;
+  std::optional<Claimed> try_claim(uint32_t length, const RequestOptions &options,
+                                   CallerLane *&full);
+  Claimed claim(uint32_t length, const RequestOptions &options);
+  uint32_t checked_length(size_t bytes, const RequestOptions &options) const;
   std::vector<BellSeen> bells() const;
   std::vector<bool> orphans() const;
   bool has_orphans(); // callbacks that no sender rings for
   void listen(std::vector<BellSeen> seen);
-  Pending hand_over(Claimed claimed, std::span<const std::byte> bytes, Kind kind, const Ask &ask);
+  Pending hand_over(Claimed claimed, std::span<const std::byte> bytes, Kind kind,
+                    const RequestOptions &options);
   static rdmacommon::SlotRun slots_of(const CallerLane &lane, const Pending &pending);
 
   const Waiting waiting_;

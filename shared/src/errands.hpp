@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Work that takes long, kept away from a thread that must not wait: memory is made and registered, connections are taken down,
-// names are looked up. Threads of a pool do it. The thread that asked does what follows, when an event says so.
+// Work that takes long, kept away from a thread that must not wait: memory is made and registered,
+// connections are taken down, names are looked up. Threads of a pool do it. The thread that asked
+// does what follows, when an event says so.
 #pragma once
 
 #include "orders.hpp"

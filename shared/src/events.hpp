@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Small things that both loops need: an event that wakes a thread, and threads that take no signals.
+// Small things that both loops need: an event that wakes a thread, and threads that take no
+// signals.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -19,7 +20,8 @@ class Event {
 public:
   int fd() const { return file_.get(); }
   // [ring]
-  // From any thread, and from a signal handler. It cannot fail: a counter that is full is readable, too.
+  // From any thread, and from a signal handler. It cannot fail: a counter that is full is readable,
+  // too.
   void ring() const noexcept {
     const int before = errno;
     const uint64_t one = 1;
@@ -38,7 +40,8 @@ private:
       rdmacommon::check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")};
 };
 
-// A thread inherits what is blocked where it is made. Signals are the program's, so they go to its other threads.
+// A thread inherits what is blocked where it is made. Signals are the program's, so they go to its
+// other threads.
 class NoSignals {
 public:
   NoSignals() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A lane while it is up: sending. The answers: lane_answers.cpp. Connecting, and losing the connection: lane_connect.cpp.
+// A lane while it is up: sending. The answers: lane_answers.cpp. Connecting, and losing the
+// connection: lane_connect.cpp.
 #include "lane.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -62,7 +63,8 @@ bool Lane::arm() {
     stats_.other_calls += 1;
     return false;
   }
-  // Requests for which there is no room are no reason to stay awake: a completion makes room, and wakes us.
+  // Requests for which there is no room are no reason to stay awake: a completion makes room, and
+  // wakes us.
   return (state_ == State::up && !may_send()) || ring_.arm();
 }
 // [turn]
@@ -80,8 +82,8 @@ bool Lane::may_send() const {
          connection_->runs.queue.room() > 0;
 }
 
-SlotRun Lane::next_run(uint32_t most) {
-  return held_.count > 0 ? std::exchange(held_, {}) : ring_.take(most);
+SlotRun Lane::next_run(uint32_t max_slots) {
+  return held_.count > 0 ? std::exchange(held_, {}) : ring_.take(max_slots);
 }
 
 bool Lane::send() {
@@ -98,7 +100,8 @@ bool Lane::send() {
   return queue.posts() != posts;
 }
 
-// All that is ready now is a group; nobody waits for more. While this one is being sent, the next one gathers.
+// All that is ready now is a group; nobody waits for more. While this one is being sent, the next
+// one gathers.
 bool Lane::take_group() {
   if (state_ != State::up || under_way_ == window_)
     return false;
@@ -135,8 +138,9 @@ Kind Lane::checked_kind(uint32_t claimed) const {
 }
 
 // [note-sent]
-// The header is written here, from what the ring says: a worker whose message makes no sense must not be able to make the server
-// close the connection, which is the others' as well. A worker that changes its message after publishing it can still do that.
+// The header is written here, from what the ring says: a worker whose message makes no sense must
+// not be able to make the server close the connection, which is the others' as well. A worker that
+// changes its message after publishing it can still do that.
 uint32_t Lane::note_sent(const SlotMessage &message, uint64_t position) {
   SlotHeader claimed{}; // by the worker
   if (message.data.size() >= sizeof claimed)

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// One connection to one server, with the ring that feeds it. It connects, sends the ready requests in groups, and hands out the answers. When the
-// connection breaks, it tells all callers that wait, and connects again.
+// One connection to one server, with the ring that feeds it. It connects, sends the ready requests
+// in groups, and hands out the answers. When the connection breaks, it tells all callers that wait,
+// and connects again.
 //
-// The sender's loop calls turn() as long as there is something to do, and sleeps when arm() agrees. None of these calls blocks: names are
-// looked up, memory is registered, and connections are taken down as errands, by other threads. One call can still wait:
-// rdma_resolve_route() asks the daemon ibacm, on a host where that runs.
+// The sender's loop calls turn() as long as there is something to do, and sleeps when arm() agrees.
+// None of these calls blocks: names are looked up, memory is registered, and connections are taken
+// down as errands, by other threads. One call can still wait: rdma_resolve_route() asks the daemon
+// ibacm, on a host where that runs.
 #pragma once
 
-#include "answers.hpp"
+#include "answer_table.hpp"
 #include "backoff.hpp"
 #include "errands.hpp"
 #include "long_messages.hpp"
@@ -105,7 +107,7 @@ private:
   bool may_send() const;
   // @return bytes to send
   uint32_t note_sent(const rdmacommon::SlotMessage &message, uint64_t position);
-  rdmacommon::SlotRun next_run(uint32_t most);
+  rdmacommon::SlotRun next_run(uint32_t max_slots);
   rdmacommon::SlotRun slots_of_sent(uint32_t slot) const;
   Kind checked_kind(uint32_t claimed) const;
   Message message_of(const Sent &sent, uint32_t slot) const;
@@ -121,7 +123,7 @@ private:
   rdma_event_channel *channel_;
   Errands &errands_;
   Stats &stats_;
-  Answers answers_;
+  AnswerTable answers_;
   State state_ = State::resting;
   std::string why_ = "it has not been tried yet";
   Clock::time_point deadline_ = Clock::now();

@@ -87,8 +87,9 @@ void Lane::take_long_response(const ibv_wc &wc) {
 // [take-long-response]
 
 // [finish]
-// Lesson 18 waits for the completion as well before slots are used again. Here the answer is enough: the server has the request.
-// If our NIC sends a packet again, the server's NIC sees a duplicate, and does not write it.
+// Lesson 18 waits for the completion as well before slots are used again. Here the answer is
+// enough: the server has the request. If our NIC sends a packet again, the server's NIC sees a
+// duplicate, and does not write it.
 void Lane::finish(uint32_t slot, Outcome outcome, uint32_t length, bool is_long) {
   Sent &sent = sent_.at(slot);
   under_way_ -= runs_of(sent.slots);
@@ -111,7 +112,8 @@ void Lane::worker_left(uint32_t worker) {
     if (sent.state == Sent::State::sent)
       answers_.abandon(sent.position);
     else if (std::exchange(sent.state, Sent::State::none) == Sent::State::answered)
-      // It may have died before it gave them back, or while. If they have been given back, they stay as they are.
+      // It may have died before it gave them back, or while. If they have been given back, they
+      // stay as they are.
       ring_.give_back(slots_of_sent(slot));
   }
 }

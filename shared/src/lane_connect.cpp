@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How a lane comes up, and what happens when it breaks: the part of Lane that has to do with rdma_cm.
+// How a lane comes up, and what happens when it breaks: the part of Lane that has to do with
+// rdma_cm.
 #include "lane.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -24,8 +25,9 @@ constexpr milliseconds tick(500);
 } // namespace
 
 // [aside]
-// Another thread does the work that may take long. Then this thread does what follows. Until then, this thread destroys
-// nothing that the other one works with: a lane that breaks meanwhile waits for it.
+// Another thread does the work that may take long. Then this thread does what follows. Until then,
+// this thread destroys nothing that the other one works with: a lane that breaks meanwhile waits
+// for it.
 void Lane::aside(std::function<void()> work, std::function<void()> then) {
   is_aside_ = true;
   errands_.send(std::move(work), [this, then = std::move(then)](std::exception_ptr failure) {
@@ -68,7 +70,8 @@ void Lane::made_route() {
         *made = std::make_unique<Connection>(id_.get(), shape_.window, shape_.slots);
         Connection &with = **made;
         // [open-to-server]
-        // The server may write where answers go, and nowhere else: not to the requests, and not to what callers sleep on.
+        // The server may write where answers go, and nowhere else: not to the requests, and not to
+        // what callers sleep on.
         const int local = IBV_ACCESS_LOCAL_WRITE, remote = local | IBV_ACCESS_REMOTE_WRITE;
         answers_mr_ = with.reg(answers_.slots(), remote);
         data_mr_ = shape_.largest > 0 ? with.reg(answers_.data(), remote) : nullptr;
@@ -113,14 +116,15 @@ void Lane::established(const rdma_cm_event &event) {
              .slot_size = shape_.slot_size,
              .address = welcome->requests_address,
              .rkey = welcome->requests_rkey,
-             .most_inline = inline_bytes};
+             .max_inline = inline_bytes};
   if (shape_.largest == 0)
     return come_up();
   state_ = State::joining_data;
   resolve(data_id_);
 }
 
-// The same protection domain: the keys that the server was given are good for what comes by this queue pair, too.
+// The same protection domain: the keys that the server was given are good for what comes by this
+// queue pair, too.
 void Lane::join_data() {
   set_ack_timeout(data_id_.get());
   aside([this] { connection_->add_data_connection(data_id_.get(), shape_.window, shape_.slots); },
@@ -206,8 +210,9 @@ void Lane::look_at_the_clock() {
 // [clock]
 
 // [lose]
-// From here on nothing is sent. What was made is taken down by tear_down(), in the next turn: an rdma_cm event that may have led here
-// belongs to the id, which cannot go before it has been acknowledged. And an errand may still work with it.
+// From here on nothing is sent. What was made is taken down by tear_down(), in the next turn: an
+// rdma_cm event that may have led here belongs to the id, which cannot go before it has been
+// acknowledged. And an errand may still work with it.
 void Lane::lose(const std::string &why) {
   if (std::exchange(why_, why) != why) // once, however often it tries again
     log("the connection to " + server_.host + ": " + why);
@@ -218,7 +223,8 @@ void Lane::lose(const std::string &why) {
 }
 
 // [tear-down]
-// First the queue pairs, then the slots: as long as there is a queue pair, the server may write an answer.
+// First the queue pairs, then the slots: as long as there is a queue pair, the server may write an
+// answer.
 void Lane::tear_down() {
   new_fd_ = -1;
   leave_channel({id_.get(), data_id_.get()}, connection_.get());

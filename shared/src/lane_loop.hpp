@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A thread's loop over lanes: their turns, and their common sleep. A sender has one such thread or several, and each lane belongs to
-// one of them.
+// A thread's loop over lanes: their turns, and their common sleep. A sender has one such thread or
+// several, and each lane belongs to one of them.
 #pragma once
 
 #include "errands.hpp"
@@ -25,8 +25,8 @@ namespace rdmashared {
 
 class LaneLoop {
 public:
-  // @param number which of `options.threads` it is. It has the rings with the host's doorbell of this number, and number 0 also lets
-  //               workers join and leave
+  // @param number which of `options.threads` it is. It has the rings with the host's doorbell of
+  //               this number, and number 0 also lets workers join and leave
   // @param options, host, state outlive this object
   LaneLoop(uint32_t number, const SenderOptions &options, const Shape &shape,
            rdmacommon::RingHost &host, SenderState &state);

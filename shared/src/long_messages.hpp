@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Messages of more slots than immediate data can count. They travel in several runs, one after the other by the same queue pair,
-// which keeps their order. Each run but the last has longest_run slots. The slots are where the message is put together.
+// Messages of more slots than immediate data can count. They travel in several runs, one after the
+// other by the same queue pair, which keeps their order. Each run but the last has longest_run
+// slots. The slots are where the message is put together.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -14,15 +15,15 @@ namespace rdmashared {
 
 // How many runs a message takes: so many receives, and so much of the window.
 constexpr uint32_t runs_of(uint32_t slots) {
-  constexpr uint32_t most = rdmacommon::SlotRing::longest_run;
-  return slots / most + (slots % most != 0);
+  constexpr uint32_t run = rdmacommon::SlotRing::longest_run;
+  return slots / run + (slots % run != 0);
 }
 
 // Slots of the longest message that a window has room for.
 constexpr uint32_t longest_in(uint32_t window) {
-  constexpr uint32_t most = rdmacommon::SlotRing::longest_run;
-  constexpr uint32_t all = rdmacommon::SlotRing::most_message_slots;
-  return window < runs_of(all) ? window * most : all;
+  constexpr uint32_t run = rdmacommon::SlotRing::longest_run;
+  constexpr uint32_t all = rdmacommon::SlotRing::max_message_slots;
+  return window < runs_of(all) ? window * run : all;
 }
 
 // In immediate data, for a message that the slots only name.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Functions that other threads send to the thread of a loop. It carries them out in the order in which they came.
+// Functions that other threads send to the thread of a loop. It carries them out in the order in
+// which they came.
 #pragma once
 
 #include "events.hpp"
@@ -35,7 +36,8 @@ public:
       order();
   }
 
-  // Orders are not carried out any more, and are destroyed. A thread that waits for one must notice that by what the order owns.
+  // Orders are not carried out any more, and are destroyed. A thread that waits for one must notice
+  // that by what the order owns.
   void close() {
     {
       const std::lock_guard lock(mutex_);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The RDMA resources of one connection, of either side: what is made when the device is known, and goes with it.
+// The RDMA resources of one connection, of either side: what is made when the device is known, and
+// goes with it.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -28,8 +29,8 @@ constexpr uint32_t inline_bytes = 64; // a slot of the smallest size
 constexpr uint8_t ack_timeout = 17;   // 4.096 us << 17 = 537 ms, and retry_count more times that
 
 // [connection]
-// The queue pair of one rdma_cm id, and its send queue. A connection has one for requests and answers, and
-// perhaps one for data.
+// The queue pair of one rdma_cm id, and its send queue. A connection has one for requests and
+// answers, and perhaps one for data.
 struct QueuePair {
   QueuePair(rdma_cm_id *id, ibv_pd *pd, ibv_cq *cq, uint32_t receives)
       : holder(rdmacommon::create_cm_qp(id, pd, cq,
@@ -45,7 +46,8 @@ struct QueuePair {
   rdmacommon::SendQueue queue;
 };
 
-// What is the same on both sides. The protection domain is this connection's own: no key of another one opens anything.
+// What is the same on both sides. The protection domain is this connection's own: no key of another
+// one opens anything.
 class Connection {
 public:
   // @param window how many runs may come; one more: the server may say that it is closing
@@ -62,7 +64,8 @@ public:
         .get();
   }
 
-  // @param responses how many may be under way to this side, of one slot or more each; 0: none, to the server
+  // @param responses how many may be under way to this side, of one slot or more each; 0: none, to
+  //                  the server
   void add_data_connection(rdma_cm_id *id, uint32_t responses, uint32_t slots) {
     data.emplace(id, pd_.get(), cq_.get(), responses);
     if (responses > 0)
@@ -102,8 +105,8 @@ public:
       is_armed_ = false;
   }
 
-  // Call it now and then. A host that has died says nothing; a WRITE of no bytes disturbs nobody, but must be
-  // acknowledged, and if it is not, its completion says so.
+  // Call it now and then. A host that has died says nothing; a WRITE of no bytes disturbs nobody,
+  // but must be acknowledged, and if it is not, its completion says so.
   void look_whether_alive() {
     if (std::exchange(has_heard_, false) || runs.queue.done() < probe_ || runs.queue.room() == 0)
       return;
@@ -135,7 +138,8 @@ public: // after what they are made with, so that they go before
 // [connection]
 
 // [rnr]
-// RNR retries are 0: a peer that keeps to the window never finds the receive queue empty, and one that does not must hear of it.
+// RNR retries are 0: a peer that keeps to the window never finds the receive queue empty, and one
+// that does not must hear of it.
 inline rdma_conn_param connection_parameters(const void *hello, size_t length) {
   return {.private_data = hello,
           .private_data_len = static_cast<uint8_t>(length),
@@ -150,16 +154,17 @@ inline std::span<const std::byte> private_data(const rdma_cm_event &event) {
           event.param.conn.private_data ? size_t{event.param.conn.private_data_len} : 0};
 }
 
-// Before another thread takes a connection down: rdma_get_cm_event() uses the queue pair of the id whose event it fetches.
-// So the ids leave the event channel first. If they cannot, the queue pairs go at once.
+// Before another thread takes a connection down: rdma_get_cm_event() uses the queue pair of the id
+// whose event it fetches. So the ids leave the event channel first. If they cannot, the queue pairs
+// go at once.
 inline void leave_channel(std::initializer_list<rdma_cm_id *> ids, Connection *connection) {
   for (rdma_cm_id *id : ids)
     if (id != nullptr && rdma_migrate_id(id, nullptr) != 0 && connection != nullptr)
       connection->destroy_queue_pairs();
 }
 
-// How soon a silent peer counts as dead. rdma_cm's own is 2.1 s for each of the seven attempts. Call it before
-// rdma_connect() or rdma_accept().
+// How soon a silent peer counts as dead. rdma_cm's own is 2.1 s for each of the seven attempts.
+// Call it before rdma_connect() or rdma_accept().
 inline void set_ack_timeout(rdma_cm_id *id) {
   uint8_t value = ack_timeout;
   rdmacommon::check_errno(

@@ -56,11 +56,11 @@ bool Request::is_long() const {
 
 // [reply]
 void Request::reply(size_t length) {
-  const size_t most = room().size();
-  if (length > most) // what helps comes first: a slot of 64 bytes has room for 48 of this
-    return fail((is_long() ? "SenderOptions::largest_response" : "Ask::room") +
-                std::string(" is too small: ") + std::to_string(length) + " bytes, room for " +
-                std::to_string(most));
+  const size_t available = room().size();
+  if (length > available) // short, because a slot of 64 bytes has room for 48 bytes of this
+    return fail((is_long() ? "SenderOptions::largest_response" : "RequestOptions::room") +
+                std::string(" too small: ") + std::to_string(length) + " > " +
+                std::to_string(available) + " bytes");
   answer(static_cast<uint16_t>(is_long() ? Kind::data : Kind::response), length);
 }
 

@@ -23,7 +23,7 @@ Shape shape_of(const SenderOptions &options) {
                     .largest = options.largest_response};
   if (!is_possible(shape) || options.group == 0 || options.group > SlotRing::longest_run ||
       options.servers.empty() || options.connections == 0 ||
-      options.connections > RingHost::most_rings / options.servers.size() || options.threads == 0)
+      options.connections > RingHost::max_rings / options.servers.size() || options.threads == 0)
     throw Error(
         "the sender's options",
         "slots are a power of two, to 2^24, of a multiple of 64 bytes, to 1 MiB, and 2 GiB in "
@@ -39,7 +39,7 @@ RingShape ring_shape(const SenderOptions &options, bool can_others_join) {
   return {.slots = shape.slots,
           .slot_size = shape.slot_size,
           .quota = options.quota == 0 ? by_default : options.quota,
-          .appendix = Answers::bytes_for(shape)};
+          .appendix = AnswerTable::bytes_for(shape)};
 }
 
 uint32_t connections_of(const SenderOptions &options) {
@@ -54,14 +54,14 @@ SenderOptions with_threads(SenderOptions options) {
   return options;
 }
 
-constexpr uint32_t most_workers = 1024; // processes that have joined
+constexpr uint32_t max_workers = 1024; // processes that have joined
 
 } // namespace
 
 SenderLoop::SenderLoop(const SenderOptions &options, std::vector<Link> links)
     : options_(with_threads(options)),
       host_(ring_shape(options_, !options_.name.empty() || !links.empty()),
-            connections_of(options_), most_workers, options_.threads),
+            connections_of(options_), max_workers, options_.threads),
       state_(host_.rings()) {
   const NoSignals no_signals;
   const Shape shape = shape_of(options_);
@@ -97,16 +97,16 @@ void SenderLoop::wait_until_up(milliseconds limit) {
   if (up == connections())
     return;
   // The log has the hint, on a line of its own.
-  const size_t most = options_.log ? why.find('\n') : why.npos;
+  const size_t length = options_.log ? why.find('\n') : why.npos;
   throw Error("the connections", std::to_string(up) + " of " + std::to_string(connections()) +
-                                     " are up; " + why.substr(0, most));
+                                     " are up; " + why.substr(0, length));
 }
 
 Caller SenderLoop::caller(Waiting waiting) {
   std::vector<CallerLane> lanes;
   for (uint32_t i = 0; i < host_.rings(); ++i)
     lanes.push_back({.ring = &host_.ring(i),
-                     .answers = Answers(host_.ring(i)),
+                     .answers = AnswerTable(host_.ring(i)),
                      .worker = SlotRing::own_worker,
                      .is_over = [this] { return !is_running(); }});
   return CallerLanes::caller(std::move(lanes), waiting);
@@ -136,7 +136,8 @@ void SenderLoop::run(LaneLoop &loop) {
 }
 
 // [worker-left-everywhere]
-// In the first thread, which lets nobody join before all have done this: the worker's number may be given again.
+// In the first thread, which lets nobody join before all have done this: the worker's number may be
+// given again.
 void SenderLoop::worker_left(uint32_t worker) {
   std::vector<std::future<void>> others;
   for (const auto &loop : std::span(loops_).subspan(1))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The one that owns the RDMA resources: threads with the lanes to all servers, the rings in front of them, and the door by which
-// workers join. Workers call it through a Caller.
+// The one that owns the RDMA resources: threads with the lanes to all servers, the rings in front
+// of them, and the door by which workers join. Workers call it through a Caller.
 #pragma once
 
 #include "lane_loop.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The state of a sender's lanes, which its threads report and any thread can read: how many are up, why one is not, and whether the
-// threads go on.
+// The state of a sender's lanes, which its threads report and any thread can read: how many are up,
+// why one is not, and whether the threads go on.
 #pragma once
 
 #include <atomic>

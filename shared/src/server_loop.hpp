@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A server's threads: the first one accepts clients, as many as it is told, and gives each to one of the threads, which serves it until the
-// server is stopped. They never see what a handler computes, and a handler never sees a connection.
+// A server's threads: the first one accepts clients, as many as it is told, and gives each to one
+// of the threads, which serves it until the server is stopped. They never see what a handler
+// computes, and a handler never sees a connection.
 #pragma once
 
 #include "errands.hpp"

@@ -30,8 +30,8 @@ std::string host_of(const sockaddr *address) {
   return text.data();
 }
 
-// A client that knows it can have a session's data sent to itself. So that a data connection finds its session, the token
-// also says by which thread that is served.
+// A client that knows it can have a session's data sent to itself. So that a data connection finds
+// its session, the token also says by which thread that is served.
 uint64_t secret(uint32_t thread, size_t threads) {
   uint64_t number = 0;
   do
@@ -87,7 +87,8 @@ Refusal ServerLoop::open(unique_cm_id &id, const Hello &hello) {
     return Refusal::too_large;
   if (!budget_->take(memory))
     return Refusal::memory;
-  // Making so much memory, and pinning it, takes long. The other clients' requests do not wait for that.
+  // Making so much memory, and pinning it, takes long. The other clients' requests do not wait for
+  // that.
   const auto share = std::make_shared<Share>(budget_, memory);
   const auto load = [](const std::unique_ptr<Place> &place) { return place->sessions; };
   Place &place = **std::ranges::min_element(places_, {}, load);

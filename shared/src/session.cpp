@@ -31,7 +31,7 @@ Session::Session(unique_cm_id &id, const Hello &hello, std::shared_ptr<Work> wor
              .slot_size = shape_.slot_size,
              .address = hello.answers_address,
              .rkey = hello.answers_rkey,
-             .most_inline = inline_bytes};
+             .max_inline = inline_bytes};
   id_ = std::move(id); // the caller keeps it if anything has failed, and tells the client
 }
 
@@ -126,7 +126,8 @@ void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
   // The client has announced a data connection. Without it, there is nowhere for a response to go.
   if (shape_.largest > 0 && !connection_.data)
     throw Error("a request", "the session's data connection is missing");
-  // A client that sends again what has no answer yet would change the copy that a handler is reading.
+  // A client that sends again what has no answer yet would change the copy that a handler is
+  // reading.
   const auto marks = is_taken_.begin() + run.first;
   if (std::find(marks, marks + run.count, 1) != marks + run.count)
     throw Error("a request", "its slot has one that has no answer yet");
@@ -145,8 +146,8 @@ void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
     std::memcpy(&wire, work_->slot_of(work_->copies, slot).data(), sizeof wire);
     // A run of so many slots can be the first one of a longer message.
     const bool can_be_first_part = slot == run.first && run.count == SlotRing::longest_run;
-    const uint32_t most = can_be_first_part ? shape_.slots - slot : end - slot;
-    const Message request = checked_request(wire, slot, most, shape_);
+    const uint32_t slots_left = can_be_first_part ? shape_.slots - slot : end - slot;
+    const Message request = checked_request(wire, slot, slots_left, shape_);
     if (request.slots > run.count) {
       coming_ = request;
       joined_.begin(slot, request.slots);
@@ -194,7 +195,8 @@ void Session::release(const Message &answer) {
 }
 
 // [send-data]
-// The immediate data name the slots, and the completion at the client says how many bytes came. So the data are the message.
+// The immediate data name the slots, and the completion at the client says how many bytes came. So
+// the data are the message.
 bool Session::send_long_responses() {
   if (long_.empty())
     return false;

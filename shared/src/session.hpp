@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A client's connection, as the server has it: takes the requests that come in runs, gives them to handlers, and sends the answers
-// back in runs, whatever the runs were in which the requests came.
+// A client's connection, as the server has it: takes the requests that come in runs, gives them to
+// handlers, and sends the answers back in runs, whatever the runs were in which the requests came.
 //
-// All its memory is the client's to write to at any moment, or is made from what the client says: each run is copied, then
-// checked, and from then on only the copy is used.
+// All its memory is the client's to write to at any moment, or is made from what the client says:
+// each run is copied, then checked, and from then on only the copy is used.
 #pragma once
 
 #include "job.hpp"

@@ -101,7 +101,8 @@ template <typename Half> bool SessionLoop::each_session(Half half) {
 // [session-loop]
 
 // [run-jobs]
-// A short handler of a request that comes alone runs here, without a wake of another thread. The pool has the others.
+// A short handler of a request that comes alone runs here, without a wake of another thread. The
+// pool has the others.
 // @return false if the other thread has the loop now
 bool SessionLoop::run_jobs() {
   const bool is_alone = jobs_.size() == 1 && jobs_.front().handler->is_short() &&
@@ -184,8 +185,9 @@ void SessionLoop::take_cm_events() {
 // [session-events]
 
 // [adopt]
-// The first loop has the listener, so a client's events come there. From here on they come to this loop. Events that have come before
-// and that nobody has fetched move as well, but the kernel does not wake this loop for them.
+// The first loop has the listener, so a client's events come there. From here on they come to this
+// loop. Events that have come before and that nobody has fetched move as well, but the kernel does
+// not wake this loop for them.
 void SessionLoop::move_here(rdma_cm_id *id) {
   if (id->channel == channel_.get())
     return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A thread's loop over sessions: their turns, their rdma_cm events, and their common sleep. A server has one such thread or several,
-// and each session belongs to one of them. The first one has the listener as well: server_loop.hpp.
+// A thread's loop over sessions: their turns, their rdma_cm events, and their common sleep. A
+// server has one such thread or several, and each session belongs to one of them. The first one has
+// the listener as well: server_loop.hpp.
 #pragma once
 
 #include "errands.hpp"
@@ -46,11 +47,13 @@ public:
   // @param what is called when the descriptor is readable
   void watch(int fd, std::function<void()> what);
 
-  // Returns after end(). If there are workers, two threads take turns, and "its thread" is the one that has the loop. The other may
-  // be in a handler, and ends before this object goes. @throws Error if the host has no more of what a server needs
+  // Returns after end(). If there are workers, two threads take turns, and "its thread" is the one
+  // that has the loop. The other may be in a handler, and ends before this object goes. @throws
+  // Error if the host has no more of what a server needs
   void run();
 
-  // From any thread: an order is carried out in this loop's thread, at once if that is the one that calls.
+  // From any thread: an order is carried out in this loop's thread, at once if that is the one that
+  // calls.
   void send(Orders::Order order);
   // run() has returned, or has not been called.
   void close() { orders_.close(); }
@@ -62,7 +65,8 @@ public:
   Stats &stats() { return stats_; }
 
   // In its thread, as the rest is.
-  // @param made of one session, which is this loop's then. @throws Error if it cannot be accepted; it stays there
+  // @param made of one session, which is this loop's then. @throws Error if it cannot be accepted;
+  //             it stays there
   void adopt(std::list<Session> &made);
   // @param id is the session's then, if there is one that has this token
   Refusal accept_data(uint64_t token, rdmacommon::unique_cm_id &id);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A thread with a loop may run a handler while a second thread stands by: when something happens in the loop, the second thread takes
-// the loop. So a request that comes alone wakes no other thread, and a handler that takes long still holds up nobody.
+// A thread with a loop may run a handler while a second thread stands by: when something happens in
+// the loop, the second thread takes the loop. So a request that comes alone wakes no other thread,
+// and a handler that takes long still holds up nobody.
 #pragma once
 
 #include "events.hpp"
@@ -21,7 +22,8 @@ namespace rdmashared {
 class StandIn {
 public:
   // @param loop    a descriptor that is readable when something has happened in the loop
-  // @param longest the loop is not left for longer, even if nothing happens: it has a clock to look at, too
+  // @param longest the loop is not left for longer, even if nothing happens: it has a clock to look
+  //                at, too
   StandIn(int loop, std::chrono::milliseconds longest)
       : loop_(loop), longest_(static_cast<int>(longest.count())) {
     watch(EPOLL_CTL_ADD, loop_, 0);

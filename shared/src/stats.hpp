@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The counters of the connections of one loop. The thread that has the loop writes; any thread may read.
+// The counters of the connections of one loop. The thread that has the loop writes; any thread may
+// read.
 #pragma once
 
 #include "rdmashared/basics.hpp"

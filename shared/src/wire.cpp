@@ -16,7 +16,8 @@ namespace {
 
 using rdmacommon::Error, rdmacommon::SlotHeader, rdmacommon::SlotRing;
 
-// Puts numbers behind each other in network byte order, so that no padding and no alignment gets onto the wire.
+// Puts numbers behind each other in network byte order, so that no padding and no alignment gets
+// onto the wire.
 class Writer {
 public:
   explicit Writer(std::span<std::byte> into) : into_(into) {}
@@ -157,7 +158,7 @@ const char *words_for(Refusal refusal) {
 
 // [is-possible]
 bool is_possible(const Shape &shape) {
-  return std::has_single_bit(shape.slots) && shape.slots <= SlotRing::most_slots &&
+  return std::has_single_bit(shape.slots) && shape.slots <= SlotRing::max_slots &&
          shape.slot_size >= 64 && shape.slot_size % 64 == 0 && shape.slot_size <= 1 << 20 &&
          uint64_t{shape.slots} * shape.slot_size <= uint64_t{1} << 31 && shape.window > 0 &&
          shape.window <= shape.slots && shape.largest <= 1 << 26;
@@ -165,7 +166,8 @@ bool is_possible(const Shape &shape) {
 // [is-possible]
 
 uint64_t memory_for(const Shape &shape) {
-  // The mirror, a copy of it, the answers, what the data connection sends, and a byte to mark each slot.
+  // The mirror, a copy of it, the answers, what the data connection sends, and a byte to mark each
+  // slot.
   return uint64_t{shape.slots} * (3 * uint64_t{shape.slot_size} + shape.largest + 1);
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What a shared client and a slot server say to each other. Everything is in network byte order on the wire, and in host
-// byte order in these structs, apart from the two that say otherwise.
+// What a shared client and a slot server say to each other. Everything is in network byte order on
+// the wire, and in host byte order in these structs, apart from the two that say otherwise.
 //
 //     client                                                            server
 //       |  REQ, Hello: shape, where answers and data may be written  --->  |
-//       |  <---  REP, Welcome: how many may be under way, where the mirror is  (or REJ, Welcome: why not)
+//       |  <---  REP, Welcome: how many may be under way, where the mirror is
+//       |        (or REJ, Welcome: why not)                                |
 //       |  (with a data connection: REQ, Hello with the session's token --->  |  <---  REP)
 //       |  WRITE_WITH_IMM of a run of requests                        --->  |
 //       |  <---                         WRITE_WITH_IMM of a run of answers  |
@@ -69,7 +70,8 @@ struct Welcome {
 };
 // [hello]
 
-// As bytes, and back. The reverse says nothing if it is none, or one of another version: `refusal` says which.
+// As bytes, and back. The reverse says nothing if it is none, or one of another version: `refusal`
+// says which.
 struct HelloBytes {
   std::byte bytes[56];
 };
@@ -93,9 +95,9 @@ bool is_possible(const Shape &shape);
 uint64_t memory_for(const Shape &shape);
 
 // [message]
-// The lower 8 bits of SlotHeader::kind; the upper ones are the service. SlotHeader::flags is how many slots the request took. The lower
-// 48 bits of SlotHeader::id are its position: which slot it is in, and how many times the ring had been gone round; the upper ones
-// are its worker.
+// The lower 8 bits of SlotHeader::kind; the upper ones are the service. SlotHeader::flags is how
+// many slots the request took. The lower 48 bits of SlotHeader::id are its position: which slot it
+// is in, and how many times the ring had been gone round; the upper ones are its worker.
 enum class Kind : uint16_t {
   request = 1,  // wants a response in its slots
   long_request, // wants a response of any length, by the data connection

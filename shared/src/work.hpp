@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The memory that a session shares with the requests that it has given to handlers. It lives as long as the last of them, so a
-// handler can keep a request for longer than its connection lasts.
+// The memory that a session shares with the requests that it has given to handlers. It lives as
+// long as the last of them, so a handler can keep a request for longer than its connection lasts.
 #pragma once
 
 #include "events.hpp"
@@ -25,7 +25,7 @@ namespace rdmashared {
 // The server's memory for all sessions together.
 class Budget {
 public:
-  explicit Budget(uint64_t most) : left_(most) {}
+  explicit Budget(uint64_t bytes) : left_(bytes) {}
   // @return false if there is not so much left
   bool take(uint64_t bytes) {
     uint64_t left = left_.load();

@@ -64,7 +64,8 @@ public:
   }
 
   // For a thread that runs a job itself, in the place of one of the pool's threads.
-  // @return false if there is no place, or if a job waits for one. Otherwise call leave() afterwards
+  // @return false if there is no place, or if a job waits for one. Otherwise call leave()
+  //         afterwards
   bool join() {
     const std::lock_guard lock(mutex_);
     const bool has_room = running_ < most_ && jobs_.empty();

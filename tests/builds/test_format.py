@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""clang-format has nothing to change, flake8 finds nothing in the Python files (setup.cfg has its rules), and each source
+"""clang-format has nothing to change, C and C++ have at most 100 columns, flake8 finds nothing in the Python files (setup.cfg has its rules), and each source
 names its licence."""
 import shutil
 import subprocess
@@ -8,6 +8,7 @@ import unittest
 from lab.paths import ROOT
 
 
+COLUMNS = 100  # of C and C++
 FOLDERS = ("common", "shared", "examples", "tests", "tools", "picture", "docs")
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".py", ".sh", ".css"}
 
@@ -19,6 +20,14 @@ class Format(unittest.TestCase):
             self.fail("clang-format is missing: ./lab doctor")
         result = subprocess.run(["clang-format", "--dry-run", "-Werror", *files], cwd=ROOT, capture_output=True, text=True)
         self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_columns(self):
+        """Also of comments, which clang-format leaves alone."""
+        files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".hpp", ".c", ".h")]
+        self.assertGreater(len(files), 300)
+        long = [f"{path.relative_to(ROOT)}:{number}" for path in files
+                for number, line in enumerate(path.read_text().splitlines(), start=1) if len(line) > COLUMNS]
+        self.assertEqual(long, [])
 
     def test_python(self):
         if not shutil.which("flake8"):

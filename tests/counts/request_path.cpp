@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A request's way through its caller, the ring and its answer, for an exact count of instructions (test_counts.py): no network, no
-// second thread and no system call, so each run takes the same number.
+// A request's way through its caller, the ring and its answer, for an exact count of instructions
+// (test_counts.py): no network, no second thread and no system call, so each run takes the same
+// number.
 #include "loop_back.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -15,7 +16,7 @@ using namespace rdmashared;
 
 namespace {
 
-constexpr uint32_t most_in_flight = 64;
+constexpr uint32_t max_in_flight = 64;
 
 void answer_all(LoopBack &loop) {
   for (rdmacommon::SlotRun run; (run = loop.ring.take()).count > 0;)
@@ -27,9 +28,9 @@ void request_path(int argc, char **argv) {
   rdmacommon::CommandLine line{"Requests without a network, for callgrind."};
   uint32_t requests = 1000, in_flight = 1;
   line.add("--requests", requests, "how many [1000]", 1, 1'000'000);
-  line.add("--in-flight", in_flight, "that wait for a response [1]", 1, most_in_flight);
+  line.add("--in-flight", in_flight, "that wait for a response [1]", 1, max_in_flight);
   line.parse(argc, argv);
-  LoopBack loop(most_in_flight);
+  LoopBack loop(max_in_flight);
   Caller caller = loop.caller();
   const std::array<std::byte, 32> bytes{};
   std::vector<Pending> pending;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// For test_doubles.py, under the double: what 15_device_memory's memory refuses, and what the verbs below it do.
+// For test_doubles.py, under the double: what 15_device_memory's memory refuses, and what the verbs
+// below it do.
 #include "on_chip.hpp"
 
 #include <rdmacommon/objects.hpp>
@@ -11,7 +12,6 @@
 #include <string>
 
 using namespace rdmacommon;
-using locks::OnChip;
 
 namespace {
 
@@ -41,20 +41,20 @@ constexpr unsigned plain = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
 
 void by_the_verbs(const Port &port, ibv_pd *pd) {
   ibv_context *context = port.context.get();
-  const size_t most = locks::max_on_chip(context);
-  require(most == 65536, "the device has 64 KiB");
-  require(!alloc(context, most + 1, 3) && errno == EINVAL, "one byte more is refused");
+  const size_t on_chip = max_on_chip(context);
+  require(on_chip == 65536, "the device has 64 KiB");
+  require(!alloc(context, on_chip + 1, 3) && errno == EINVAL, "one byte more is refused");
   require(!alloc(context, 64, 13) && errno == EINVAL, "so is too large an alignment");
-  ibv_dm *dm = alloc(context, most, 3);
+  ibv_dm *dm = alloc(context, on_chip, 3);
   require(dm != nullptr, "all of it can be had");
   require(!alloc(context, 4, 3) && errno == ENOMEM, "and then there is no more");
   char bytes[8]{};
-  require(ibv_memcpy_to_dm(dm, most - 8, bytes, 8) == 0, "a copy up to the end");
-  require(ibv_memcpy_to_dm(dm, most - 4, bytes, 8) == EFAULT, "not behind it");
+  require(ibv_memcpy_to_dm(dm, on_chip - 8, bytes, 8) == 0, "a copy up to the end");
+  require(ibv_memcpy_to_dm(dm, on_chip - 4, bytes, 8) == EFAULT, "not behind it");
   require(ibv_memcpy_from_dm(bytes, dm, UINT64_MAX - 3, 8) == EFAULT, "nor round the corner");
   require(ibv_memcpy_from_dm(bytes, dm, 2, 4) == EINVAL, "copies are of words");
-  require(!ibv_reg_dm_mr(pd, dm, 0, most, IBV_ACCESS_LOCAL_WRITE), "a region is zero-based");
-  require(!ibv_reg_dm_mr(pd, dm, 4096, most, plain), "and ends where the memory does");
+  require(!ibv_reg_dm_mr(pd, dm, 0, on_chip, IBV_ACCESS_LOCAL_WRITE), "a region is zero-based");
+  require(!ibv_reg_dm_mr(pd, dm, 4096, on_chip, plain), "and ends where the memory does");
   ibv_mr *mr = ibv_reg_dm_mr(pd, dm, 4096, 4096, plain);
   require(mr && !mr->addr, "a region has no address");
   require(ibv_free_dm(dm) == EBUSY, "memory with a region cannot be freed");
@@ -67,7 +67,7 @@ void by_the_verbs(const Port &port, ibv_pd *pd) {
 
 void by_our_class(const Port &port, ibv_pd *pd) {
   require(refused([&] { OnChip(port, pd, 65544, false); }, "65536 bytes") ||
-              locks::max_on_chip(port.context.get()) == 0,
+              max_on_chip(port.context.get()) == 0,
           "more than there is");
   OnChip chip(port, pd, 4100, false);
   require(chip.size() == 4096, "whole words only");
@@ -86,7 +86,7 @@ void chip_edges(int argc, char **argv) {
   line.parse(argc, argv);
   const Port port = open_port(options);
   const unique_pd pd = alloc_pd(port.context.get());
-  if (locks::max_on_chip(port.context.get()) != 0)
+  if (max_on_chip(port.context.get()) != 0)
     by_the_verbs(port, pd.get());
   by_our_class(port, pd.get());
 }

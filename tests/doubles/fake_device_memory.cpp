@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Preloaded, it gives whatever device a program opens 64 KiB of memory of its own, by replacing the operations of
-// the context that ibv_query_device_ex, ibv_alloc_dm, ibv_reg_dm_mr and the others call. The memory is the host's, and
-// the regions over it are real, so all of RDMA works on it.
+// Preloaded, it gives whatever device a program opens 64 KiB of memory of its own, by replacing the
+// operations of the context that ibv_query_device_ex, ibv_alloc_dm, ibv_reg_dm_mr and the others
+// call. The memory is the host's, and the regions over it are real, so all of RDMA works on it.
 //
-// Its rules are those of rdma-core's mlx5 provider, and of ibv_alloc_dm(3), or stricter: what it lets through, a NIC does.
-// With FAKE_CALLS=1 it says on stderr what is called.
+// Its rules are those of rdma-core's mlx5 provider, and of ibv_alloc_dm(3), or stricter: what it
+// lets through, a NIC does. With FAKE_CALLS=1 it says on stderr what is called.
 
 #include "next.hpp"
 
@@ -133,7 +133,8 @@ ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length, unsign
     return fails<ibv_mr *>(nullptr, EINVAL);
   if ((access & IBV_ACCESS_REMOTE_ATOMIC) != 0 && memory->log_align < 3)
     return fails<ibv_mr *>(nullptr, EINVAL); // a NIC would take it, and may refuse the atomics
-  // The kernel wants address and memory to lie alike within their page, so this offset is one of whole pages.
+  // The kernel wants address and memory to lie alike within their page, so this offset is one of
+  // whole pages.
   ibv_mr *mr = reg_mr_iova(pd, memory->bytes + offset, length, 0,
                            static_cast<int>(access & ~IBV_ACCESS_ZERO_BASED));
   if (mr) {

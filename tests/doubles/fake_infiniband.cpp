@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Preloaded, it makes an InfiniBand port of a RoCE one, to programs on one host: the link layer says so, the port has
-// a LID, and a queue pair is connected by that LID, without a GRH, or not at all. A datagram arrives without a GRH:
-// its completion has the LID of its source, and other bytes each time where the GRH would be.
-// With FAKE_CALLS=1 it says on stderr to which LID.
+// Preloaded, it makes an InfiniBand port of a RoCE one, to programs on one host: the link layer
+// says so, the port has a LID, and a queue pair is connected by that LID, without a GRH, or not at
+// all. A datagram arrives without a GRH: its completion has the LID of its source, and other bytes
+// each time where the GRH would be. With FAKE_CALLS=1 it says on stderr to which LID.
 
 #include "next.hpp"
 
@@ -54,7 +54,8 @@ int poll_cq(ibv_cq *cq, int count, ibv_wc *wc) {
   return polled;
 }
 
-// The GRH that RoCE needs behind the back of a program that gives none: to ourselves, by the IPv4 address.
+// The GRH that RoCE needs behind the back of a program that gives none: to ourselves, by the IPv4
+// address.
 int own_grh(ibv_context *context, ibv_ah_attr &attr) {
   for (uint32_t index = 0; index < 16; ++index) {
     ibv_gid_entry entry{};

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A preloaded library by which 14_fork's share_between seems to import: for test_sharing.py, since SoftRoCE cannot.
+// A preloaded library by which 14_fork's share_between seems to import: for test_sharing.py, since
+// SoftRoCE cannot.
 //
-// The importer gets a device, a PD and an MR of its own, and the MR has the address that the exporter's has, as
-// an imported one would. What it does with them is then the same as on a device that can.
+// The importer gets a device, a PD and an MR of its own, and the MR has the address that the
+// exporter's has, as an imported one would. What it does with them is then the same as on a device
+// that can.
 #include "next.hpp"
 
 #include <infiniband/verbs.h>
@@ -37,8 +39,8 @@ ibv_mr *noted(ibv_mr *mr) {
 
 } // namespace
 
-// The exporter's side leaves a note that says where the region lies. verbs.h calls the second function where the
-// access flags are no constant.
+// The exporter's side leaves a note that says where the region lies. verbs.h calls the second
+// function where the access flags are no constant.
 extern "C" ibv_mr *ibv_reg_mr(ibv_pd *pd, void *address, size_t length, int access) {
   static const auto real = REAL(ibv_reg_mr);
   return noted(real(pd, address, length, access));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Preloaded, it makes two devices of the one that is there. The first one in the list has only its link-local GIDs.
+// Preloaded, it makes two devices of the one that is there. The first one in the list has only its
+// link-local GIDs.
 
 #include "next.hpp"
 

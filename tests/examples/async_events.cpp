@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// For test_waiting.py: what 07_completions' sleep makes of asynchronous events. A pipe stands in for the device's own
-// file, since nothing here can make a device report a new GID or its own failure at will.
+// For test_waiting.py: what 07_completions' sleep makes of asynchronous events. A pipe stands in
+// for the device's own file, since nothing here can make a device report a new GID or its own
+// failure at will.
 
 #include "epoll_sleep.hpp"
 

@@ -2,8 +2,9 @@
 // A preloaded library that looks, when a program closes its device, at what is still open on it.
 //
 // At exit the kernel cleans up after everybody, so looking afterwards would show nothing. `rdma
-// resource` shows each object with the process that made it; here is the last moment to ask. librdmacm never closes
-// the device that it has opened: there it is when the program destroys its event channel.
+// resource` shows each object with the process that made it; here is the last moment to ask.
+// librdmacm never closes the device that it has opened: there it is when the program destroys its
+// event channel.
 #include "next.hpp"
 
 #include <infiniband/verbs.h>
@@ -38,8 +39,8 @@ extern "C" int ibv_close_device(ibv_context *context) {
 }
 
 extern "C" void rdma_destroy_event_channel(rdma_event_channel *channel) {
-  // librdmacm destroys channels of its own, too: one in its first call, and one with each id that has left the program's
-  // channel. Then the program may still work with others.
+  // librdmacm destroys channels of its own, too: one in its first call, and one with each id that
+  // has left the program's channel. Then the program may still work with others.
   Dl_info caller{};
   if (dladdr(__builtin_return_address(0), &caller) == 0 ||
       !std::strstr(caller.dli_fname, "librdmacm"))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Closes its device with a PD and a CQ still on it, so that test_leaks can see that it would be seen.
+// Closes its device with a PD and a CQ still on it, so that test_leaks can see that it would be
+// seen.
 #include <rdmacommon/device.hpp>
 
 using namespace rdmacommon;

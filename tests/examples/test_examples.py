@@ -50,6 +50,10 @@ class Examples(unittest.TestCase):
 
         needs_device.each(self, {lesson.stem: (lesson,) for lesson in ladder.read() if lesson.kind != "lesson"}, run_probed, check)
 
+    def test_lab_knows_what_meson_knows(self):
+        written = (needs_device.BUILD / "examples/examples.json").read_text()
+        self.assertEqual((examples.ROOT / "examples/examples.json").read_text(), written, "./lab sync copies it")
+
     def test_a_lessons_other_programs_do_so_too(self):
         def check(job, outcome):
             lesson, other = job

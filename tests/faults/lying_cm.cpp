@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A peer of 12_cm_connect and 13_cm_many_clients that lies to the other side, as a client or as a server.
+// A peer of 12_cm_connect and 13_cm_many_clients that lies to the other side, as a client or as a
+// server.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/description.hpp>
@@ -39,7 +40,8 @@ struct Liar {
     post_recv(id->qp, {.sg_list = &into, .num_sge = 1});
   }
 
-  // Sends a description that is wrong in the way that `lie` says, then waits until the other side has gone.
+  // Sends a description that is wrong in the way that `lie` says, then waits until the other side
+  // has gone.
   void send(const std::string &lie, rdma_event_channel *channel, const CmOptions &options) {
     Description out = describe(mr.get());
     uint32_t size = sizeof out;

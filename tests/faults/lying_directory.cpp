@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A peer of 15_device_memory that does one thing wrong: for test_directory.py. As the server it lies about what there
-// is, as a client it lies to the server.
+// A peer of 15_device_memory that does one thing wrong: for test_directory.py. As the server it
+// lies about what there is, as a client it lies to the server.
 #include "directory.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -15,7 +15,6 @@
 #include <string>
 
 using namespace rdmacommon;
-using namespace locks;
 
 namespace {
 

@@ -18,15 +18,15 @@ namespace {
 
 class Liar {
 public:
-  Liar(Side &side, std::span<std::byte> slots, const Wanted &wanted)
-      : side_(side), slots_(slots), wanted_(wanted) {}
+  Liar(Side &side, std::span<std::byte> slots, const Settings &settings)
+      : side_(side), slots_(slots), settings_(settings) {}
 
   void as_client(const std::string &lie) {
     say(0, {.length = sizeof(Begin), .kind = begin, .flags = 0, .id = 0},
-        Begin{htonl(protocol_version), htonl(wanted_.shape.slots), htonl(wanted_.shape.slot_size),
-              htonl(wanted_.processes)});
+        Begin{htonl(protocol_version), htonl(settings_.shape.slots),
+              htonl(settings_.shape.slot_size), htonl(settings_.processes)});
     receive(); // the credit
-    const uint32_t size = wanted_.shape.slot_size;
+    const uint32_t size = settings_.shape.slot_size;
     if (lie == "beyond")
       write({1023, 2}, 0, 0);
     else if (lie == "short")
@@ -52,10 +52,11 @@ public:
   }
 
 private:
-  // `bytes` of slot `slot`, and the immediate data say that it is `run`. This is what add_run() does not let through.
+  // `bytes` of slot `slot`, and the immediate data say that it is `run`. This is what add_run()
+  // does not let through.
   void write(Run run, uint32_t slot, uint32_t bytes) {
     ibv_sge local{.addr = reinterpret_cast<uint64_t>(slots_.data()) +
-                          size_t{slot % wanted_.shape.slots} * wanted_.shape.slot_size,
+                          size_t{slot % settings_.shape.slots} * settings_.shape.slot_size,
                   .length = bytes,
                   .lkey = side_.mr->lkey};
     side_.queue.add({.sg_list = &local,
@@ -63,13 +64,13 @@ private:
                      .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
                      .imm_data = to_immediate(run),
                      .wr = {.rdma = {.remote_addr = side_.mirror.address +
-                                                    uint64_t{slot} * wanted_.shape.slot_size,
+                                                    uint64_t{slot} * settings_.shape.slot_size,
                                      .rkey = side_.mirror.rkey}}});
     side_.queue.post();
   }
 
   template <typename Body> void say(uint32_t slot, SlotHeader header, const Body &body) {
-    write_message(slots_.subspan(size_t{slot} * wanted_.shape.slot_size), header, body);
+    write_message(slots_.subspan(size_t{slot} * settings_.shape.slot_size), header, body);
     write({slot, 1}, slot, sizeof header + sizeof body);
   }
 
@@ -88,7 +89,7 @@ private:
 
   Side &side_;
   std::span<std::byte> slots_;
-  const Wanted &wanted_;
+  const Settings &settings_;
 };
 
 void lying_runs(int argc, char **argv) {
@@ -98,13 +99,13 @@ void lying_runs(int argc, char **argv) {
   line.add("--lie", lie, "what is wrong");
   line.parse(argc, argv);
 
-  const Wanted wanted;
+  const Settings settings;
   const Port port = open_port(options);
-  const uint32_t slots = lie == "memory" ? wanted.shape.slots / 2 : wanted.shape.slots;
-  std::vector<std::byte> memory(size_t{slots} * wanted.shape.slot_size);
+  const uint32_t slots = lie == "memory" ? settings.shape.slots / 2 : settings.shape.slots;
+  std::vector<std::byte> memory(size_t{slots} * settings.shape.slot_size);
   Exchange exchange(options);
-  Side side(port, exchange, options, wanted, memory);
-  Liar liar(side, memory, wanted);
+  Side side(port, exchange, options, settings, memory);
+  Liar liar(side, memory, settings);
   if (options.is_server())
     liar.as_server(lie);
   else

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A process that shares memory with 14_fork's share_between and does one thing wrong: for test_sharing.py.
+// A process that shares memory with 14_fork's share_between and does one thing wrong: for
+// test_sharing.py.
 #include "board.hpp"
 #include "child.hpp"
 #include "fd_passing.hpp"

@@ -23,7 +23,6 @@
 
 using namespace rdmacommon;
 using namespace rdmashared;
-using namespace shared_client;
 using std::chrono::milliseconds;
 
 namespace {
@@ -236,7 +235,7 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
                    .slot_size = shape.slot_size,
                    .address = welcome->requests_address,
                    .rkey = welcome->requests_rkey,
-                   .most_inline = 0};
+                   .max_inline = 0};
   }
   if (lie == "data-rkey" || lie == "data-twice") {
     data.emplace(options);
@@ -347,7 +346,7 @@ std::string one_lie_to_a_client(const std::string &lie, rdma_event_channel *chan
                  .slot_size = shape.slot_size,
                  .address = hello.value().answers_address,
                  .rkey = hello->answers_rkey,
-                 .most_inline = 0};
+                 .max_inline = 0};
   WelcomeBytes bytes =
       to_bytes(Welcome{.refusal = Refusal::none,
                        .window = lie == "no-window" ? 0U : 4U,

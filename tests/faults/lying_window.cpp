@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A peer of 10_memory_windows that does one thing wrong: for test_windows.py. It talks to `--case given-back`.
+// A peer of 10_memory_windows that does one thing wrong: for test_windows.py. It talks to `--case
+// given-back`.
 #include "grant.hpp"
 
 #include <rdmacommon/check.hpp>

@@ -18,7 +18,7 @@ struct Liar {
   ibv_qp *qp;
   ibv_cq *send_cq, *recv_cq;
   ibv_mr *mr;
-  Memory &memory;
+  FragmentMemory &memory;
   RemoteMemory theirs;
 
   // `length` bytes at `offset`, which say of themselves that they are `run`.
@@ -48,7 +48,7 @@ struct Liar {
     else if (lie == "end-with-data")
       write({0, 0}, 1);
     else if (lie == "past-the-end")
-      write({0, 1}, full, sizeof(Memory));
+      write({0, 1}, full, sizeof(FragmentMemory));
     else if (lie == "send")
       post_send(qp, {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
     else if (lie == "not-full")
@@ -57,11 +57,12 @@ struct Liar {
       write({0, 1}, full);
       ibv_sge local = piece(mr, &memory.summary, sizeof(Summary));
       memory.summary = {.version = htobe64(1), .bytes = htobe64(full), .checksum = 0};
-      post_send(qp, {.sg_list = &local,
-                     .num_sge = 1,
-                     .opcode = IBV_WR_RDMA_WRITE,
-                     .wr = {.rdma = {.remote_addr = theirs.address + offsetof(Memory, summary),
-                                     .rkey = theirs.rkey}}});
+      post_send(qp,
+                {.sg_list = &local,
+                 .num_sge = 1,
+                 .opcode = IBV_WR_RDMA_WRITE,
+                 .wr = {.rdma = {.remote_addr = theirs.address + offsetof(FragmentMemory, summary),
+                                 .rkey = theirs.rkey}}});
       write({1, 0}, 0);
     }
   }
@@ -87,7 +88,7 @@ void lying_writer(int argc, char **argv) {
   line.parse(argc, argv);
 
   const Port port = open_port(options);
-  static Memory memory{};
+  static FragmentMemory memory{};
   const unique_pd pd = alloc_pd(port.context.get());
   constexpr unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   const unique_mr mr = reg_mr(pd.get(), &memory, sizeof memory, access);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Preloaded: turns each ROUTE_RESOLVED into the ROUTE_ERROR that a subnet manager without an answer causes. On RoCE there
-// is no such event: rdma_resolve_route() itself fails, or the route is known (kernel, cma_resolve_iboe_route).
+// Preloaded: turns each ROUTE_RESOLVED into the ROUTE_ERROR that a subnet manager without an answer
+// causes. On RoCE there is no such event: rdma_resolve_route() itself fails, or the route is known
+// (kernel, cma_resolve_iboe_route).
 #include "next.hpp"
 
 #include <rdma/rdma_cma.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// For test_shared_client.py: a worker that attaches to a sender, goes as far as it is told, says so, and stays there.
-#include "answers.hpp"
+// For test_shared_client.py: a worker that attaches to a sender, goes as far as it is told, says
+// so, and stays there.
+#include "answer_table.hpp"
 #include "service.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -17,7 +18,6 @@
 
 using namespace rdmacommon;
 using namespace rdmashared;
-using namespace shared_client;
 
 namespace {
 
@@ -87,7 +87,8 @@ struct ByHand {
     if (!claim.publish())
       throw Error("the claim", "it is gone");
   }
-  // Dies, as it looks to the others, in the middle of SlotRing::give_back(): one slot is free, but not the first.
+  // Dies, as it looks to the others, in the middle of SlotRing::give_back(): one slot is free, but
+  // not the first.
   void give_half_back() {
     publish();
     answers.wait(run.position, std::chrono::seconds(5), Waiting::events, {});
@@ -99,7 +100,8 @@ struct ByHand {
     controls()[run.first].length = 0xffffffff;
     publish();
   }
-  // Of all slots. Before the data are a counter for each worker's slots, and before these the slots' words, on pages of their own.
+  // Of all slots. Before the data are a counter for each worker's slots, and before these the
+  // slots' words, on pages of their own.
   SlotControl *controls() {
     const size_t size = sizeof(RingHeader) + ring.shape().slots * sizeof(SlotControl);
     const size_t counters = (size_t{SlotRing::own_worker} + 1) * sizeof(SlotsHeld);
@@ -109,14 +111,15 @@ struct ByHand {
 
   RingWorker worker;
   SlotRing &ring = worker.ring();
-  Answers answers;
+  AnswerTable answers;
   SlotRing::Claim claim = worker.claim(3 * ring.shape().slot_size, std::chrono::seconds(5));
   SlotRun run{.position = claim.position(),
               .first = static_cast<uint32_t>(claim.position() % ring.shape().slots),
               .count = 3};
 };
 
-// A program that becomes a daemon closes its descriptors, with them the link to the sender and the doorbell.
+// A program that becomes a daemon closes its descriptors, with them the link to the sender and the
+// doorbell.
 void close_descriptors(Caller &caller) {
   closefrom(STDERR_FILENO + 1);
   for (int i = 0; i < 2; ++i)

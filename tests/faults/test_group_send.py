@@ -52,7 +52,7 @@ class Shapes(liars.Refused):
         for arguments, messages in ((("--slots", "1", "--slot-size", "64", "--longest", "40", "--messages", "50"), 200),
                                     (("--slots", "8", "--slot-size", "128", "--processes", "7", "--messages", "100"), 700),
                                     (("--slots", "1024", "--longest", "16000", "--messages", "20", "--processes", "2"), 40),
-                                    (("--slots", "4096", "--slot-size", "192", "--most", "1", "--messages", "0"), 0)):
+                                    (("--slots", "4096", "--slot-size", "192", "--group", "1", "--messages", "0"), 0)):
             with self.subTest(arguments):
                 outcome = self.both(*arguments)
                 self.assertFalse(outcome.failed, outcome.text())
@@ -74,7 +74,7 @@ class Receives(unittest.TestCase):
 
     def test_no_message_finds_the_receiver_not_ready(self):
         before = liars.rnr_naks()
-        for arguments in ((), ("--most", "1", "--slots", "16", "--messages", "300")):
+        for arguments in ((), ("--group", "1", "--slots", "16", "--messages", "300")):
             with self.subTest(arguments):
                 outcome = run([HONEST, *arguments], [HONEST, "--repeats", "1", *arguments])
                 self.assertFalse(outcome.failed, outcome.text())

@@ -67,7 +67,7 @@ class Exercises(unittest.TestCase):
                 lines = banner(lesson, name)
                 self.assertTrue(grade(lesson, name), lines[0])
                 labels = [found[1] for line in lines if (found := re.match(r"// (\w+): +\S", line))]
-                self.assertEqual(labels, ["Wanted", "Hint", "Check"])
+                self.assertEqual(labels, ["Wanted", "Hints", "Check"])
                 self.assertEqual(lines[-1], f"// Check: ./lab check {name.split('_')[0]}")
 
     def test_the_lesson_gives_the_same_grade(self):

@@ -3,12 +3,12 @@
 import re
 import unittest
 
-from lab import anchors, symptoms
+from lab import headings
 from lab.paths import ROOT
 
 PAGE = ROOT / "lessons/troubleshooting.md"
-ROWS = symptoms.rows(PAGE.read_text())
-ANCHORS = {anchors.slug(heading) for _, heading, _ in ROWS}
+ROWS = headings.symptom_rows(PAGE.read_text())
+ANCHORS = {headings.slug(heading) for _, heading, _ in ROWS}
 SEEN = "\n".join(sees for _, _, sees in ROWS)
 # A row of hints.cpp: what it is about, and how it ends, the strings in between perhaps in pieces.
 ROW = re.compile(r'^    \{((?:"[\w() ]+", E\w+)|IBV_WC_\w+|RDMA_CM_EVENT_\w+, -?\d+),(.*?)\},?$', re.M | re.S)
@@ -109,9 +109,9 @@ class Troubleshooting(unittest.TestCase):
 
     def test_symptoms(self):
         self.assertEqual(len(ANCHORS), len(ROWS))
-        self.assertEqual(symptoms.rows("## G\n\n### A b\n\n**You see** `x. y`,\nor z.\nMore.\n"), [("G", "A b", "`x. y`, or z")])
+        self.assertEqual(headings.symptom_rows("## G\n\n### A b\n\n**You see** `x. y`,\nor z.\nMore.\n"), [("G", "A b", "`x. y`, or z")])
         with self.assertRaisesRegex(ValueError, "A b"):
-            symptoms.rows("## G\n\n### A b\n\nMore.\n")
+            headings.symptom_rows("## G\n\n### A b\n\nMore.\n")
 
 
 if __name__ == "__main__":

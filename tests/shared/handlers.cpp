@@ -45,7 +45,7 @@ TEST(Requests, WithResponsesOfTheirOwnConnection) {
   EXPECT_EQ(connected.caller.largest_response(), 5000);
   std::vector<Pending> pending;
   std::vector<Request> requests;
-  const Ask any_length = patient(Ask::any_length);
+  const RequestOptions any_length = patient(RequestOptions::any_length);
   for (int i = 0; i < 4; ++i) {
     pending.push_back(connected.caller.request_async(bytes("?"), any_length));
     requests.push_back(kept.pop()); // one after the other, so they are in this order
@@ -61,7 +61,7 @@ TEST(Requests, WithResponsesOfTheirOwnConnection) {
   EXPECT_EQ(response_of(pending[3]), std::string(5000, 'd'));
   requests[2].reply(bytes(std::string(5001, 'c')));
   EXPECT_EQ(failure_of([&] { response_of(pending[2]); }).server_said(),
-            "SenderOptions::largest_response is too small: 5001 bytes, room for 5000");
+            "SenderOptions::largest_response too small: 5001 > 5000 bytes");
   std::ranges::fill(requests[1].room().first(3000), std::byte{'b'});
   requests[1].reply(3000);
   EXPECT_EQ(response_of(pending[1]), std::string(3000, 'b'));
@@ -78,13 +78,13 @@ TEST(Requests, RoomIsWhatWasAskedFor) {
   EXPECT_EQ(first.room().size(), 48); // a slot without its header
   first.reply(bytes(std::string(49, 'x')));
   EXPECT_EQ(failure_of([&] { response_of(short_one); }).server_said(),
-            "Ask::room is too small: 49 bytes, room for 48");
+            "RequestOptions::room too small: 49 > 48 bytes");
   Pending long_one = connected.caller.request_async(bytes("?"), patient(200));
   Request second = kept.pop();
   EXPECT_EQ(second.room().size(), 4 * 64 - 16);
   second.reply(bytes(std::string(241, 'x')));
   EXPECT_EQ(failure_of([&] { response_of(long_one); }).server_said(),
-            "Ask::room is too small: 241 bytes, room for 240");
+            "RequestOptions::room too small: 241 > 240 bytes");
   Pending whole = connected.caller.request_async(bytes("?"), patient(200));
   kept.pop().reply(bytes(std::string(240, 'x')));
   EXPECT_EQ(response_of(whole), std::string(240, 'x'));
@@ -138,7 +138,7 @@ TEST(Requests, OfAHandlerOfBytes) {
   EXPECT_EQ(ask(connected.caller, "word"), "word");
   EXPECT_EQ(failure_of([&] { ask(connected.caller, ""); }).server_said(), "nothing to do");
   EXPECT_EQ(failure_of([&] { ask(connected.caller, "wrong"); }).server_said(),
-            "Ask::room is too small: 1000 bytes, room for 112");
+            "RequestOptions::room too small: 1000 > 112 bytes");
 }
 
 TEST(Requests, ThatAreDroppedFail) {
@@ -182,7 +182,8 @@ TEST(Requests, WantNoResponseIfTheyArePosted) {
   EXPECT_EQ(response_of(pending), "!");
 }
 
-// Without a pool, one thread has all connections. A handler answers what came before, by its own connection or by another one.
+// Without a pool, one thread has all connections. A handler answers what came before, by its own
+// connection or by another one.
 TEST(Requests, AreAnsweredByTheHandlerOfAnother) {
   for (const uint32_t workers : {0, 1}) {
     std::map<std::string, Request> kept;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rdmashared as a program uses it: several servers and senders in one process, with nothing but its public headers.
+// rdmashared as a program uses it: several servers and senders in one process, with nothing but its
+// public headers.
 //
 //     in_one_process ADDRESS [gtest's options]
 //     in_one_process --join NAME TEXT SERVER     what start_joined() starts
@@ -42,7 +43,7 @@ namespace {
 int join(const std::string &name, const std::string &text, const std::string &server) {
   try {
     Caller caller = Caller::join(name);
-    Ask how = patient();
+    RequestOptions how = patient();
     how.server = static_cast<uint32_t>(std::stoul(server));
     return ask(caller, text, how) == text ? 0 : 1;
   } catch (const std::exception &error) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// For the tests of rdmashared with a device: servers and senders of one process, and waits that are for events.
+// For the tests of rdmashared with a device: servers and senders of one process, and waits that are
+// for events.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -31,7 +32,7 @@ constexpr std::chrono::seconds patience(60);
 extern std::string address; // of the device, from the command line
 
 // Starts this program once more: it joins the sender, asks `text`, and ends.
-// @param server Ask::server
+// @param server RequestOptions::server
 // @return its process id
 pid_t start_joined(const std::string &name, const std::string &text, uint32_t server = 0);
 int status_of(pid_t process); // waits for its end
@@ -163,12 +164,12 @@ inline std::string text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
 }
 
-// An Ask that is in no hurry.
-inline Ask patient(size_t room = 0) {
+// Options of a request that is in no hurry.
+inline RequestOptions patient(size_t room = 0) {
   return {.room = room, .limit = patience};
 }
 
-inline std::string ask(Caller &caller, const std::string &words, Ask how = patient()) {
+inline std::string ask(Caller &caller, const std::string &words, RequestOptions how = patient()) {
   return text(caller.request(bytes(words), how));
 }
 

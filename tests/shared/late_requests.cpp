@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Requests that are answered by threads of the program's own, which neither their client nor their server waits for.
+// Requests that are answered by threads of the program's own, which neither their client nor their
+// server waits for.
 #include "in_one_process.hpp"
 
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ RequestHandler mirrored() {
   };
 }
 
-void expect_mirrored(Caller &caller, size_t length, Ask how = patient()) {
+void expect_mirrored(Caller &caller, size_t length, RequestOptions how = patient()) {
   const std::string request = long_text(length);
   try { // it may be a thread of the test's own
     // Not EXPECT_EQ: it would print megabytes.
@@ -51,7 +51,7 @@ TEST(LongMessages, OfAllSizesUpToTheRing) {
     for (const size_t less : {0, 1, 63}) {
       expect_mirrored(to.caller, length_in(slots) - less);
       expect_mirrored(to.caller, length_in(slots) - less,
-                      {.room = Ask::any_length, .limit = patience});
+                      {.room = RequestOptions::any_length, .limit = patience});
     }
   expect_mirrored(to.caller, 5);
   EXPECT_NE(error_of([&] { ask(to.caller, long_text(length_in(1024) + 1)); }), "no error");
@@ -68,7 +68,7 @@ TEST(LongMessages, OnlyTheResponseIsLong) {
   EXPECT_TRUE(ask(to.caller, "3", patient(length_in(1000))) == long_text(3));
   const std::string said = text(
       bytes(failure_of([&] { ask(to.caller, "20000", patient(length_in(300))); }).server_said()));
-  EXPECT_NE(said.find("Ask::room is too small"), said.npos) << said;
+  EXPECT_NE(said.find("RequestOptions::room too small"), said.npos) << said;
 }
 
 TEST(LongMessages, OfMoreRunsThanASendQueueHas) {
@@ -118,7 +118,8 @@ TEST(LongMessages, WaitForTheServersWindow) {
   EXPECT_NE(error_of([&] { ask(to.caller, long_text(length_in(2 * run) + 1)); }), "no error");
 }
 
-// The server says that it ends while a message is on its way: the rest of it still goes, and it is answered.
+// The server says that it ends while a message is on its way: the rest of it still goes, and it is
+// answered.
 TEST(LongMessages, AreFinishedBeforeTheEnd) {
   Running server({.grace = std::chrono::hours(1)}, mirrored()); // longer than the test may take
   Connected to(SenderOptions{.servers = {server.where()}, .slots = 1 << 16, .slot_size = 512});

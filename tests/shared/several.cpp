@@ -150,7 +150,8 @@ private:
       file_{memfd_create("output", MFD_CLOEXEC)};
 };
 
-// A client is rejected, a request fails, a server stops, another sender finds nobody. @return what wait_until_up() says
+// A client is rejected, a request fails, a server stops, another sender finds nobody. @return what
+// wait_until_up() says
 std::string have_much_to_say(const Log &of_server, const Log &of_sender) {
   std::atomic<bool> has_rejected = false;
   auto running = std::make_unique<Running>(

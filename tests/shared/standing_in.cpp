@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A server's thread runs short handlers itself, and another thread takes its connections if one of them takes long after all.
+// A server's thread runs short handlers itself, and another thread takes its connections if one of
+// them takes long after all.
 #include "gate.hpp"
 #include "in_one_process.hpp"
 
@@ -23,7 +24,8 @@ private:
   const std::chrono::steady_clock::time_point when_ = std::chrono::steady_clock::now() + patience;
 };
 
-// Asks until the handler has run in one thread, without a wake, so many times in a row. @return that thread; none if it never does
+// Asks until the handler has run in one thread, without a wake, so many times in a row. @return
+// that thread; none if it never does
 std::thread::id ask_until_short(const Running &server, Caller &caller,
                                 Queue<std::thread::id> &ids) {
   constexpr int enough = 20;

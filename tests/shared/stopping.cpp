@@ -131,7 +131,8 @@ bool is_blocked(int signal) {
   return sigismember(&now, signal) == 1;
 }
 
-// serve_until_signal() in a thread that takes these signals before and after; all others block them.
+// serve_until_signal() in a thread that takes these signals before and after; all others block
+// them.
 class UntilSignal {
 public:
   UntilSignal(const ServerOptions &options, const RequestHandler &handler)

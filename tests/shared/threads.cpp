@@ -25,7 +25,7 @@ std::vector<ServerAddress> times(uint32_t count, const Running &server) {
   return std::vector<ServerAddress>(count, server.where());
 }
 
-Ask to(uint32_t server) {
+RequestOptions to(uint32_t server) {
   return {.server = server, .limit = patience};
 }
 
@@ -43,8 +43,8 @@ TEST(Threads, AnswerAllCallers) {
         threads.emplace_back([&, thread] {
           for (uint32_t i = 0; i < 100; ++i) {
             const std::string words = std::to_string(thread) + "." + std::to_string(i);
-            Ask how = to((thread + i) % 3);
-            how.room = i % 2 == 0 ? Ask::any_length : 0;
+            RequestOptions how = to((thread + i) % 3);
+            how.room = i % 2 == 0 ? RequestOptions::any_length : 0;
             right += ask(connected.caller, words, how) == words;
           }
         });

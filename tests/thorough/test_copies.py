@@ -9,41 +9,56 @@ from pathlib import Path
 
 import copies
 import needs_device
-from lab import examples, headers, kbuild, kernel, ladder, normalise, readmes, variants
+from lab import examples, headers, kbuild, kernel, ladder, normalise, variants
 from lab.paths import ROOT
 
 LESSONS = [lesson for lesson in ladder.read() if lesson.kind != "lesson"]
 
 
+# The one with a folder `new` is test_new's.
+COPIED = [lesson for lesson in LESSONS if not (ROOT / "examples" / lesson.stem / "new").exists()]
+
+
 class Examples(copies.Copies):
-    def test_every_example_builds_and_runs_as_a_copy(self):
-        """All are subprojects of one project, so that they build side by side. The one with a folder `new` is test_new's."""
+    def build_all(self, **environment):
+        """All copies are subprojects of one project, so that they build side by side. @return the project's folder"""
         top = Path(tempfile.mkdtemp(dir=self.top))
-        lessons = [lesson for lesson in LESSONS if not (ROOT / "examples" / lesson.stem / "new").exists()]
-        for lesson in lessons:
+        for lesson in COPIED:
             self.new("--from", lesson.stem, folder=top / "subprojects" / lesson.stem)
         self.new("--from", "13", "--only", "many_client", folder=top / "subprojects/alone")  # has all that the program needs
-        names = ["alone", *(lesson.stem for lesson in lessons)]
+        names = ["alone", *(lesson.stem for lesson in COPIED)]
         (top / "meson.build").write_text("project('copies', 'cpp')\n" + "".join(f"subproject('{name}')\n" for name in names))
-        copies.run(["meson", "setup", "build", *copies.FAST], top, PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
+        if not environment:
+            (top / "subprojects/rdma-by-example").symlink_to(ROOT)
+        copies.run(["meson", "setup", "build", *copies.FAST], top, **environment)
         copies.run(["ninja", "-C", "build"], top)
+        return top
+
+    def run_all(self, top, *under):
         programs = top / "flat/examples"  # where examples.run() looks for them
         programs.mkdir(parents=True)
-        for lesson in lessons:
-            for program in readmes.programs(lesson):
+        for lesson in COPIED:
+            for program in examples.of(lesson)["programs"]:
                 (programs / program).symlink_to(top / "build/subprojects" / lesson.stem / program)
-        for lesson in lessons:
+        for lesson in COPIED:
             with self.subTest(lesson.stem):
                 if needs_device.why_not(lesson):
                     self.skipTest(needs_device.why_not(lesson))
-                outcome = examples.run(needs_device.PLACE, top / "flat", lesson.program, lesson.kind,
-                                       under=["env", f"LD_LIBRARY_PATH={self.installed}/lib"])
+                outcome = examples.run(needs_device.PLACE, top / "flat", lesson.program, lesson.kind, under=under)
                 self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
                 if lesson.kind == "kernel":  # its last line may come twice (test_examples)
                     continue
                 expected = variants.expected(examples.expected_file(lesson.stem), needs_device.PLACE).read_text()
                 roles = {role: outcome.of(role) for role in outcome.status}
                 self.assertEqual(normalise.differences(expected, roles, needs_device.PLACE.device), [])
+
+    def test_copies_use_the_installed_library(self):
+        top = self.build_all(PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
+        self.run_all(top, "env", f"LD_LIBRARY_PATH={self.installed}/lib")
+
+    def test_copies_use_the_subproject(self):
+        """With nothing installed: Meson builds the library along with them."""
+        self.run_all(self.build_all())
 
     def test_with_static_libraries(self):
         """By Meson and by CMake: the programs carry the libraries of ours that they use."""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What test_trace.py runs under libverbs_trace.so: each subcommand makes a few calls, and prints what the trace has to
-// say about them, or that something is not as it would be without a trace.
+// What test_trace.py runs under libverbs_trace.so: each subcommand makes a few calls, and prints
+// what the trace has to say about them, or that something is not as it would be without a trace.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/device.hpp>
 #include <rdmacommon/handles.hpp>
@@ -142,7 +142,8 @@ void post(const DeviceOptions &options) {
 // ---- extended: ibv_wr_*, and CQs that are read in place
 
 void wait_extended(ibv_cq_ex *cq, int completions) {
-  // rxe's next_poll ends the poll itself when it finds nothing, and end_poll would skip a completion.
+  // rxe's next_poll ends the poll itself when it finds nothing, and end_poll would skip a
+  // completion.
   const bool ends_itself = std::strncmp(cq->context->device->name, "rxe", 3) == 0;
   ibv_poll_cq_attr attr{};
   while (completions > 0) {
@@ -347,7 +348,8 @@ void untouched(const DeviceOptions &options) {
   std::printf("trace %s\n", fcntl(900, F_GETFD) < 0 ? "none" : "libverbs_trace.so's file");
 }
 
-// ---- cost: ns for a call; not a test, since it says something only on a machine that does nothing else
+// ---- cost: ns for a call; not a test, since it says something only on a machine that does nothing
+// else
 
 void cost(const DeviceOptions &options) {
   constexpr int times = 4000;

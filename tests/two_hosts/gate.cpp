@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Preloaded into a client, it holds the transition to RTS until a line comes in on standard input: a moment for a
-// test to change the world in.
+// Preloaded into a client, it holds the transition to RTS until a line comes in on standard input:
+// a moment for a test to change the world in.
 
 #include <cstdio>
 #include <dlfcn.h>

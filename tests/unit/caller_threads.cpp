@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Callers in threads, and one that answers, under the thread sanitizer: the words in which they agree whose the slots are.
+// Callers in threads, and one that answers, under the thread sanitizer: the words in which they
+// agree whose the slots are.
 #include "loop_back.hpp"
 
 #include <atomic>

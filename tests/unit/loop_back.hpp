@@ -2,7 +2,7 @@
 // Lesson 19's callers without a network: a ring, its answers, and a sender that answers by itself.
 #pragma once
 
-#include "answers.hpp"
+#include "answer_table.hpp"
 #include "caller_lanes.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -29,7 +29,7 @@ public:
 
   Caller caller(Waiting waiting = Waiting::events) {
     std::vector<CallerLane> lanes;
-    lanes.push_back({.ring = &ring, .answers = Answers(ring), .worker = 1, .is_over = {}});
+    lanes.push_back({.ring = &ring, .answers = AnswerTable(ring), .worker = 1, .is_over = {}});
     return CallerLanes::caller(std::move(lanes), waiting);
   }
 
@@ -56,7 +56,8 @@ public:
     return all;
   }
 
-  // The answer is the request. @return whether somebody collects it; if not, its slots have gone back
+  // The answer is the request. @return whether somebody collects it; if not, its slots have gone
+  // back
   bool answer(const Taken &taken) {
     std::byte *into = answers.slots().data() +
                       size_t{taken.slots.first} * loop_back_shape.slot_size +
@@ -80,7 +81,7 @@ private:
   static rdmacommon::RingShape shape(uint32_t slots) {
     Shape its = loop_back_shape;
     its.slots = slots;
-    return {.slots = slots, .slot_size = its.slot_size, .appendix = Answers::bytes_for(its)};
+    return {.slots = slots, .slot_size = its.slot_size, .appendix = AnswerTable::bytes_for(its)};
   }
   rdmacommon::File memory_;
   rdmacommon::File doorbell_{
@@ -88,7 +89,7 @@ private:
 
 public:
   rdmacommon::SlotRing ring{memory_.get(), doorbell_.get()};
-  Answers answers{ring, 0};
+  AnswerTable answers{ring, 0};
 };
 
 inline std::vector<std::byte> bytes_of(const std::string &text) {

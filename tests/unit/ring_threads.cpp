@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Threads put messages into a slot ring and one takes them out, some give up what they have claimed, and another
-// gives back what was taken: for the thread sanitizer, which sees where an order between two threads is missing.
+// Threads put messages into a slot ring and one takes them out, some give up what they have
+// claimed, and another gives back what was taken: for the thread sanitizer, which sees where an
+// order between two threads is missing.
 #include <rdmacommon/slot_ring.hpp>
 
 #include <poll.h>
@@ -22,7 +23,8 @@ using namespace rdmacommon;
 
 namespace {
 
-// Gives runs back: some of them late, so that the ring goes round them, and some twice, as if somebody had died over them.
+// Gives runs back: some of them late, so that the ring goes round them, and some twice, as if
+// somebody had died over them.
 class Returner {
 public:
   explicit Returner(SlotRing &ring) : ring_(ring), thread_([this] { work(); }) {}
@@ -70,7 +72,8 @@ private:
   std::thread thread_;
 };
 
-// Ends the program, with the ring's state: after a failure that is rare, this is all there is to go by.
+// Ends the program, with the ring's state: after a failure that is rare, this is all there is to go
+// by.
 [[noreturn]] void fail(const char *why, int memory) {
   std::fprintf(stderr, "%s\n", why);
   const SharedMemory raw(memory, static_cast<size_t>(lseek(memory, 0, SEEK_END)));

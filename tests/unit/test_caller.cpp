@@ -115,7 +115,8 @@ TEST_F(Callers, AFailureIsTold) {
   }
 }
 
-// A process that has closed its link to the sender: nobody collects its answers, and the slots are the sender's.
+// A process that has closed its link to the sender: nobody collects its answers, and the slots are
+// the sender's.
 TEST_F(Callers, WhatTheSenderHasGivenUpIsNotCollected) {
   std::optional<Pending> waits(caller.request_async(bytes_of("x"))),
       dropped(caller.request_async(bytes_of("y")));
@@ -192,18 +193,20 @@ TEST_F(Callers, SleepsUntilThereIsAConnection) {
 
 TEST_F(Callers, ADeadSenderMakesNoConnection) { // though its word says that the lane is up
   std::vector<CallerLane> lanes;
-  lanes.push_back({.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = [] {
-                     return true;
-                   }});
+  lanes.push_back(
+      {.ring = &loop.ring, .answers = AnswerTable(loop.ring), .worker = 1, .is_over = [] {
+         return true;
+       }});
   Caller alone = CallerLanes::caller(std::move(lanes), Waiting::events);
   EXPECT_THROW(alone.wait_connected(10s), rdmacommon::Error);
   LoopBack other; // of a sender that lives, and has no connection
   other.answers.status().is_up = 0;
   std::vector<CallerLane> two;
-  two.push_back({.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = [] {
+  two.push_back({.ring = &loop.ring, .answers = AnswerTable(loop.ring), .worker = 1, .is_over = [] {
                    return true;
                  }});
-  two.push_back({.ring = &other.ring, .answers = Answers(other.ring), .worker = 1, .is_over = {}});
+  two.push_back(
+      {.ring = &other.ring, .answers = AnswerTable(other.ring), .worker = 1, .is_over = {}});
   Caller both = CallerLanes::caller(std::move(two), Waiting::events);
   const std::clock_t cpu = std::clock();
   EXPECT_FALSE(both.wait_connected(300ms));
@@ -228,11 +231,12 @@ TEST_F(Callers, OfTwoSendersTheOneThatHasDiedIsLeft) {
   LoopBack other;
   other.answers.status().server = 1;
   std::vector<CallerLane> lanes;
-  lanes.push_back({.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = [] {
-                     return true;
-                   }});
   lanes.push_back(
-      {.ring = &other.ring, .answers = Answers(other.ring), .worker = 1, .is_over = {}});
+      {.ring = &loop.ring, .answers = AnswerTable(loop.ring), .worker = 1, .is_over = [] {
+         return true;
+       }});
+  lanes.push_back(
+      {.ring = &other.ring, .answers = AnswerTable(other.ring), .worker = 1, .is_over = {}});
   Caller both = CallerLanes::caller(std::move(lanes), Waiting::events);
   Pending first = both.request_async({});
   EXPECT_EQ(loop.take().size(), 1U);
@@ -261,7 +265,7 @@ TEST_F(Callers, AllWhoSleepForAnAnswerAreWoken) { // one who wants room sleeps f
     std::array<std::atomic<pid_t>, 2> numbers{};
     const auto sleep = [&](std::atomic<pid_t> &number) {
       number = gettid();
-      Answers(loop.ring).wait(taken[0].slots.position, 10s, Waiting::events, {});
+      AnswerTable(loop.ring).wait(taken[0].slots.position, 10s, Waiting::events, {});
     };
     std::thread first(sleep, std::ref(numbers[0])), second(sleep, std::ref(numbers[1]));
     while (!says_asleep(taken[0]) || !is_asleep(numbers[0]) || !is_asleep(numbers[1]))

@@ -88,9 +88,10 @@ TEST_F(Events, ALimitCanBeAsLongAsThereIs) {
 }
 
 TEST_F(Events, MoreLanesThanOneSleepIsForAreRefused) {
-  std::vector<CallerLane> lanes(
-      most_bells + 1,
-      CallerLane{.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = {}});
+  std::vector<CallerLane> lanes(max_bells + 1, CallerLane{.ring = &loop.ring,
+                                                          .answers = AnswerTable(loop.ring),
+                                                          .worker = 1,
+                                                          .is_over = {}});
   EXPECT_THROW(CallerLanes::caller(std::move(lanes), Waiting::events), rdmacommon::Error);
 }
 
@@ -110,7 +111,7 @@ TEST_F(Events, OfSeveralLanesAnyIsTold) {
   std::vector<CallerLane> lanes;
   for (LoopBack *one : {&loop, &other})
     lanes.push_back(
-        {.ring = &one->ring, .answers = Answers(one->ring), .worker = 1, .is_over = {}});
+        {.ring = &one->ring, .answers = AnswerTable(one->ring), .worker = 1, .is_over = {}});
   Caller both = CallerLanes::caller(std::move(lanes), Waiting::events);
   std::vector<Pending> all;
   all.push_back(both.request_async({})); // one server after the other
@@ -174,9 +175,10 @@ TEST(DeadSender, CallbacksAreToldSo) {
   LoopBack loop;
   std::atomic<bool> is_over = false;
   std::vector<CallerLane> lanes;
-  lanes.push_back({.ring = &loop.ring, .answers = Answers(loop.ring), .worker = 1, .is_over = [&] {
-                     return is_over.load();
-                   }});
+  lanes.push_back(
+      {.ring = &loop.ring, .answers = AnswerTable(loop.ring), .worker = 1, .is_over = [&] {
+         return is_over.load();
+       }});
   Caller caller = CallerLanes::caller(std::move(lanes), Waiting::events);
   const int fd = caller.fd();
   caller.run_ready();
@@ -202,11 +204,12 @@ TEST(DeadSender, OfAnotherRequestDisturbsNobody) {
   LoopBack dead, alive;
   alive.answers.status().server = 1;
   std::vector<CallerLane> lanes;
-  lanes.push_back({.ring = &dead.ring, .answers = Answers(dead.ring), .worker = 1, .is_over = [] {
-                     return true;
-                   }});
   lanes.push_back(
-      {.ring = &alive.ring, .answers = Answers(alive.ring), .worker = 1, .is_over = {}});
+      {.ring = &dead.ring, .answers = AnswerTable(dead.ring), .worker = 1, .is_over = [] {
+         return true;
+       }});
+  lanes.push_back(
+      {.ring = &alive.ring, .answers = AnswerTable(alive.ring), .worker = 1, .is_over = {}});
   Caller caller = CallerLanes::caller(std::move(lanes), Waiting::events);
   std::vector<Pending> lost, waiting;
   lost.push_back(caller.request_async({}, {.server = 0}));

@@ -13,7 +13,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// One caller holds responses that it does not collect. The ring goes round them, and they are still right.
+// One caller holds responses that it does not collect. The ring goes round them, and they are still
+// right.
 TEST(Hoarding, StopsNobody) {
   LoopBack loop;
   Caller hoarder = loop.caller(), other = loop.caller();

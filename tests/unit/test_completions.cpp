@@ -93,7 +93,8 @@ std::string failure(FakeCq &fake, std::span<ibv_wc> into) {
 
 } // namespace
 
-// In place of libibverbs', whose provider does not know the fake. The file does not block, as the contract says.
+// In place of libibverbs', whose provider does not know the fake. The file does not block, as the
+// contract says.
 extern "C" int ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **) {
   char event = 0;
   events_of->said += "take ";

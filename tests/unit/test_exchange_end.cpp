@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How an exchange ends: what recv(2) says decides whether the peer has finished, is gone, or neither.
+// How an exchange ends: what recv(2) says decides whether the peer has finished, is gone, or
+// neither.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/exchange.hpp>
 #include <rdmacommon/options.hpp>

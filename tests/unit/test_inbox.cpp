@@ -13,7 +13,7 @@ namespace {
 
 class Slots : public testing::Test {
 protected:
-  Slots() { wanted.shape = {.slots = 8, .slot_size = 64}; }
+  Slots() { settings.shape = {.slots = 8, .slot_size = 64}; }
 
   // A message in slot `slot`.
   template <typename Body> void put(uint32_t slot, SlotHeader header, const Body &body) {
@@ -44,8 +44,8 @@ protected:
   const Begin hello{htonl(protocol_version), htonl(8), htonl(64), htonl(4)};
   const Checksum good{htonl(checksum({}))};
   std::vector<std::byte> memory = std::vector<std::byte>(8 * 64);
-  Wanted wanted;
-  Inbox inbox{memory, wanted};
+  Settings settings;
+  Inbox inbox{memory, settings};
 };
 
 TEST_F(Slots, SeveralMessagesOfARun) {
@@ -56,7 +56,8 @@ TEST_F(Slots, SeveralMessagesOfARun) {
   put(3, {.length = 100, .kind = Kind::filler, .flags = 0, .id = 0}, std::array<char, 100>{});
   put_data(5, 1, 1);
   inbox.take({1, 5}, 4 * 64 + 20);
-  put(6, {.length = 16, .kind = Kind::end, .flags = 0, .id = 0}, End{htobe64(3), htobe64(12)});
+  put(6, {.length = 16, .kind = Kind::end, .flags = 0, .id = 0},
+      EndMessage{htobe64(3), htobe64(12)});
   testing::internal::CaptureStdout();
   inbox.take({6, 1}, 32);
   EXPECT_NE(testing::internal::GetCapturedStdout().find("3 messages of 4 processes, 12 bytes"),
@@ -86,9 +87,9 @@ TEST_F(Slots, LengthsThatCannotBe) {
   EXPECT_EQ(refusal({1, 2}, 65), "");
   put(1, {.length = 2, .kind = Kind::data, .flags = 0, .id = uint64_t{1} << 32}, good);
   expect_refused({1, 1}, 18, "too short");
-  put(1, {.length = 15, .kind = Kind::end, .flags = 0, .id = 0}, End{});
+  put(1, {.length = 15, .kind = Kind::end, .flags = 0, .id = 0}, EndMessage{});
   expect_refused({1, 1}, 32, "its length is wrong for its kind");
-  put(1, {.length = 17, .kind = Kind::end, .flags = 0, .id = 0}, End{});
+  put(1, {.length = 17, .kind = Kind::end, .flags = 0, .id = 0}, EndMessage{});
   expect_refused({1, 1}, 33, "its length is wrong for its kind");
 }
 
@@ -102,7 +103,7 @@ TEST_F(Slots, KindsAndOrder) {
   expect_refused({1, 1}, 20, "no kind 9");
   put(1, {.length = 4, .kind = Kind::filler, .flags = 1, .id = 0}, good);
   expect_refused({1, 1}, 20, "flags");
-  put(1, {.length = 16, .kind = Kind::end, .flags = 0, .id = 0}, End{htobe64(1), 0});
+  put(1, {.length = 16, .kind = Kind::end, .flags = 0, .id = 0}, EndMessage{htobe64(1), 0});
   expect_refused({1, 1}, 32, "what has come is not what it says was sent");
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The message in which the server of 15_device_memory says what there is: what a client takes, and what not.
+// The message in which the server of 15_device_memory says what there is: what a client takes, and
+// what not.
 #include "directory.hpp"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
-using namespace locks;
+using namespace rdmacommon;
 
 namespace {
 

@@ -65,7 +65,7 @@ TEST(ToRequest, BeginsWithTheTypeInNetworkByteOrder) {
 }
 
 // The other side answers with the request's bytes.
-TEST(Ask, MakesRoomAndChecksTheLength) {
+TEST(TypedRequest, MakesRoomAndChecksTheLength) {
   struct Echo {
     uint32_t type;
     Pair pair;
@@ -82,7 +82,7 @@ TEST(Ask, MakesRoomAndChecksTheLength) {
       loop.answer(taken.front());
       loop.answers.wake();
     });
-    const Ask patient{.limit = std::chrono::seconds(60)};
+    const RequestOptions patient{.limit = std::chrono::seconds(60)};
     const Swap swap{.first = 5, .second = 6};
     if (is_right)
       EXPECT_EQ(ask<Echo>(caller, swap, patient).pair.second, 6);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Who wants to take part in a slot ring and says nothing, or something else, or comes when there is no room.
+// Who wants to take part in a slot ring and says nothing, or something else, or comes when there is
+// no room.
 #include "ring_host_fixture.hpp"
 
 #include <poll.h>
@@ -65,11 +66,11 @@ TEST(RingHost, WhoSaysNothingIsForgotten) {
   host.set_hello_limit(milliseconds(100));
   host.listen(name);
   std::vector<Link> mute;
-  for (uint32_t i = 0; i < RingHost::most_silent + 3; ++i)
+  for (uint32_t i = 0; i < RingHost::max_silent + 3; ++i)
     mute.push_back(connect_to_ring(name));
   auto speaks = joining(connect_to_ring(name)); // behind all of them
   EXPECT_TRUE(wait_until(host, [&] {
-    EXPECT_LE(host.silent(), RingHost::most_silent);
+    EXPECT_LE(host.silent(), RingHost::max_silent);
     return host.joined() == 1 && host.silent() == 0;
   }));
   EXPECT_EQ(speaks.get()->rings(), 1u);
@@ -95,9 +96,9 @@ TEST(RingHost, WhoSpeaksMakesRoomForAnother) {
   host.set_hello_limit(seconds(60));
   host.listen(name);
   std::vector<Link> mute;
-  for (uint32_t i = 0; i < RingHost::most_silent; ++i)
+  for (uint32_t i = 0; i < RingHost::max_silent; ++i)
     mute.push_back(connect_to_ring(name));
-  ASSERT_TRUE(wait_until(host, [&] { return host.silent() == RingHost::most_silent; }));
+  ASSERT_TRUE(wait_until(host, [&] { return host.silent() == RingHost::max_silent; }));
   auto late = joining(connect_to_ring(name));
   host.wait(milliseconds(20));
   EXPECT_EQ(host.joined(), 0u);

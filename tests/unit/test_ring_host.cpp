@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Who takes part in a slot ring: children and strangers, how they are waited for, and what happens when they die.
+// Who takes part in a slot ring: children and strangers, how they are waited for, and what happens
+// when they die.
 #include "ring_host_fixture.hpp"
 
 #include <poll.h>
@@ -90,8 +91,8 @@ TEST(RingHost, AWorkerSeesThatTheHostIsGone) {
 
 TEST(RingHost, SeveralRingsHaveOneDoorbell) {
   EXPECT_THROW(RingHost(small, 0), Error);
-  EXPECT_THROW(RingHost(small, RingHost::most_rings + 1), Error);
-  for (const uint32_t rings : {2U, RingHost::most_rings}) {
+  EXPECT_THROW(RingHost(small, RingHost::max_rings + 1), Error);
+  for (const uint32_t rings : {2U, RingHost::max_rings}) {
     RingHost host(small, rings);
     ASSERT_EQ(host.rings(), rings);
     const auto child = joiner(host, [](RingWorker &worker, const Link &parent) {
@@ -131,7 +132,8 @@ TEST(RingHost, SeveralRingsHaveOneDoorbell) {
   }
 }
 
-// A program that becomes a daemon closes all its descriptors, and with them the link. It has the memory still, so it has not left.
+// A program that becomes a daemon closes all its descriptors, and with them the link. It has the
+// memory still, so it has not left.
 TEST(RingHost, AWorkerThatClosesItsLinkHasNotLeft) {
   RingHost host(small);
   const auto child = joiner(host, [](RingWorker &worker, const Link &parent) {
@@ -176,7 +178,8 @@ TEST(RingHost, AChildOfAWorkerDoesNotSayGoodbye) {
   EXPECT_TRUE(wait_until(host, [&] { return host.workers() == 0; }));
 }
 
-// Another thread has the rings of the second doorbell: what the host does with its own leaves them alone.
+// Another thread has the rings of the second doorbell: what the host does with its own leaves them
+// alone.
 TEST(RingHost, EachDoorbellHasItsRings) {
   EXPECT_THROW(RingHost(small, 2, 8, 0), Error);
   EXPECT_THROW(RingHost(small, 2, 8, 3), Error);

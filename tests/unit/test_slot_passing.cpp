@@ -110,7 +110,8 @@ TEST_F(Passing, TheConsumerThatSleepsBeforeAHeldMessageIsWoken) {
   ring.give_back(held);
 }
 
-// The message is passed, given back, and claimed in the next lap, before the consumer comes to where it was passed.
+// The message is passed, given back, and claimed in the next lap, before the consumer comes to
+// where it was passed.
 TEST_F(Passing, TheConsumerComesLate) {
   const SlotRun held = held_for_a_lap();
   EXPECT_TRUE(ring.arm());
@@ -165,7 +166,8 @@ TEST_F(Passing, WhatComesBackTwiceDoesNotFreeAnothersSlots) {
   EXPECT_EQ(read(second), Texts{"second"});
 }
 
-// Two give the same run back at the same time. The ring asks for one after the other, but loses no slot.
+// Two give the same run back at the same time. The ring asks for one after the other, but loses no
+// slot.
 TEST_F(Passing, GivenBackByTwoWhileItIsPassed) {
   constexpr int rounds = 20'000, end = rounds + 1;
   SlotRun held;
@@ -330,7 +332,8 @@ TEST_F(Quota, HoldsForThreadsThatClaimAtTheSameTime) {
   EXPECT_EQ(most, 4);
 }
 
-// It looks for room while it holds none of the quota: the other thread of its process has all of it.
+// It looks for room while it holds none of the quota: the other thread of its process has all of
+// it.
 TEST(QuotaOfAThread, IsNotLessWhileAnotherLooksForRoom) {
   const File memory = SlotRing::make({.slots = 1024, .slot_size = 64, .quota = 512});
   const File doorbell{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};

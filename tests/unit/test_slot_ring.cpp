@@ -233,8 +233,8 @@ TEST_F(Ring, SaysWhereItsHeadIsAndWhetherSomebodyWaits) {
   EXPECT_EQ(ring.take().count, 0u); // what was dropped is passed over, and given back
 }
 
-// A process that dies while it gives a run back has freed the first ones of its messages; of the next one, some of its slots, but
-// not the first.
+// A process that dies while it gives a run back has freed the first ones of its messages; of the
+// next one, some of its slots, but not the first.
 
 TEST_F(Ring, ARunMayBeGivenBackAgain) {
   uint32_t lap = 0;

@@ -181,7 +181,7 @@ TEST(AddRun, GoesToTheSamePlaceInTheMirror) {
   std::array<std::byte, 1024> memory{};
   const ibv_mr mr{.addr = memory.data(), .length = memory.size(), .lkey = 5};
   const SlotMirror mirror{
-      .mine = &mr, .slot_size = 64, .address = 0x10000, .rkey = 9, .most_inline = 128};
+      .mine = &mr, .slot_size = 64, .address = 0x10000, .rkey = 9, .max_inline = 128};
   add_run(queue, mirror, {.first = 14, .count = 2}, 128);
   add_run(queue, mirror, {.first = 3, .count = 3}, 129);
   add_run(queue, mirror, {.first = 3, .count = 3}, 0);

@@ -102,7 +102,7 @@ TEST_F(Ring, IsNeitherInheritedNorDumped) {
 
 TEST_F(Ring, SixteenMillionSlots) {
   const File large = SlotRing::make(
-      {.slots = SlotRing::most_slots, .slot_size = 64}); // only what is touched is there
+      {.slots = SlotRing::max_slots, .slot_size = 64}); // only what is touched is there
   SlotRing one(large.get(), doorbell.get());
   put(one, 1, "a");
   EXPECT_EQ(one.take().count, 1u);
@@ -130,7 +130,7 @@ TEST_F(Ring, TheAppendixIsItsUsersOwn) {
 
 TEST_F(Ring, TheLargestOneThatThereIs) { // 16 TiB and 16 GiB, of which four pages are there
   const RingShape shape{
-      .slots = SlotRing::most_slots, .slot_size = 1 << 20, .appendix = uint64_t{16} << 30};
+      .slots = SlotRing::max_slots, .slot_size = 1 << 20, .appendix = uint64_t{16} << 30};
   File file;
   std::unique_ptr<SlotRing> one;
   try {
@@ -144,7 +144,7 @@ TEST_F(Ring, TheLargestOneThatThereIs) { // 16 TiB and 16 GiB, of which four pag
   one->appendix().back() = std::byte{7};
   const SharedMemory raw(file.get(), static_cast<size_t>(lseek(file.get(), 0, SEEK_END)));
   auto *header = static_cast<RingHeader *>(raw.data());
-  const uint64_t last = SlotRing::most_slots - 1;
+  const uint64_t last = SlotRing::max_slots - 1;
   reinterpret_cast<SlotControl *>(static_cast<std::byte *>(raw.data()) +
                                   header->layout.controls)[last]
       .word = 0;

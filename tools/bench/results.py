@@ -106,8 +106,8 @@ class Ratio:
 
 
 class Results:
-    def __init__(self, most_repeats: int) -> None:
-        self.level = 1 - (1 - LEVEL) / len(looks(most_repeats))
+    def __init__(self, max_repeats: int) -> None:
+        self.level = 1 - (1 - LEVEL) / len(looks(max_repeats))
         self.runs: List[Run] = []
         self.skipped: Dict[Key, str] = {}             # why
         self.failures: Dict[Key, List[str]] = {}      # why, of each run that failed

@@ -13,7 +13,7 @@ from lab import process
 from lab.errors import UsageError, guarded, nearest
 
 # In the order in which --help lists them.
-COMMANDS = ["run", "test", "check", "progress", "hosts", "capture", "trace", "doctor", "exec", "shell", "down", "new",
+COMMANDS = ["run", "test", "check", "hint", "progress", "hosts", "capture", "trace", "doctor", "exec", "shell", "down", "new",
             "docs", "sync", "record", "bench"]
 MODULES = {"exec": "execute"}  # a name that Python keeps for itself
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import re
+import functools
+import json
 from pathlib import Path
 from typing import Optional, Sequence
 
-from lab import kbuild, ladder, pair, place as places, sources
+from lab import kbuild, ladder, pair, place as places
 from lab.errors import LabError, UsageError, nearest
 from lab.listening import LISTENING
 from lab.paths import ROOT
@@ -23,41 +24,40 @@ def find(stem: str) -> ladder.Lesson:
     raise UsageError(f"no example {stem}" + nearest(stem, [lesson.stem for lesson in lessons]))
 
 
+@functools.cache
+def _facts() -> dict[str, dict]:
+    """What Meson knows of each example: examples.json, which ./lab sync copies from the build folder."""
+    return json.loads((ROOT / "examples/examples.json").read_text())
+
+
+def of(lesson: ladder.Lesson) -> dict:
+    """`programs`, `module`, `breaks` (name -> program) and `exercises` (name -> kind) of the lesson's example."""
+    return _facts().get(lesson.stem, {"programs": [], "module": "", "breaks": {}, "exercises": {}})
+
+
 def programs(lesson: ladder.Lesson) -> list[str]:
-    if lesson.kind == "kernel":
-        return [lesson.program]  # of several sources, whose names are no programs
-    return sources.programs(ROOT / "examples" / lesson.stem)
+    """What can be run: those of a kernel module's example are its server, which runs with the module."""
+    return [of(lesson)["module"]] if lesson.kind == "kernel" else of(lesson)["programs"]
 
 
 def others(lesson: ladder.Lesson) -> list[str]:
-    """Programs of the lesson's besides the one with its name: those whose output the lesson shows."""
-    text = lesson.file.read_text() if lesson.file.exists() else ""
-    return [name for name in programs(lesson)
-            if name not in (lesson.program, *lesson.sides) and expected_file(lesson.stem, other=name).name in text]
+    """Programs besides the one that stands for the lesson whose output the lesson shows."""
+    return [name for name in programs(lesson) if expected_file(lesson.stem, other=name).exists()]
 
 
 def program(lesson: ladder.Lesson, broken: str) -> str:
-    """The built program that has this change. The patch says which one it is made from, or names the broken_source of one."""
-    folder = ROOT / "examples" / lesson.stem
-    if lesson.kind == "kernel":
-        return f"{lesson.program}.{broken}"
-    changed = Path(re.search(r"^\+\+\+ b/(\S+)", (folder / "break" / f"{broken}.patch").read_text(), re.M)[1])
-    whose = re.search(rf"'(\w+)(?:\.\w+)?': '\S*/{re.escape(changed.name)}'", (folder / "meson.build").read_text())
-    return (whose[1] if whose else changed.stem) + f".{broken}"
+    """The built program that has this change."""
+    return f"{of(lesson)['breaks'][broken]}.{broken}"
 
 
 def breaks(lesson: ladder.Lesson) -> list[str]:
-    """In the order in which the lesson has them; one that it does not have is among the first."""
-    there = re.findall(r"--break (\w+)", lesson.file.read_text())
-    names = sorted(path.stem for path in (ROOT / "examples" / lesson.stem / "break").glob("*.patch"))
-    return sorted(names, key=lambda name: there.index(name) if name in there else -1)
+    """In the order in which the lesson has them."""
+    return list(of(lesson)["breaks"])
 
 
 def exercises() -> dict[str, ladder.Lesson]:
-    """Number ("02.1") of each exercise with its name -> its lesson."""
-    return {path.stem: lesson for lesson in ladder.read()
-            for path in sorted((ROOT / "examples" / lesson.stem / "exercises").glob("*"))
-            if path.suffix in (".c", ".cpp")}
+    """Name ("02.1_three_messages") of each exercise -> its lesson."""
+    return {name: lesson for lesson in ladder.read() for name in of(lesson)["exercises"]}
 
 
 def exercise_file(name: str) -> Path:
@@ -75,9 +75,8 @@ def find_exercise(number: str) -> str:
 
 
 def kind_of_exercise(name: str) -> str:
-    """As its lesson's, or "device": the expected output tells, since for a pair each line begins with its role."""
-    kind = exercises()[name].kind
-    return kind if kind in ("alone", "kernel") or expected_file(name).read_text().startswith("[") else "device"
+    """How it runs, as in ladder.txt."""
+    return of(exercises()[name])["exercises"][name]
 
 
 def groups(lesson: ladder.Lesson, device: Optional[str] = None, two_hosts: bool = False) -> list[str]:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.anchors import slug
+from lab.headings import slug
 from lab.paths import ROOT
 
 FILE = ROOT / "lessons/glossary.md"

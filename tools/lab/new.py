@@ -10,7 +10,7 @@ import re
 import shutil
 from pathlib import Path
 
-from lab import examples, ladder, readmes, sources
+from lab import examples, ladder, sources
 from lab.errors import LabError, UsageError, nearest
 from lab.paths import ROOT
 
@@ -143,7 +143,7 @@ def main(args) -> int:
     name = re.sub(r"[^A-Za-z0-9_-]", "_", folder.absolute().name)
     example = ROOT / "examples" / lesson.stem
     uses_library = (example / "new").is_dir()
-    programs = ["server", "client"] if uses_library else readmes.programs(lesson)
+    programs = ["server", "client"] if uses_library else examples.of(lesson)["programs"]
     if not name:
         raise UsageError(f"{folder} is no name for a project")
     if args.sources and not uses_library:

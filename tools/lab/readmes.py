@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab import ladder, sources
+from lab import examples, ladder, sources
 from lab.paths import ROOT
 
 TEXT = """# {stem}
@@ -59,15 +59,9 @@ def all_files() -> "list[tuple[Path, str]]":
     return [(ROOT / "examples" / lesson.stem / "README.md", text(lesson)) for lesson in ladder.read() if lesson.kind != "lesson"]
 
 
-def programs(lesson: ladder.Lesson) -> list[str]:
-    """Those that a compiler makes, the lesson's own first."""
-    own = [*lesson.sides, lesson.program]
-    return sorted(sources.programs(ROOT / "examples" / lesson.stem), key=lambda name: own.index(name) if name in own else len(own))
-
-
 def text(lesson: ladder.Lesson) -> str:
     folder = ROOT / "examples" / lesson.stem
-    found = list(dict.fromkeys(path for program in programs(lesson) for path in sources.of_program(folder, program)))
+    found = list(dict.fromkeys(path for program in examples.of(lesson)["programs"] for path in sources.of_program(folder, program)))
     if lesson.kind == "kernel":
         found += sorted(folder.glob("*.[ch]"))
     files = [f"| [{path.name}]({path.name}) | {sources.purpose(path)} |" for path in found if sources.banner(path)]
@@ -76,7 +70,7 @@ def text(lesson: ladder.Lesson) -> str:
 
 
 def _compile(lesson: ladder.Lesson, folder: Path) -> str:
-    result = COMPILE.format(lines="\n".join(command(folder, program) for program in programs(lesson)))
+    result = COMPILE.format(lines="\n".join(command(folder, program) for program in examples.of(lesson)["programs"]))
     optional = sources.members(sorted(folder.glob("*.?pp")))
     if optional:
         result += MEMBERS.format(members=" and ".join(f"`{name}`" for name in optional),

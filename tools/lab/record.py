@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 
-from lab import build, examples, ladder, normalise, packages, place, recording, trace, variants
+from lab import build, examples, normalise, packages, place, recording, trace, variants
 from lab.errors import LabError, UsageError
 
 
@@ -38,8 +38,7 @@ def main(args) -> int:
         for name, its in examples.exercises().items():
             if its == lesson:
                 file = examples.expected_file(name)
-                kind = examples.kind_of_exercise(name) if file.exists() else kind_from_source(name, lesson)
-                record(where, folder, name + ".solution", kind, file, True, args.since)
+                record(where, folder, name + ".solution", examples.kind_of_exercise(name), file, True, args.since)
     return 0
 
 
@@ -56,11 +55,6 @@ def record_traces(lesson) -> None:
                 raise LabError(f"{file.stem}: {outcome.status}, not recorded:\n{outcome.text()}")
             recorded.save(file)
             print(f"{file.relative_to(examples.ROOT)}; python3 picture/draw.py draws it", file=sys.stderr)
-
-
-def kind_from_source(name: str, lesson: ladder.Lesson) -> str:
-    source = examples.ROOT / "examples" / lesson.stem / "exercises" / f"{name}.cpp"
-    return lesson.kind if lesson.kind in ("alone", "kernel") or re.search("PairOptions|CmOptions", source.read_text()) else "device"
 
 
 def check_condition(where, since: "str | None") -> None:

@@ -11,11 +11,6 @@ SHARED = ROOT / "shared/src"  # what the programs of lesson 19 may use besides t
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
 
-def programs(folder: Path) -> list[str]:
-    """Of an example. Each begins with a comment. A source that is a part of a program does not: its header has the comment."""
-    return [path.stem for path in sorted(folder.glob("*.cpp")) if banner(path)]
-
-
 def of_program(folder: Path, program: str) -> list[Path]:
     """The program's own file first. Each header follows the file that includes it first, and its source follows the header.
     Without the files of libraries."""

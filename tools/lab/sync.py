@@ -33,8 +33,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from lab import glossary, ladder, normalise, readmes, symptoms, tables, variants, verbs
-from lab.anchors import slug
+from lab import build, glossary, headings, ladder, normalise, readmes, tables, variants, verbs
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -51,7 +50,7 @@ def add_parser(subparsers) -> None:
 
 def main(args) -> int:
     stale = 0
-    for path, new in [*((path, renewed(path.read_text(), path)) for path in files()), *readmes.all_files()]:
+    for path, new in [*facts(), *((path, renewed(path.read_text(), path)) for path in files()), *readmes.all_files()]:
         old = path.read_text() if path.exists() else ""
         if new == old:
             continue
@@ -64,6 +63,12 @@ def main(args) -> int:
             path.write_text(new)
             print(f"renewed {name}")
     return 1 if args.check and stale else 0
+
+
+def facts() -> list[tuple[Path, str]]:
+    """examples.json, as Meson has written it, where there is a build folder."""
+    written = build.directory() / "examples/examples.json"
+    return [(ROOT / "examples/examples.json", written.read_text())] if written.exists() else []
 
 
 def files() -> list[Path]:
@@ -162,19 +167,6 @@ def nav(path: Path) -> list[str]:
     return [" · ".join(parts) + MINUTES]
 
 
-def contents(path: Path) -> list[str]:
-    """A line for each section but the two that follow at once, with the section's parts behind it."""
-    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
-    lines: list[str] = []
-    for marks, heading in re.findall(r"^(###?) (.*)$", text, re.M):
-        link = f"[{heading}](#{slug(heading)})"
-        if marks == "##":
-            lines.append(f"- {link}")
-        else:
-            lines[-1] += (" · " if ": [" in lines[-1] else ": ") + link
-    return ["", *lines[2:], ""]
-
-
 def reading_minutes(text: str) -> int:
     """180 words of prose a minute, and 20 lines of code or output: that comes near to what new readers took. A multiple of 5."""
     blocks = re.findall(r"^```.*?^```$", text, re.M | re.S)
@@ -196,4 +188,4 @@ def ladder_table(path: Path) -> list[str]:
 
 
 BLOCKS = {"snippet": snippet, "usage": usage, "output": output, "newer": newer, "table": table, "diff": diff, "nav": nav,
-          "contents": contents, "ladder": ladder_table, "verbs": verbs.index, "symptoms": symptoms.table}
+          "contents": headings.contents, "ladder": ladder_table, "verbs": verbs.index, "symptoms": headings.symptoms}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Builds an event's line and writes it: one write to a file opened for appending, so that several processes
-// share the file, and a process that dies loses nothing.
+// Builds an event's line and writes it: one write to a file opened for appending, so that several
+// processes share the file, and a process that dies loses nothing.
 
 #include "event.hpp"
 

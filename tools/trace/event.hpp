@@ -3,15 +3,16 @@
 //
 //   pid, tid     who called
 //   begin, end   ns since 1970 (CLOCK_REALTIME), just before and just after the real call
-//   depth        0: called by the program; 1: by librdmacm or another recorded call on its behalf; …
+//   depth        0: called by the program; 1: by librdmacm or another recorded call on its behalf;
+//   …
 //   call         the function's name
 //   text         its arguments, for people
 //   result       what came of it, for people; "" for plain success
 //   failed       whether it failed
 //
-// and for tools, where a call has it: qp, srq, cq, wrs, bad, wcs, empty, state, path_mtu, rq_psn, sq_psn, dest_qp,
-// type, sq_sig_all, addr, length, lkey, rkey, event, status, id, tcp, bytes, receives. tools/lab/timeline.py reads
-// them. Lines stand in the order in which the calls ended.
+// and for tools, where a call has it: qp, srq, cq, wrs, bad, wcs, empty, state, path_mtu, rq_psn,
+// sq_psn, dest_qp, type, sq_sig_all, addr, length, lkey, rkey, event, status, id, tcp, bytes,
+// receives. tools/lab/timeline.py reads them. Lines stand in the order in which the calls ended.
 #pragma once
 
 #include <cerrno>
@@ -22,13 +23,15 @@
 
 namespace trace {
 
-// Whether VERBS_TRACE names a file. Without it every function of this library only calls the real one.
+// Whether VERBS_TRACE names a file. Without it every function of this library only calls the real
+// one.
 bool on();
 
 // printf into a string.
 [[gnu::format(printf, 1, 2)]] std::string print(const char *format, ...);
 
-// Does what the program must not notice: errno stays, and nothing that is thrown gets out. Only memory can run out.
+// Does what the program must not notice: errno stays, and nothing that is thrown gets out. Only
+// memory can run out.
 template <typename Work> void quietly(Work work) {
   const int before = errno;
   try {
@@ -51,10 +54,12 @@ private:
   std::string members_;
 };
 
-// Between its construction and its destruction lies the call; the line is written at the end. Not for sharing.
+// Between its construction and its destruction lies the call; the line is written at the end. Not
+// for sharing.
 //
-// What is said about the call is given as lambdas: they run only if there is a trace, and nothing that they throw
-// gets out into the program. To it the call looks as without us: the same result, the same errno.
+// What is said about the call is given as lambdas: they run only if there is a trace, and nothing
+// that they throw gets out into the program. To it the call looks as without us: the same result,
+// the same errno.
 class Event {
 public:
   explicit Event(const char *call);
@@ -62,7 +67,8 @@ public:
   Event(const Event &) = delete;
   Event &operator=(const Event &) = delete;
 
-  // The five ways in which verbs and rdma_cm say that they failed: each notes the end, and returns what it got.
+  // The five ways in which verbs and rdma_cm say that they failed: each notes the end, and returns
+  // what it got.
   int errno_returned(int error);           // ibv_modify_qp and most others: 0 or an errno
   int minus_one(int status);               // rdma_cm and ibv_get_cq_event: -1 and errno
   template <typename T> T *null(T *made) { // ibv_create_*, ibv_alloc_*: NULL and errno

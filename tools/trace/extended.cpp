@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The extended interfaces: work requests built by ibv_wr_*(), completions read in place by ibv_start_poll().
-// Their pointers are in each QP and CQ.
+// The extended interfaces: work requests built by ibv_wr_*(), completions read in place by
+// ibv_start_poll(). Their pointers are in each QP and CQ.
 
 #include "fast_path.hpp"
 #include "kept.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every context has: post, poll, arm, and memory windows; and what is made through it. The originals are kept
-// by context, since each provider brings its own.
+// What every context has: post, poll, arm, and memory windows; and what is made through it. The
+// originals are kept by context, since each provider brings its own.
 
 #include "fast_path.hpp"
 
@@ -46,7 +46,8 @@ const Originals &originals(const ibv_context *context) {
   return *kept<Originals>().find(context);
 }
 
-// A provider refuses more SGEs than the queue was made for, without looking at them; so they may be anything.
+// A provider refuses more SGEs than the queue was made for, without looking at them; so they may be
+// anything.
 template <typename Wr> std::uint64_t total(const Wr &wr, std::uint32_t max_sge) {
   std::uint64_t length = 0;
   for (int i = 0; i < wr.num_sge && static_cast<std::uint32_t>(wr.num_sge) <= max_sge; ++i)
@@ -306,7 +307,8 @@ void watch_context(ibv_context *context) {
   replace(context->ops.alloc_mw, alloc_mw);
   replace(context->ops.bind_mw, bind_mw);
   replace(context->ops.dealloc_mw, dealloc_mw);
-// GCC 14 takes the context for one at address 0 here, in an inline function of libibverbs: a false alarm.
+// GCC 14 takes the context for one at address 0 here, in an inline function of libibverbs: a false
+// alarm.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Warray-bounds"
 // verbs_get_ctx_op() says whether this libibverbs knows the operation at all.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The verbs that are inline functions in verbs.h, and so in the program itself: they call through pointers in
-// the context, the extended QP and the extended CQ, which are replaced here.
+// The verbs that are inline functions in verbs.h, and so in the program itself: they call through
+// pointers in the context, the extended QP and the extended CQ, which are replaced here.
 #pragma once
 
 #include "event.hpp"
@@ -17,7 +17,8 @@ void watch_context(ibv_context *context);
 template <typename InitAttr> // ibv_qp_init_attr or ibv_qp_init_attr_ex
 std::string describe(const InitAttr &attr);
 
-// Adds a new QP to its event, and remembers whether all its work requests complete, and how long their lists may be.
+// Adds a new QP to its event, and remembers whether all its work requests complete, and how long
+// their lists may be.
 void made_qp(Event &event, ibv_qp *qp, bool all_signaled, const ibv_qp_cap &cap);
 void made_srq(Event &event, ibv_srq *srq, std::uint32_t max_sge);
 
@@ -26,7 +27,8 @@ void qp_uses_cqs(const ibv_qp *qp, bool uses);
 // The number of the only QP that completes to this CQ; nothing if there are others.
 std::optional<std::uint32_t> only_qp(const void *cq);
 
-// Empty polls are counted, not written: the next poll that returns something says how many there were.
+// Empty polls are counted, not written: the next poll that returns something says how many there
+// were.
 void count_empty_poll(const void *cq);
 std::uint64_t take_empty_polls(const void *cq);
 
@@ -47,7 +49,8 @@ struct Request {
   std::uint32_t dest_qp = 0; // UD
 };
 
-// One completion, from either interface; behind qp_num it is valid only if status is IBV_WC_SUCCESS.
+// One completion, from either interface; behind qp_num it is valid only if status is
+// IBV_WC_SUCCESS.
 struct Completion {
   std::uint64_t wr_id = 0;
   ibv_wc_status status = IBV_WC_SUCCESS;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What the library remembers about the program's objects, by their addresses.
 //
-// Nothing is forgotten when its object goes: another thread may get the same address for a new object before we
-// would come to it. A new object takes the place of the old one, so there is never more than the program had at once.
+// Nothing is forgotten when its object goes: another thread may get the same address for a new
+// object before we would come to it. A new object takes the place of the old one, so there is never
+// more than the program had at once.
 #pragma once
 
 #include <memory>
@@ -11,8 +12,9 @@
 
 namespace trace {
 
-// One lock for all of it. fork() takes it and gives it back on both sides, so that a child does not inherit it from
-// some other thread. (A shared_mutex would not do: the child would wait for the readers that it counts.)
+// One lock for all of it. fork() takes it and gives it back on both sides, so that a child does not
+// inherit it from some other thread. (A shared_mutex would not do: the child would wait for the
+// readers that it counts.)
 std::mutex &lock_of_all();
 
 template <typename T> class Kept {

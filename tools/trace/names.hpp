@@ -14,11 +14,13 @@ std::string label(const void *object); // "NULL", or "?" for one whose making wa
 
 std::string label(const ibv_qp *qp); // by its number: qp 0x11
 
-// librdmacm makes ids on its own within rdma_create_ep(): whichever call shows one first gives it its label.
+// librdmacm makes ids on its own within rdma_create_ep(): whichever call shows one first gives it
+// its label.
 std::string label(const rdma_cm_id *id);
 
-// The label ends with its object, which may come back at the same address by calls that we do not see. What was made
-// and has gone within one call of the program's leaves no gap: librdmacm tries things out in its first call.
+// The label ends with its object, which may come back at the same address by calls that we do not
+// see. What was made and has gone within one call of the program's leaves no gap: librdmacm tries
+// things out in its first call.
 void end_label(const char *kind, const void *object);
 
 std::string access_flags(unsigned flags);

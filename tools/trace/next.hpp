@@ -8,12 +8,12 @@
 
 namespace trace {
 
-// dlsym() takes a symbol's default version: IBVERBS_1.1 of what is IBVERBS_1.0 for programs of 2006 as well.
-// exports.map sees to it that those do not come here.
+// dlsym() takes a symbol's default version: IBVERBS_1.1 of what is IBVERBS_1.0 for programs of 2006
+// as well. exports.map sees to it that those do not come here.
 template <typename Function> Function *next(const char *name) {
   const int before = errno;
   void *found = dlsym(RTLD_NEXT, name);
-  if (!found) { // not among the libraries of the program, but of a plugin that it has loaded, as Python does
+  if (!found) { // it is in a library of a plugin that the program has loaded, as Python does
     const char *library = std::strncmp(name, "rdma_", 5) ? "libibverbs.so.1" : "librdmacm.so.1";
     if (void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD))
       found = dlsym(handle, name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The messages by which two programs tell each other their addresses: without them, one would not see why a QP
-// goes to RTR when it does. Only TCP's; "tcp" is "from>to" as the caller sees it, "bytes" how much.
+// The messages by which two programs tell each other their addresses: without them, one would not
+// see why a QP goes to RTR when it does. Only TCP's; "tcp" is "from>to" as the caller sees it,
+// "bytes" how much.
 
 #include "tcp.hpp"
 

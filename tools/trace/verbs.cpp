@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The verbs that are ordinary functions of libibverbs: this library defines them too, and comes first.
+// The verbs that are ordinary functions of libibverbs: this library defines them too, and comes
+// first.
 //
-// To add one: its prototype from verbs.h, an Event, REAL(), and what its arguments and its result say.
+// To add one: its prototype from verbs.h, an Event, REAL(), and what its arguments and its result
+// say.
 
 #include "event.hpp"
 #include "fast_path.hpp"
@@ -110,8 +112,9 @@ ibv_mr *ibv_reg_mr_iova(ibv_pd *pd, void *address, std::size_t length, std::uint
   return registered(event, real(pd, address, length, iova, access));
 }
 
-// What verbs.h makes of ibv_reg_mr where the access flags are no constant, or hold optional ones. So its name
-// depends on how the program was optimised; the trace has the one that stands in the program.
+// What verbs.h makes of ibv_reg_mr where the access flags are no constant, or hold optional ones.
+// So its name depends on how the program was optimised; the trace has the one that stands in the
+// program.
 ibv_mr *ibv_reg_mr_iova2(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova,
                          unsigned access) {
   static const auto real = REAL(ibv_reg_mr_iova2);

@@ -5,13 +5,13 @@
 /// The verbs have five conventions, and the man page of each call says which one it follows.
 /// Taking the wrong one means missing an error, so each has a name of its own here:
 ///
-/// | convention                | calls, for example                              | helper         |
-/// |---------------------------|-------------------------------------------------|----------------|
-/// | NULL, and errno set       | ibv_open_device, ibv_reg_mr, ibv_create_qp       | check_ptr()    |
-/// | the error number returned | ibv_query_device_ex, ibv_modify_qp, ibv_post_send | check_rc()     |
-/// | -1, and errno set         | ibv_query_gid, all of rdma_cm, the socket calls  | check_errno()  |
-/// | a negative count          | ibv_poll_cq                                     | check_count()  |
-/// | ibv_wc::status            | every completion                                | check_wc()     |
+/// | convention                | calls, for example                          | helper        |
+/// |---------------------------|---------------------------------------------|---------------|
+/// | NULL, and errno set       | ibv_open_device, ibv_reg_mr, ibv_create_qp  | check_ptr()   |
+/// | the error number returned | ibv_modify_qp, ibv_post_send                | check_rc()    |
+/// | -1, and errno set         | ibv_query_gid, rdma_cm, the socket calls    | check_errno() |
+/// | a negative count          | ibv_poll_cq                                 | check_count() |
+/// | ibv_wc::status            | every completion                            | check_wc()    |
 ///
 /// Written out in lesson 01_hello_device, except where another one is named.
 #pragma once
@@ -25,8 +25,9 @@ namespace rdmacommon {
 
 /// The line of code that made a call. As a default argument it is the caller's line.
 ///
-/// Most functions of this library take one as their last argument, so that an error names a line of the program and not
-/// one of the library. Leave it out. A helper of your own can take one in the same way and pass it on.
+/// Most functions of this library take one as their last argument, so that an error names a line of
+/// the program and not one of the library. Leave it out. A helper of your own can take one in the
+/// same way and pass it on.
 class Where {
 public:
   const char *file; ///< Path as the compiler was given it; lives as long as the program.
@@ -54,8 +55,8 @@ public:
         Where where = Where::here());
 };
 
-/// What the device, or the libraries that the program was built with, cannot do; nobody has made a mistake.
-/// run_main() ends with exit status 77 for it, which Meson and others take for "skipped".
+/// What the device, or the libraries that the program was built with, cannot do; nobody has made a
+/// mistake. run_main() ends with exit status 77 for it, which Meson and others take for "skipped".
 /// Introduced in lesson 06_atomics.
 class Unsupported : public std::runtime_error {
 public:

@@ -11,7 +11,8 @@
 
 namespace rdmacommon {
 
-/// FNV-1a with 32 bits (draft-eastlake-fnv). It finds mistakes; an attacker can make another text with the same sum.
+/// FNV-1a with 32 bits (draft-eastlake-fnv). It finds mistakes; an attacker can make another text
+/// with the same sum.
 /// @return the sum, in host byte order
 constexpr uint32_t checksum(std::span<const std::byte> bytes) {
   uint32_t sum = 2166136261;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// The connection manager, librdmacm: owning handles for what it makes, and its events one at a time.
+/// The connection manager, librdmacm: owning handles for what it makes, and its events one at a
+/// time.
 ///
-/// Whatever rdma_cm does, it reports by an event on a channel, which is a file descriptor. Each event has to be
-/// acknowledged; rdma_destroy_id() waits until all events of its id are. A unique_cm_event does so when it goes, so
-/// it must go before the id does: declare it later, or in a block of its own. (A CONNECT_REQUEST counts for the listener, not
-/// for the id that it brings.)
+/// Whatever rdma_cm does, it reports by an event on a channel, which is a file descriptor. Each
+/// event has to be acknowledged; rdma_destroy_id() waits until all events of its id are. A
+/// unique_cm_event does so when it goes, so it must go before the id does: declare it later, or in
+/// a block of its own. (A CONNECT_REQUEST counts for the listener, not for the id that it brings.)
 ///
 /// Written out in lesson 12_cm_connect; see also rdma_cm(7), rdma_get_cm_event(3).
 #pragma once
@@ -49,10 +50,11 @@ struct AckCmEvent {
 
 /// An event channel, from rdma_create_event_channel(). Outlives the ids that report to it.
 using unique_event_channel = std::unique_ptr<rdma_event_channel, deleters::DestroyEventChannel>;
-/// A communication identifier, from rdma_create_id() or with a connection request: what a socket is to TCP.
-/// Destroying it ends the connection.
+/// A communication identifier, from rdma_create_id() or with a connection request: what a socket is
+/// to TCP. Destroying it ends the connection.
 using unique_cm_id = std::unique_ptr<rdma_cm_id, deleters::DestroyCmId>;
-/// The queue pair of an id, from rdma_create_qp(). Holds the id, which outlives it; `id->qp` is the queue pair.
+/// The queue pair of an id, from rdma_create_qp(). Holds the id, which outlives it; `id->qp` is the
+/// queue pair.
 using unique_cm_qp = std::unique_ptr<rdma_cm_id, deleters::DestroyCmQp>;
 /// An event, from take_cm_event(). Acknowledged when it goes, and its private data go with it.
 using unique_cm_event = std::unique_ptr<rdma_cm_event, deleters::AckCmEvent>;
@@ -63,8 +65,9 @@ struct CmAddress {
   sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage); } ///< Belongs to this object.
 };
 
-/// Where the options say that a server listens, or that a client connects to. Of a name with several addresses it is
-/// the first. For a server without `--host` it is "::", on which rdma_cm takes IPv4 clients as well.
+/// Where the options say that a server listens, or that a client connects to. Of a name with
+/// several addresses it is the first. For a server without `--host` it is "::", on which rdma_cm
+/// takes IPv4 clients as well.
 /// @throws Error if there is no such host
 CmAddress cm_address(const CmOptions &options, Where where = Where::here());
 
@@ -73,14 +76,16 @@ CmAddress cm_address(const CmOptions &options, Where where = Where::here());
 /// @throws Error if there is no such host
 CmAddress cm_address(const std::string &host, uint16_t port, Where where = Where::here());
 
-/// An event channel that does not block. Its `fd` is readable when there is an event, for poll(2) and epoll(7).
+/// An event channel that does not block. Its `fd` is readable when there is an event, for poll(2)
+/// and epoll(7).
 /// @throws Error if this kernel has no rdma_cm
 unique_event_channel create_event_channel(Where where = Where::here());
 
 /// The next event of the channel, without waiting. To be called by one thread at a time.
 /// @param channel one that does not block, as create_event_channel() makes it; outlives the event
 /// @return null if there is none now
-/// @throws Error if the channel cannot be read, or the change that the event stands for failed in the library
+/// @throws Error if the channel cannot be read, or the change that the event stands for failed in
+///         the library
 unique_cm_event take_cm_event(rdma_event_channel *channel, Where where = Where::here());
 
 /// Sleeps until an event comes, whichever it is.
@@ -90,8 +95,9 @@ unique_cm_event take_cm_event(rdma_event_channel *channel, Where where = Where::
 unique_cm_event next_cm_event(rdma_event_channel *channel, rdma_cm_event_type wanted,
                               std::chrono::milliseconds timeout, Where where = Where::here());
 
-/// Throws unless `event` is the one that is wanted. The message names the event that came instead, its status in
-/// words (an error number, or for REJECTED the reason that the InfiniBand CM gives), and a hint.
+/// Throws unless `event` is the one that is wanted. The message names the event that came instead,
+/// its status in words (an error number, or for REJECTED the reason that the InfiniBand CM gives),
+/// and a hint.
 void check_cm_event(const rdma_cm_event &event, rdma_cm_event_type wanted,
                     Where where = Where::here());
 
@@ -99,12 +105,14 @@ void check_cm_event(const rdma_cm_event &event, rdma_cm_event_type wanted,
 unique_cm_event wait_for_cm_event(rdma_event_channel *channel, rdma_cm_event_type wanted,
                                   std::chrono::milliseconds timeout, Where where = Where::here());
 
-/// An id for a reliable connection, which has no device yet. Its events come on `channel`, which outlives it.
+/// An id for a reliable connection, which has no device yet. Its events come on `channel`, which
+/// outlives it.
 /// @throws Error if the kernel has no room for it
 unique_cm_id create_cm_id(rdma_event_channel *channel, Where where = Where::here());
 
 /// Listens where the options say, and prints "listening on rdma_cm port N".
-/// @param backlog how many requests may wait for the program; those over it the kernel rejects, without a reason
+/// @param backlog how many requests may wait for the program; those over it the kernel rejects,
+///                without a reason
 /// @return the listener; each request brings an id of its own
 /// @throws Error if that port is taken, or that address is not this host's
 unique_cm_id cm_listen(rdma_event_channel *channel, const CmOptions &options, int backlog,
@@ -114,13 +122,15 @@ unique_cm_id cm_listen(rdma_event_channel *channel, const CmOptions &options, in
 unique_cm_id cm_listen(rdma_event_channel *channel, CmAddress &address, int backlog,
                        Where where = Where::here());
 
-/// Finds the device, port and route to the server that the options name. After it, `id->verbs` is the device.
+/// Finds the device, port and route to the server that the options name. After it, `id->verbs` is
+/// the device.
 /// @param id of create_cm_id(), on `channel`, where no other events are due
 /// @throws Error if one of the two steps fails, or takes longer than options.timeout
 void cm_resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &options,
                 Where where = Where::here());
 
-/// Creates the id's queue pair: reliable-connection, in state INIT, whose SENDs complete only when they ask to.
+/// Creates the id's queue pair: reliable-connection, in state INIT, whose SENDs complete only when
+/// they ask to.
 /// @param id  after cm_resolve(), or of a request; outlives the QP
 /// @param pd  the protection domain; outlives the QP
 /// @param cq  receives the completions of both queues; outlives the QP

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// What client and server of lessons 12_cm_connect, 13_cm_many_clients and 16_kernel_client tell each other by
-/// RDMA itself, where the lessons before needed a TCP connection. All of it is in network byte order on the wire:
+/// What client and server of lessons 12_cm_connect, 13_cm_many_clients and 16_kernel_client tell
+/// each other by RDMA itself, where the lessons before needed a TCP connection. All of it is in
+/// network byte order on the wire:
 ///
 ///     client                                          server
 ///       |  REQ, with a Greeting as private data  --->   |
@@ -36,8 +37,8 @@ enum class Refusal : uint16_t {
 };
 
 // [greeting]
-/// The private data of a connection request, of its answer, and of a rejection: 8 bytes of the 56 that rdma_cm
-/// leaves for a request. It comes in a longer field, filled up with zeros.
+/// The private data of a connection request, of its answer, and of a rejection: 8 bytes of the 56
+/// that rdma_cm leaves for a request. It comes in a longer field, filled up with zeros.
 struct Greeting {
   uint32_t magic;   ///< "RBEX": whose protocol it is.
   uint16_t version; ///< protocol_version, of the one who sends it.

@@ -31,8 +31,8 @@ struct Port {
 /// Opens a device and chooses the port and the GID that the options ask for, or good ones.
 ///
 /// Among all active ports of all devices it takes the one with the best GID, as gid_score() ranks
-/// them: on RoCE the RoCEv2 entry with an IPv4 address, else one with a routable IPv6 address, else a
-/// link-local one; on InfiniBand index 0. Of equally good ports it takes the first.
+/// them: on RoCE the RoCEv2 entry with an IPv4 address, else one with a routable IPv6 address, else
+/// a link-local one; on InfiniBand index 0. Of equally good ports it takes the first.
 /// @throws Error if there is no such device, port or GID index; the message lists the existing ones
 Port open_port(const DeviceOptions &options);
 

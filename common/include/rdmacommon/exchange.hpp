@@ -47,16 +47,16 @@ std::string to_line(const Endpoint &endpoint);
 /// @throws Error if the line does not have exactly this form; the message names the field
 Endpoint parse_endpoint(std::string_view line);
 
-/// Memory of the other side's that it lets this side use: what an RDMA WRITE, an RDMA READ or an atomic needs
-/// to know. All of it is in host byte order here. Introduced in lesson 04_read_write.
+/// Memory of the other side's that it lets this side use: what an RDMA WRITE, an RDMA READ or an
+/// atomic needs to know. All of it is in host byte order here. Introduced in lesson 04_read_write.
 struct RemoteMemory {
   uint64_t address; ///< As the other side counts: a virtual address of its program's, or 0.
   uint32_t rkey;    ///< The key of its region.
   uint64_t length;  ///< Bytes. Beyond them, the other side's NIC refuses.
 };
 
-/// What the other side must know to use `mr`, all of it. What it may do there is up to the access flags.
-/// Introduced in lesson 04_read_write.
+/// What the other side must know to use `mr`, all of it. What it may do there is up to the access
+/// flags. Introduced in lesson 04_read_write.
 RemoteMemory share(const ibv_mr *mr);
 
 /// A RemoteMemory as "ADDRESS:RKEY:LENGTH": 16, 8 and 16 lower-case hexadecimal digits.
@@ -92,8 +92,8 @@ public:
   /// Receives one line. @throws Error if it is not right
   Endpoint receive(Where where = Where::here());
 
-  /// The peer is ibv_rc_pingpong, whose line has no MTU: from here on send() leaves it out. A server
-  /// need not call it: receive() finds out.
+  /// The peer is ibv_rc_pingpong, whose line has no MTU: from here on send() leaves it out. A
+  /// server need not call it: receive() finds out.
   void peer_is_stock() { peer_is_stock_ = true; }
 
   /// Sends one line, with memory that the peer may use. @throws Error if the peer is gone
@@ -105,18 +105,19 @@ public:
   /// Says "done": the peer may go on. @throws Error if the peer is gone
   void send_done(Where where = Where::here());
 
-  /// Waits for the peer's "done", as long as the options' timeout. @throws Error if anything else comes
+  /// Waits for the peer's "done", as long as the options' timeout. @throws Error if anything else
+  /// comes
   void receive_done(Where where = Where::here());
 
   /// The same with another limit, for a peer that has much to do.
   void receive_done(std::chrono::milliseconds limit, Where where = Where::here());
 
-  /// Whether a receive_…() would find something: the peer has said something, or is gone. Does not wait, so
-  /// that a program can look in between polling for completions.
+  /// Whether a receive_…() would find something: the peer has said something, or is gone. Does not
+  /// wait, so that a program can look in between polling for completions.
   bool peer_has_spoken(Where where = Where::here()) const;
 
-  /// The connection's file descriptor, for poll(2) and epoll(7): readable when the peer has spoken, or is gone.
-  /// Stays this object's. Introduced in lesson 09_shared_receive.
+  /// The connection's file descriptor, for poll(2) and epoll(7): readable when the peer has spoken,
+  /// or is gone. Stays this object's. Introduced in lesson 09_shared_receive.
   int fd() const { return socket_; }
 
   /// Says that this side has finished, and waits until the peer has too, or is gone. Only then may
@@ -136,8 +137,8 @@ private:
   bool peer_is_stock_ = false;
 };
 
-/// A server's listening socket, for one that takes several clients. Owns the socket. Not thread-safe.
-/// Introduced in lesson 06_atomics.
+/// A server's listening socket, for one that takes several clients. Owns the socket. Not
+/// thread-safe. Introduced in lesson 06_atomics.
 class Listener {
 public:
   /// Listens, and prints "listening on TCP port N".

@@ -66,7 +66,8 @@ struct FreeDm {
 
 } // namespace deleters
 
-/// An open device, from ibv_open_device(). Outlives everything created on it. Lesson 01_hello_device.
+/// An open device, from ibv_open_device(). Outlives everything created on it. Lesson
+/// 01_hello_device.
 using unique_context = std::unique_ptr<ibv_context, deleters::CloseDevice>;
 /// A protection domain, from ibv_alloc_pd(). Outlives the MRs and QPs in it.
 using unique_pd = std::unique_ptr<ibv_pd, deleters::DeallocPd>;
@@ -77,8 +78,8 @@ using unique_comp_channel = std::unique_ptr<ibv_comp_channel, deleters::DestroyC
 using unique_cq = std::unique_ptr<ibv_cq, deleters::DestroyCq>;
 /// A memory region, from ibv_reg_mr(). Goes before the memory that it registers.
 using unique_mr = std::unique_ptr<ibv_mr, deleters::DeregMr>;
-/// A shared receive queue, from ibv_create_srq(). Outlives the QPs that take their receives from it.
-/// Lesson 09_shared_receive.
+/// A shared receive queue, from ibv_create_srq(). Outlives the QPs that take their receives from
+/// it. Lesson 09_shared_receive.
 using unique_srq = std::unique_ptr<ibv_srq, deleters::DestroySrq>;
 /// A queue pair, from ibv_create_qp(). Destroying it drops what is still posted.
 using unique_qp = std::unique_ptr<ibv_qp, deleters::DestroyQp>;
@@ -87,13 +88,13 @@ using unique_qp = std::unique_ptr<ibv_qp, deleters::DestroyQp>;
 /// Lesson 08_datagrams.
 using unique_ah = std::unique_ptr<ibv_ah, deleters::DestroyAh>;
 
-/// A memory window, from ibv_alloc_mw(). Destroying it revokes what it grants. Goes before the region that it
-/// is bound to, which cannot be deregistered until then, and, if of type 2, before the QP that it is bound on.
-/// Lesson 10_memory_windows.
+/// A memory window, from ibv_alloc_mw(). Destroying it revokes what it grants. Goes before the
+/// region that it is bound to, which cannot be deregistered until then, and, if of type 2, before
+/// the QP that it is bound on. Lesson 10_memory_windows.
 using unique_mw = std::unique_ptr<ibv_mw, deleters::DeallocMw>;
 
-/// Memory of the device's own, from ibv_alloc_dm(). Outlives the regions over it, and goes before the device.
-/// Lesson 15_device_memory.
+/// Memory of the device's own, from ibv_alloc_dm(). Outlives the regions over it, and goes before
+/// the device. Lesson 15_device_memory.
 using unique_dm = std::unique_ptr<ibv_dm, deleters::FreeDm>;
 
 } // namespace rdmacommon

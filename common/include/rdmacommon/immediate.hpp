@@ -23,7 +23,8 @@ struct Run {
 /// @throws Error if a number does not fit
 uint32_t to_immediate(Run run);
 
-/// The reverse, for ibv_wc::imm_data. Any 32 bits are a Run; whether it makes sense is for the caller to check.
+/// The reverse, for ibv_wc::imm_data. Any 32 bits are a Run; whether it makes sense is for the
+/// caller to check.
 /// @param imm_data in network byte order, as verbs has it
 Run from_immediate(uint32_t imm_data);
 

@@ -2,8 +2,8 @@
 /// @file
 /// Command lines: the options that every example has, under the same names, and `main` in one line.
 ///
-/// An example makes a CommandLine, lets one of the structs below add its options to it, adds its own,
-/// and calls parse().
+/// An example makes a CommandLine, lets one of the structs below add its options to it, adds its
+/// own, and calls parse().
 ///
 /// Introduced in lesson 01_hello_device, except where another one is named.
 #pragma once
@@ -25,10 +25,11 @@ namespace rdmacommon {
 
 /// The command line of a program: what it takes, with a line of help for each, `--help` included.
 ///
-/// A front to CLI11 (https://github.com/CLIUtils/CLI11), whose headers take longer to compile than an
-/// example does. For more of CLI11, include <CLI/App.hpp> and call cli11().
-/// The names are options ("--size") or, without dashes, arguments ("size"). The values that are added keep
-/// their contents where the command line does not say otherwise, and must live until parse() has returned.
+/// A front to CLI11 (https://github.com/CLIUtils/CLI11), whose headers take longer to compile than
+/// an example does. For more of CLI11, include <CLI/App.hpp> and call cli11(). The names are
+/// options ("--size") or, without dashes, arguments ("size"). The values that are added keep their
+/// contents where the command line does not say otherwise, and must live until parse() has
+/// returned.
 class CommandLine {
 public:
   explicit CommandLine(const std::string &what); ///< @param what what the program does, for --help
@@ -49,12 +50,12 @@ public:
   void add(const std::string &name, bool &value, const std::string &help);
   /// Seconds, 1 to 3600.
   void add(const std::string &name, std::chrono::seconds &value, const std::string &help);
-  /// A number from `least` to `most`, by default whatever its type can hold.
+  /// A number from `min` to `max`, by default whatever its type can hold.
   template <std::integral Number>
   void add(const std::string &name, Number &value, const std::string &help,
-           std::type_identity_t<Number> least = std::numeric_limits<Number>::min(),
-           std::type_identity_t<Number> most = std::numeric_limits<Number>::max()) {
-    add_number(name, help, static_cast<int64_t>(least), static_cast<uint64_t>(most),
+           std::type_identity_t<Number> min = std::numeric_limits<Number>::min(),
+           std::type_identity_t<Number> max = std::numeric_limits<Number>::max()) {
+    add_number(name, help, static_cast<int64_t>(min), static_cast<uint64_t>(max),
                [&value](int64_t number) { value = static_cast<Number>(number); });
   }
 
@@ -65,7 +66,7 @@ public:
   CLI::App &cli11() { return *app_; } ///< What is behind it; belongs to this object.
 
 private:
-  void add_number(const std::string &name, const std::string &help, int64_t least, uint64_t most,
+  void add_number(const std::string &name, const std::string &help, int64_t min, uint64_t max,
                   std::function<void(int64_t)> store);
 
   std::unique_ptr<CLI::App> app_;
@@ -103,9 +104,9 @@ struct PairOptions : DeviceOptions {
       ///< peer's: the same on both sides. Introduced in lesson 04_read_write.
 };
 
-/// What the programs need that connect by rdma_cm: `--host`, `--cm-port`, `--timeout`, `--wait`. There is no option for
-/// the device, since rdma_cm finds it by the address. Its CommandLine refers to it, so it can be neither copied nor moved.
-/// Introduced in lesson 12_cm_connect.
+/// What the programs need that connect by rdma_cm: `--host`, `--cm-port`, `--timeout`, `--wait`.
+/// There is no option for the device, since rdma_cm finds it by the address. Its CommandLine refers
+/// to it, so it can be neither copied nor moved. Introduced in lesson 12_cm_connect.
 struct CmOptions {
   /// Adds the options to `line`.
   /// @param host_help what `--host` is to this program

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// Several processes, of which one owns the RDMA resources: child processes that always end, a socket between
-/// two processes, and memory that goes over it.
+/// Several processes, of which one owns the RDMA resources: child processes that always end, a
+/// socket between two processes, and memory that goes over it.
 ///
 /// Written out in lesson 14_fork; see also fork(2), unix(7), memfd_create(2), pidfd_open(2).
 #pragma once
@@ -21,7 +21,8 @@
 
 namespace rdmacommon {
 
-/// A file descriptor that is closed with its owner. Close-on-exec if it comes from a function of this file.
+/// A file descriptor that is closed with its owner. Close-on-exec if it comes from a function of
+/// this file.
 class File {
 public:
   explicit File(int fd = -1) : fd_(fd) {} ///< Takes `fd`; -1 is none.
@@ -36,30 +37,33 @@ private:
   int fd_;
 };
 
-/// One end of a socket that keeps messages apart (a unix socket, SOCK_SEQPACKET). Owns it. Not thread-safe.
-/// A message is 1 to `longest` bytes; what they mean is up to the two.
+/// One end of a socket that keeps messages apart (a unix socket, SOCK_SEQPACKET). Owns it. Not
+/// thread-safe. A message is 1 to `longest` bytes; what they mean is up to the two.
 class Link {
 public:
-  static constexpr size_t longest = 4096;  ///< Bytes of a message.
-  static constexpr size_t most_files = 32; ///< Files that go with one.
+  static constexpr size_t longest = 4096; ///< Bytes of a message.
+  static constexpr size_t max_files = 32; ///< Files that go with one.
 
   Link() = default; ///< Of no use until another is moved into it.
   explicit Link(File socket) : socket_(std::move(socket)) {} ///< Takes a socket of this kind.
 
-  /// For poll(2): readable when the other side has spoken, or is gone. Stays this object's; -1 if there is none.
+  /// For poll(2): readable when the other side has spoken, or is gone. Stays this object's; -1 if
+  /// there is none.
   int fd() const { return socket_.get(); }
 
   /// Whether a hear() would come back at once: with a message, or since the other side is gone.
   /// @param limit how long to wait for that; 0 does not wait
   bool has_spoken(std::chrono::milliseconds limit = std::chrono::milliseconds(0)) const;
 
-  /// Sends one message. With `files`, the other side gets descriptors of its own for the same open files.
+  /// Sends one message. With `files`, the other side gets descriptors of its own for the same open
+  /// files.
   /// @throws Error if the other side is gone, or the message is empty or too long
   void tell(std::string_view text, std::span<const int> files = {},
             Where where = Where::here()) const;
 
   /// Waits for one message.
-  /// @throws Error if none comes within `limit`, if the other side is gone, or if files come with it
+  /// @throws Error if none comes within `limit`, if the other side is gone, or if files come with
+  ///         it
   std::string hear(std::chrono::milliseconds limit, Where where = Where::here()) const;
 
   /// The same with files.
@@ -68,7 +72,8 @@ public:
   std::string hear(std::chrono::milliseconds limit, std::vector<File> &files, size_t count,
                    Where where = Where::here()) const;
 
-  /// The same with as many files as come, 0 to `most_files`: for a text that says how many there should be.
+  /// The same with as many files as come, 0 to `max_files`: for a text that says how many there
+  /// should be.
   std::string hear(std::chrono::milliseconds limit, std::vector<File> &files,
                    Where where = Where::here()) const;
 
@@ -79,14 +84,14 @@ private:
 /// Two ends of a new link, for a process and a child that it is about to fork.
 std::pair<Link, Link> make_link();
 
-/// A child process, which ends at the latest with the thread that made it, or with this object. To be made
-/// before the device is opened: what the child inherits of verbs objects it must not touch.
+/// A child process, which ends at the latest with the thread that made it, or with this object. To
+/// be made before the device is opened: what the child inherits of verbs objects it must not touch.
 class Child {
 public:
-  /// Forks. The child runs `body` with its end of a link and leaves by _exit(): no destructor of the parent's
-  /// objects is run, and no exception gets out of it. Its exit status is 0, or 1 if `body` threw, which is
-  /// printed. To be called while the process has one thread: a child of a process with more must not do much
-  /// beside exec.
+  /// Forks. The child runs `body` with its end of a link and leaves by _exit(): no destructor of
+  /// the parent's objects is run, and no exception gets out of it. Its exit status is 0, or 1 if
+  /// `body` threw, which is printed. To be called while the process has one thread: a child of a
+  /// process with more must not do much beside exec.
   /// @param body runs in the child; what it refers to is a copy of what the parent had
   /// @throws Error if there is no room for another process
   explicit Child(const std::function<void(const Link &parent)> &body);
@@ -112,15 +117,17 @@ private:
   File pidfd_;
 };
 
-/// Memory with a descriptor and without a name: it can be sent over a Link, and it is gone with the last process
-/// that has it. Nobody can change its size any more, so nobody who maps it dies of SIGBUS.
+/// Memory with a descriptor and without a name: it can be sent over a Link, and it is gone with the
+/// last process that has it. Nobody can change its size any more, so nobody who maps it dies of
+/// SIGBUS.
 /// @param name shown in /proc/PID/maps, for the curious; need not be unique
 /// @param length in bytes, more than 0
 /// @throws Error if there is no room
 File make_shared_memory(const char *name, size_t length);
 
-/// Such memory in this process's address space, where every process has it at another address. A child that is
-/// forked while it is mapped has it too. Register it after that fork, or before; it is the same memory either way.
+/// Such memory in this process's address space, where every process has it at another address. A
+/// child that is forked while it is mapped has it too. Register it after that fork, or before; it
+/// is the same memory either way.
 class SharedMemory {
 public:
   /// Maps it; the descriptor may be closed after that.

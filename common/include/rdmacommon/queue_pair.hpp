@@ -23,8 +23,8 @@ namespace rdmacommon {
 /// @throws Error if a capacity is over the device's limits
 unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap, Where where = Where::here());
 
-/// The same with a CQ for each of the two queues, for a program that waits for the one or the other.
-/// Used in lesson 05_write_with_imm.
+/// The same with a CQ for each of the two queues, for a program that waits for the one or the
+/// other. Used in lesson 05_write_with_imm.
 unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const ibv_qp_cap &cap,
                        Where where = Where::here());
 
@@ -62,19 +62,21 @@ void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer, uint8_t max_dest
 /// @throws Error if the device refuses
 void to_rts(ibv_qp *qp, uint32_t psn, uint8_t max_rd_atomic = 1, Where where = Where::here());
 
-/// Any state -> ERR. Whatever is posted completes with IBV_WC_WR_FLUSH_ERR, and nothing goes out any more. Written
-/// out in lesson 11_when_it_breaks.
+/// Any state -> ERR. Whatever is posted completes with IBV_WC_WR_FLUSH_ERR, and nothing goes out
+/// any more. Written out in lesson 11_when_it_breaks.
 /// @throws Error if the device refuses
 void to_error(ibv_qp *qp, Where where = Where::here());
 
-/// The state that `qp` is in now, as the device says: "RESET", "INIT", "RTR", "RTS", "SQD", "SQE" or "ERR".
-/// What its peer may be doing at the time can change it. Written out in lesson 10_memory_windows.
+/// The state that `qp` is in now, as the device says: "RESET", "INIT", "RTR", "RTS", "SQD", "SQE"
+/// or "ERR". What its peer may be doing at the time can change it. Written out in lesson
+/// 10_memory_windows.
 /// @return a literal
 /// @throws Error if the device cannot be asked
 const char *state_of(ibv_qp *qp, Where where = Where::here());
 
-/// INIT -> RTS, with everything that this takes: tells the peer where `qp` is, learns where its QP is, and
-/// returns when both are in RTS. Whatever the peer may send at once needs its receives posted before.
+/// INIT -> RTS, with everything that this takes: tells the peer where `qp` is, learns where its QP
+/// is, and returns when both are in RTS. Whatever the peer may send at once needs its receives
+/// posted before.
 /// @param exchange the connection to the peer, nothing sent yet
 /// @throws Error if the peer is gone or says what is not right, or if the device refuses
 void connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options,

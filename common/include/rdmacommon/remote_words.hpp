@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// Words of eight bytes in the other side's memory: atomics, READ and WRITE on one of them at a time.
+/// Words of eight bytes in the other side's memory: atomics, READ and WRITE on one of them at a
+/// time.
 ///
 /// Written out in lesson 06_atomics; see also ibv_post_send(3).
 #pragma once
@@ -15,13 +16,13 @@
 
 namespace rdmacommon {
 
-/// A piece of the other side's memory as an array of words that its own NIC reads and changes. Each call posts one
-/// request, polls until it has completed, and throws Error if it fails or takes too long. Offsets are in bytes from
-/// the beginning of that memory, and multiples of eight.
+/// A piece of the other side's memory as an array of words that its own NIC reads and changes. Each
+/// call posts one request, polls until it has completed, and throws Error if it fails or takes too
+/// long. Offsets are in bytes from the beginning of that memory, and multiples of eight.
 ///
-/// Atomics take and return numbers: on the wire they are in network byte order, in the other side's memory as its
-/// CPU has them. A READ and a WRITE move eight bytes as they are, so they fit to that only if both sides have the
-/// same byte order.
+/// Atomics take and return numbers: on the wire they are in network byte order, in the other side's
+/// memory as its CPU has them. A READ and a WRITE move eight bytes as they are, so they fit to that
+/// only if both sides have the same byte order.
 ///
 /// Not thread-safe: there is one place for what comes back.
 class RemoteWords {
@@ -30,7 +31,8 @@ public:
   /// @param cq        where the QP's requests complete, and nothing else does meanwhile
   /// @param result_mr the region that `result` lies in, with IBV_ACCESS_LOCAL_WRITE
   /// @param result    for what comes back, and for what is written
-  /// @param theirs    what the other side shares; nothing here checks that an offset lies in it, its NIC does
+  /// @param theirs    what the other side shares; nothing here checks that an offset lies in it,
+  ///                  its NIC does
   /// @param timeout   how long a request may take
   RemoteWords(ibv_qp *qp, ibv_cq *cq, ibv_mr *result_mr, uint64_t &result,
               const RemoteMemory &theirs, std::chrono::seconds timeout);

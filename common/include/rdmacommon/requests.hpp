@@ -21,23 +21,24 @@ namespace rdmacommon {
 /// @param length  its length in bytes
 ibv_sge piece(const ibv_mr *mr, const void *address, size_t length);
 
-/// Posts `request`, which may be a list by its `next`, to the send queue. Its SGEs are read at once; the
-/// memory that they name belongs to the NIC until the request has completed, except with IBV_SEND_INLINE.
+/// Posts `request`, which may be a list by its `next`, to the send queue. Its SGEs are read at
+/// once; the memory that they name belongs to the NIC until the request has completed, except with
+/// IBV_SEND_INLINE.
 /// @throws Error if the queue is full or the request is not right
 void post_send(ibv_qp *qp, ibv_send_wr request, Where where = Where::here());
 
-/// Posts `request`, which may be a list by its `next`, to the receive queue. Its SGEs are read at once; the
-/// memory that they name belongs to the NIC until the request has completed.
+/// Posts `request`, which may be a list by its `next`, to the receive queue. Its SGEs are read at
+/// once; the memory that they name belongs to the NIC until the request has completed.
 /// @throws Error if the queue is full or the request is not right
 void post_recv(ibv_qp *qp, ibv_recv_wr request, Where where = Where::here());
 
-/// The same with a shared receive queue: the message of any QP that was created with it may take the request,
-/// and its completion goes to that QP's CQ. Introduced in lesson 09_shared_receive.
+/// The same with a shared receive queue: the message of any QP that was created with it may take
+/// the request, and its completion goes to that QP's CQ. Introduced in lesson 09_shared_receive.
 /// @throws Error if the queue is full or the request is not right
 void post_srq_recv(ibv_srq *srq, ibv_recv_wr request, Where where = Where::here());
 
-/// Polls until one request has completed, on one CPU all the while. Not to be called by two threads for
-/// one CQ: each would take the other's completions.
+/// Polls until one request has completed, on one CPU all the while. Not to be called by two threads
+/// for one CQ: each would take the other's completions.
 /// @param what    what is waited for, in words, for the error message: "the receive"
 /// @param timeout how long
 /// @return the completion, whose status is IBV_WC_SUCCESS
@@ -45,8 +46,8 @@ void post_srq_recv(ibv_srq *srq, ibv_recv_wr request, Where where = Where::here(
 ibv_wc wait_for_completion(ibv_cq *cq, const char *what, std::chrono::seconds timeout,
                            Where where = Where::here());
 
-/// The same where a failure, or that nothing completes, is an outcome and no error. Introduced in lesson
-/// 10_memory_windows, as next_completion().
+/// The same where a failure, or that nothing completes, is an outcome and no error. Introduced in
+/// lesson 10_memory_windows, as next_completion().
 /// @param limit how long; 0 polls once
 /// @return the completion, whatever its status; nothing if there was none in time
 /// @throws Error if the CQ cannot be polled

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// The processes of a SlotRing: the one that owns it lets others join, and notices when one of them has gone.
+/// The processes of a SlotRing: the one that owns it lets others join, and notices when one of them
+/// has gone.
 ///
 /// Written out in lesson 17_slot_ring.
 #pragma once
@@ -22,43 +23,48 @@
 
 namespace rdmacommon {
 
-/// The owner and consumer of one ring or several. Not thread-safe. Nothing of it has a name in the file system: it is
-/// all gone with the last process that has it, however that ends.
+/// The owner and consumer of one ring or several. Not thread-safe. Nothing of it has a name in the
+/// file system: it is all gone with the last process that has it, however that ends.
 ///
-/// Several threads can share the consumer's work: each takes the rings of one doorbell. The rings of doorbell 0 are this object's:
-/// arm(), wait() and handle_events() arm, disarm and reclaim these, and no others. A thread with another doorbell calls
-/// SlotRing::arm() and disarm() of its rings itself, and SlotRing::reclaim() for each worker that on_leave() tells of.
+/// Several threads can share the consumer's work: each takes the rings of one doorbell. The rings
+/// of doorbell 0 are this object's: arm(), wait() and handle_events() arm, disarm and reclaim
+/// these, and no others. A thread with another doorbell calls SlotRing::arm() and disarm() of its
+/// rings itself, and SlotRing::reclaim() for each worker that on_leave() tells of.
 class RingHost {
 public:
-  static constexpr uint32_t most_rings = 14;  ///< With a doorbell each, they fit into one message.
-  static constexpr uint32_t most_silent = 64; ///< Guests that may not have said hello yet.
+  static constexpr uint32_t max_rings = 14;  ///< With a doorbell each, they fit into one message.
+  static constexpr uint32_t max_silent = 64; ///< Guests that may not have said hello yet.
 
   /// Makes rings.
   /// @param shape        of each
-  /// @param rings        1 to most_rings
-  /// @param most_workers processes that may have joined at a time, at most SlotRing::most_workers; a worker's number is
-  ///                     1 to this
+  /// @param rings        1 to max_rings
+  /// @param max_workers processes that may have joined at a time, at most SlotRing::max_workers; a
+  ///                     worker's number is 1 to this
   /// @param doorbells    1 to `rings`; ring i has doorbell i % doorbells
   /// @throws Error if the shape is not one, or there are too many
-  explicit RingHost(const RingShape &shape, uint32_t rings = 1, uint32_t most_workers = 1024,
+  explicit RingHost(const RingShape &shape, uint32_t rings = 1, uint32_t max_workers = 1024,
                     uint32_t doorbells = 1);
 
   /// To take from, and to give back to.
   /// @param index less than rings()
   SlotRing &ring(uint32_t index = 0) { return *rings_.at(index); }
   uint32_t rings() const { return static_cast<uint32_t>(rings_.size()); } ///< How many there are.
-  /// For poll(2) or epoll(7), between SlotRing::arm() and disarm(): readable when a worker has rung.
+  /// For poll(2) or epoll(7), between SlotRing::arm() and disarm(): readable when a worker has
+  /// rung.
   /// @param index less than `doorbells`
   int doorbell(uint32_t index = 0) const { return doorbells_.at(index).get(); }
 
-  /// Lets the process on the other end of `link` join: a child, by Child::link()'s other end. Does not wait for it.
+  /// Lets the process on the other end of `link` join: a child, by Child::link()'s other end. Does
+  /// not wait for it.
   /// @throws Error if there are too many
   void invite(Link link);
 
-  /// Lets processes join that were started on their own, if they belong to the same user. The kernel says whose they
-  /// are (unix(7), SO_PEERCRED). A process that joins can write to all of the rings' memory.
+  /// Lets processes join that were started on their own, if they belong to the same user. The
+  /// kernel says whose they are (unix(7), SO_PEERCRED). A process that joins can write to all of
+  /// the rings' memory.
   /// @param name  of an abstract socket (unix(7)), which is gone with this process
-  /// @param group admits any user's process, too, that has this group as its effective one or among its others
+  /// @param group admits any user's process, too, that has this group as its effective one or among
+  ///              its others
   /// @throws Error if the name is in use, empty or too long
   void listen(const std::string &name, std::optional<gid_t> group = {});
 
@@ -66,24 +72,27 @@ public:
   /// @param limit 5 s if this is not called
   void set_hello_limit(std::chrono::milliseconds limit) { hello_limit_ = limit; }
 
-  /// What is called for each worker that has left, with its number, after its claims were given up. Nobody joins before it
-  /// returns.
-  /// @param f may invite others; called by handle_events() and wait(), and what it throws comes out of these
+  /// What is called for each worker that has left, with its number, after its claims were given up.
+  /// Nobody joins before it returns.
+  /// @param f may invite others; called by handle_events() and wait(), and what it throws comes out
+  ///          of these
   void on_leave(std::function<void(uint32_t worker)> f) { on_leave_ = std::move(f); }
 
-  /// Sleeps until something is ready, a worker has joined or left, or `limit` has passed. What a worker had claimed
-  /// that is gone is given up here.
+  /// Sleeps until something is ready, a worker has joined or left, or `limit` has passed. What a
+  /// worker had claimed that is gone is given up here.
   /// @return false if `limit` has passed
   bool wait(std::chrono::milliseconds limit);
 
-  /// For an event loop of its own, in place of wait(): readable if handle_events() has something to do, and, after
-  /// arm(), if something is ready. It is an epoll instance, which poll(2) and another epoll can watch.
+  /// For an event loop of its own, in place of wait(): readable if handle_events() has something to
+  /// do, and, after arm(), if something is ready. It is an epoll instance, which poll(2) and
+  /// another epoll can watch.
   int fd() const { return epoll_.get(); }
-  /// SlotRing::arm() of the rings of doorbell 0: to be called before the sleep, and handle_events() after it.
+  /// SlotRing::arm() of the rings of doorbell 0: to be called before the sleep, and handle_events()
+  /// after it.
   /// @return false if something is ready: do not sleep
   bool arm();
-  /// To be called after the sleep, and after an arm() that returned false: disarms these rings, and lets processes
-  /// join and leave. Never blocks.
+  /// To be called after the sleep, and after an arm() that returned false: disarms these rings, and
+  /// lets processes join and leave. Never blocks.
   void handle_events() { handle_events(std::chrono::milliseconds(0)); }
 
   uint32_t workers() const { return joined_ - left_; } ///< That have joined and not left.
@@ -115,7 +124,7 @@ private:
   void farewell(uint32_t number);
   void forget(uint32_t number);
 
-  uint32_t most_;
+  uint32_t max_workers_;
   std::vector<File> memories_, doorbells_;
   File epoll_, timer_, listener_;
   std::vector<std::unique_ptr<SlotRing>> rings_;
@@ -134,12 +143,14 @@ private:
 
 /// Connects to a RingHost that listens.
 /// @param owner the user that it has to belong to; the caller's own if not given
-/// @param limit how long to wait while too many others do; it also holds for what is told over the link
+/// @param limit how long to wait while too many others do; it also holds for what is told over the
+///              link
 /// @throws Error if nobody listens, if it belongs to another user, or if the limit has passed
 Link connect_to_ring(const std::string &name, std::optional<uid_t> owner = {},
                      std::chrono::milliseconds limit = std::chrono::seconds(5));
 
-/// A process's part in a host's rings; for all its threads. When it goes, or the process ends, the host takes its slots back.
+/// A process's part in a host's rings; for all its threads. When it goes, or the process ends, the
+/// host takes its slots back.
 class RingWorker {
 public:
   /// Joins. In a child, by the link to its parent, which must be invited.

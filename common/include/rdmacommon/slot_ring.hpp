@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// A ring of slots in shared memory: many workers, of many processes, put messages into it; one consumer takes them
-/// in runs of consecutive slots.
+/// A ring of slots in shared memory: many workers, of many processes, put messages into it; one
+/// consumer takes them in runs of consecutive slots.
 ///
-/// Written out in lesson 17_slot_ring. For the processes that may attach, and for their death, see ring_host.hpp.
+/// Written out in lesson 17_slot_ring. For the processes that may attach, and for their death, see
+/// ring_host.hpp.
 #pragma once
 
 #include "rdmacommon/processes.hpp"
@@ -24,7 +25,7 @@ namespace rdmacommon {
 // [shape]
 /// How large a ring is. The process that makes the ring chooses it.
 struct RingShape {
-  uint32_t slots = 1024;    ///< A power of two, at most SlotRing::most_slots.
+  uint32_t slots = 1024;    ///< A power of two, at most SlotRing::max_slots.
   uint32_t slot_size = 256; ///< In bytes, a multiple of 64, at most 1 MiB.
   uint32_t quota = 0;       ///< Slots that a worker can have at a time; 0: all.
   uint64_t appendix =
@@ -35,9 +36,10 @@ struct RingShape {
 // [shape]
 
 // [control]
-/// The state of a slot. A worker makes it claimed, and then ready; giving it back makes it free. Abandoned: it was claimed and will
-/// not become ready, or nobody can use it in this lap. Passed: a message that was not given back when the ring came round to it,
-/// and that the workers left where it is.
+/// The state of a slot. A worker makes it claimed, and then ready; giving it back makes it free.
+/// Abandoned: it was claimed and will not become ready, or nobody can use it in this lap. Passed: a
+/// message that was not given back when the ring came round to it, and that the workers left where
+/// it is.
 enum class SlotState : uint32_t { free, claimed, ready, abandoned, passed };
 
 /// State and owner of a slot, in one word, which one instruction can change.
@@ -45,8 +47,8 @@ struct SlotWord {
   SlotState state; ///< bits 0-2
   uint32_t count;  ///< bits 3-18: slots of the message that begins here; 0 in a free slot
   uint32_t worker; ///< bits 19-34: who claimed it; 0 is nobody
-  /// bits 35-63: the generation: how many times the ring had been gone round, modulo lap_limit. Of a passed message, when it was
-  /// passed last
+  /// bits 35-63: the generation: how many times the ring had been gone round, modulo lap_limit. Of
+  /// a passed message, when it was passed last
   uint32_t lap;
 
   static constexpr uint32_t lap_limit = 1U << 29; ///< `lap` is less than this.
@@ -73,7 +75,8 @@ struct SlotControl {
 // [control]
 
 // [header]
-/// Where everything is. There are no addresses in it: the segment lies at another one in every process.
+/// Where everything is. There are no addresses in it: the segment lies at another one in every
+/// process.
 struct RingLayout {
   std::array<char, 8> magic; ///< "slotring"
   uint32_t version;          ///< Of all that is in the segment.
@@ -104,7 +107,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(SlotControl) 
               sizeof(RingHeader) == 384);
 // [header]
 
-/// How many slots a worker has. On a cache line of its own, since the worker writes it with each message.
+/// How many slots a worker has. On a cache line of its own, since the worker writes it with each
+/// message.
 struct alignas(64) SlotsHeld {
   std::atomic<int32_t> slots; ///< Counted only if the ring has a quota.
 };
@@ -121,30 +125,32 @@ struct SlotMessage {
   uint32_t slot;   ///< Its first slot.
   uint32_t slots;  ///< How many it takes.
   uint32_t worker; ///< Whose it is.
-  /// Its bytes, in shared memory. The worker should not change them any more, but can: copy, then check, then use.
+  /// Its bytes, in shared memory. The worker should not change them any more, but can: copy, then
+  /// check, then use.
   std::span<std::byte> data;
 };
 
-/// The ring, as one process has it. A *position* counts slots over all laps: position p is slot p % slots, in lap
-/// p / slots.
+/// The ring, as one process has it. A *position* counts slots over all laps: position p is slot p %
+/// slots, in lap p / slots.
 ///
-/// Workers call claim() and try_claim(), from any number of threads and processes; give_back() is for the owner of the
-/// run. The rest that is not const is the consumer's: one thread of one process.
-/// Neither a Claim nor this object may be used in a child that was forked after it was made: the mapping is not
-/// inherited. The child attaches for itself.
+/// Workers call claim() and try_claim(), from any number of threads and processes; give_back() is
+/// for the owner of the run. The rest that is not const is the consumer's: one thread of one
+/// process. Neither a Claim nor this object may be used in a child that was forked after it was
+/// made: the mapping is not inherited. The child attaches for itself.
 class SlotRing {
 public:
-  static constexpr uint32_t most_slots = 1 << 24;        ///< So that 24 bits can name each.
-  static constexpr uint32_t longest_run = 255;           ///< So that 8 bits can count it.
-  static constexpr uint32_t most_message_slots = 0xffff; ///< Slots: so that 16 bits can count them.
-  static constexpr uint32_t most_workers =
+  static constexpr uint32_t max_slots = 1 << 24;        ///< So that 24 bits can name each.
+  static constexpr uint32_t longest_run = 255;          ///< So that 8 bits can count it.
+  static constexpr uint32_t max_message_slots = 0xffff; ///< Slots: so that 16 bits can count them.
+  static constexpr uint32_t max_workers =
       0xfffe; ///< The number of a worker that joins is 1 to this.
   static constexpr uint32_t own_worker =
       0xffff; ///< The one for threads of the process that owns the ring.
   static constexpr uint64_t nothing =
       ~uint64_t{0}; ///< Of RingHeader::awaited: the consumer is awake.
 
-  /// Slots that are claimed: theirs until publish(), or until this object goes, which gives them up.
+  /// Slots that are claimed: theirs until publish(), or until this object goes, which gives them
+  /// up.
   class Claim {
   public:
     Claim(Claim &&other) noexcept; ///< The slots are this one's then.
@@ -175,7 +181,8 @@ public:
 
   /// Attaches to a ring, and checks that it is one.
   /// @param memory   from make(), in this process or another
-  /// @param doorbell an eventfd that wakes the consumer; stays the caller's, and must live as long as this object
+  /// @param doorbell an eventfd that wakes the consumer; stays the caller's, and must live as long
+  ///                 as this object
   /// @throws Error if it is none, or one of another version
   SlotRing(int memory, int doorbell);
   ~SlotRing(); ///< Claims must be gone by then.
@@ -183,48 +190,54 @@ public:
   SlotRing &operator=(const SlotRing &) = delete;
 
   const RingShape &shape() const { return shape_; } ///< As it was when this process attached.
-  /// The longest message, in bytes: as long as the ring or the quota, at most most_message_slots slots, less than 4 GiB. It needs all
-  /// of its slots free at a time, so beside others that keep the ring full a long message may wait for long.
+  /// The longest message, in bytes: as long as the ring or the quota, at most max_message_slots
+  /// slots, less than 4 GiB. It needs all of its slots free at a time, so beside others that keep
+  /// the ring full a long message may wait for long.
   uint32_t longest_message() const;
   /// All slots' data, from slot 0 on: what an RDMA sender registers.
   std::span<std::byte> data() const { return {data_, size_t{shape_.slots} * shape_.slot_size}; }
 
-  /// What lies behind the data, zeros in the beginning. Its meaning, and who writes what in it and when, is up to the
-  /// ring's users; empty if the shape has none.
+  /// What lies behind the data, zeros in the beginning. Its meaning, and who writes what in it and
+  /// when, is up to the ring's users; empty if the shape has none.
   std::span<std::byte> appendix() const { return {appendix_, shape_.appendix}; }
 
   /// The position that is claimed next. For statistics: it is old when it is returned.
   uint64_t head() const { return header_->head.load(std::memory_order_acquire); }
 
   /// Claims the slots for a message of `length` bytes; 0 takes one slot as well.
-  /// @param worker who: the slots come back if that worker is given up, and count for its quota until they are given back
+  /// @param worker who: the slots come back if that worker is given up, and count for its quota
+  ///               until they are given back
   /// @return none if there is no room now, or if the worker has its quota
   /// @throws Error if the message is too long, or the ring is damaged
   std::optional<Claim> try_claim(uint32_t worker, uint32_t length);
 
   /// The same, waiting for room.
-  /// @param is_over asked now and then; true ends the wait. It is for the consumer's death, which frees no slots
-  /// @throws Error also if there is no room within `limit`, or the consumer is gone. A worker that has its quota waits for its own
-  ///         slots: it should give some back instead
+  /// @param is_over asked now and then; true ends the wait. It is for the consumer's death, which
+  ///                frees no slots
+  /// @throws Error also if there is no room within `limit`, or the consumer is gone. A worker that
+  ///         has its quota waits for its own slots: it should give some back instead
   Claim claim(uint32_t worker, uint32_t length, std::chrono::milliseconds limit,
               const std::function<bool()> &is_over = {});
 
-  /// Takes what is ready now, as one run: no more than `most` slots, and never across the ring's end. Its cost
-  /// follows the slots that are taken, not those of the ring.
-  /// @param most 1 to longest_run; a message that is longer makes a run by itself, also one of more than longest_run
+  /// Takes what is ready now, as one run: no more than `limit` slots, and never across the ring's
+  /// end. Its cost follows the slots that are taken, not those of the ring.
+  /// @param limit 1 to longest_run; a message that is longer makes a run by itself, also one of
+  ///              more than longest_run
   /// @throws Error if what the workers have written there cannot be
-  SlotRun take(uint32_t most = longest_run);
+  SlotRun take(uint32_t limit = longest_run);
 
-  /// One message of a run after the other, as take() has found it: what a worker changes of it since is not seen.
+  /// One message of a run after the other, as take() has found it: what a worker changes of it
+  /// since is not seen.
   /// @param run from take(), and not given back yet
   /// @param at  0 for the first; moved on to the next. At run.count there is none any more
   /// @throws Error if what the workers have written there cannot be
   SlotMessage message(const SlotRun &run, uint32_t &at);
 
-  /// Makes the slots of a run free, and wakes who waits for them. Runs may be given back in any order, by any process
-  /// and thread that has attached: by the one that the consumer has left the run to, one at a time. A run may be a part
-  /// of one that was taken, of whole messages. If that process dies in here, another may give the same run back
-  /// again, even if it has been given back whole: what is free already, or has been claimed since, stays as it is.
+  /// Makes the slots of a run free, and wakes who waits for them. Runs may be given back in any
+  /// order, by any process and thread that has attached: by the one that the consumer has left the
+  /// run to, one at a time. A run may be a part of one that was taken, of whole messages. If that
+  /// process dies in here, another may give the same run back again, even if it has been given back
+  /// whole: what is free already, or has been claimed since, stays as it is.
   void give_back(const SlotRun &run);
 
   /// Whether a message's slots have not been given back yet.
@@ -234,12 +247,14 @@ public:
   /// Says that the consumer is about to sleep: from here on the next message rings the doorbell.
   /// @return false if that message is there already: then there is nothing to sleep for
   bool arm();
-  /// After the sleep, and after an arm() that returned false: takes back what arm() said, and the doorbell's count.
+  /// After the sleep, and after an arm() that returned false: takes back what arm() said, and the
+  /// doorbell's count.
   /// @param also_doorbell false if another ring with the same doorbell takes the count back
   void disarm(bool also_doorbell = true);
 
-  /// Gives up what a worker has claimed and not published. Its process must have ended, or must not write any more:
-  /// it cannot publish, but while it has the memory mapped, it can write to slots that are another's by then.
+  /// Gives up what a worker has claimed and not published. Its process must have ended, or must not
+  /// write any more: it cannot publish, but while it has the memory mapped, it can write to slots
+  /// that are another's by then.
   /// @return how many slots
   uint32_t reclaim(uint32_t worker);
 
@@ -272,7 +287,8 @@ private:
   bool may_have(uint32_t worker, uint32_t slots) const {
     return is_in_quota(int64_t{held_[worker].slots.load(std::memory_order_relaxed)} + slots);
   }
-  // Counts slots for the worker's quota just before they are claimed. So threads that claim at the same time do not exceed it.
+  // Counts slots for the worker's quota just before they are claimed. So threads that claim at the
+  // same time do not exceed it.
   bool reserve(uint32_t worker, uint32_t slots) {
     if (shape_.quota == 0)
       return true;
@@ -296,11 +312,11 @@ private:
   std::optional<uint64_t> room_behind(uint64_t head, uint32_t wanted) const;
   bool pass(uint64_t head, uint32_t wanted, uint64_t &room);
   bool is_of(uint64_t position, SlotWord word) const;
-  uint32_t give_back(uint64_t position, uint32_t most);
+  uint32_t give_back(uint64_t position, uint32_t max_count);
   void recount(uint32_t worker);
   uint32_t checked_count(uint64_t position, SlotWord word) const;
   void ring_if_awaited(uint64_t position);
-  void wake(uint32_t most);
+  void wake(uint32_t count);
 
   std::unique_ptr<SharedMemory> memory_;
   pid_t process_; // that it is mapped in

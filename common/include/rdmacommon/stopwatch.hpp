@@ -11,7 +11,8 @@
 
 namespace rdmacommon {
 
-/// Runs from when it is made. May be read by several threads; what it says of the CPU is of the whole process.
+/// Runs from when it is made. May be read by several threads; what it says of the CPU is of the
+/// whole process.
 class Stopwatch {
 public:
   /// @return milliseconds since it was made
@@ -33,19 +34,20 @@ private:
 inline std::chrono::steady_clock::time_point deadline_in(std::chrono::milliseconds limit) {
   using std::chrono::steady_clock;
   const auto now = steady_clock::now();
-  const auto most =
+  const auto longest =
       std::chrono::floor<std::chrono::milliseconds>(steady_clock::time_point::max() - now);
-  return limit < most ? now + limit : steady_clock::time_point::max();
+  return limit < longest ? now + limit : steady_clock::time_point::max();
 }
 
-/// The middle one of some measured values. What disturbs a few of them does not change it, as it changes the mean.
+/// The middle one of some measured values. What disturbs a few of them does not change it, as it
+/// changes the mean.
 /// @param values not empty, in any order; of an even number, the upper one of the two in the middle
 double median(std::vector<double> values);
 
-/// For how many milliseconds the CPUs of this machine have worked since it was booted: all processes, and what the kernel
-/// does in nobody's name, as SoftRoCE does when packets come. Two CPUs count double. A difference of two readings says what
-/// lies between; it is told in steps of 10 ms, so let it be a second or more.
-/// Written out in lesson 20_measure; see also proc(5).
+/// For how many milliseconds the CPUs of this machine have worked since it was booted: all
+/// processes, and what the kernel does in nobody's name, as SoftRoCE does when packets come. Two
+/// CPUs count double. A difference of two readings says what lies between; it is told in steps of
+/// 10 ms, so let it be a second or more. Written out in lesson 20_measure; see also proc(5).
 /// @throws Error if /proc/stat cannot be read
 double machine_cpu_ms();
 

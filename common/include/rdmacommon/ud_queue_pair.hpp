@@ -2,8 +2,9 @@
 /// @file
 /// Unreliable datagrams: a queue pair without a peer, and the handle of an address to send to.
 ///
-/// A datagram needs an address handle, the QP number and the Q_Key of where it goes, all three in its work
-/// request (`wr.ud`). The receiver finds it behind `grh_size` bytes of header in its buffer.
+/// A datagram needs an address handle, the QP number and the Q_Key of where it goes, all three in
+/// its work request (`wr.ud`). The receiver finds it behind `grh_size` bytes of header in its
+/// buffer.
 ///
 /// Written out in lesson 08_datagrams; see also ibv_modify_qp(3), ibv_create_ah(3).
 #pragma once
@@ -19,8 +20,8 @@
 
 namespace rdmacommon {
 
-/// Bytes in front of each received datagram, whether the packet had a GRH or not: room for them is part of
-/// every receive, and ibv_wc::byte_len counts them.
+/// Bytes in front of each received datagram, whether the packet had a GRH or not: room for them is
+/// part of every receive, and ibv_wc::byte_len counts them.
 constexpr size_t grh_size = sizeof(ibv_grh);
 
 /// Creates an unreliable-datagram QP, in state RESET, whose SENDs complete only when they ask to.

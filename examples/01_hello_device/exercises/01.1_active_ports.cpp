@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 01.1 (★): how many of each device's ports are active?
 // Wanted:   a line for each device, rxe0: 1 of 1 ports active
-// Hint: ports count from 1 to phys_port_cnt, and ibv_query_port tells the state of one.
+// Hints: ./lab hint 01.1
 // Check: ./lab check 01.1
 
 #include <rdmacommon/check.hpp>
@@ -14,7 +14,9 @@
 
 using namespace rdmacommon;
 
-static void active_ports(int, char **) {
+namespace {
+
+void active_ports(int, char **) {
   int count = 0;
   const std::unique_ptr<ibv_device *[], decltype(&ibv_free_device_list)> devices(
       check_ptr(ibv_get_device_list(&count), "ibv_get_device_list"), ibv_free_device_list);
@@ -28,6 +30,8 @@ static void active_ports(int, char **) {
                 device.phys_port_cnt);
   }
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, active_ports);

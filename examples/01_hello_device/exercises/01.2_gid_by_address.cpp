@@ -2,8 +2,7 @@
 // Exercise 01.2 (★★): at which index of the GID table does an IPv4 address stand?
 // Wanted:   10.77.0.1 is GID index 1
 //           192.0.2.1 is not in the table
-// Hint: a RoCEv2 GID for a.b.c.d is ::ffff:a.b.c.d, so its last four bytes are the address, in the
-// same byte order in which inet_pton(3) writes it. An index can be an empty entry: ENODATA.
+// Hints: ./lab hint 01.2
 // Check: ./lab check 01.2
 
 #include <rdmacommon/check.hpp>
@@ -20,14 +19,16 @@
 
 using namespace rdmacommon;
 
-static int find_gid(const Port &port, const in_addr &address) {
+namespace {
+
+int find_gid(const Port &port, const in_addr &address) {
   // TODO: the index of the RoCEv2 entry that holds the address, or -1.
   (void)port;
   (void)address;
   return 0; // "it is always 0": true on the author's machine
 }
 
-static void show(const Port &port, const in_addr &address) {
+void show(const Port &port, const in_addr &address) {
   char text[INET_ADDRSTRLEN];
   check_ptr(inet_ntop(AF_INET, &address, text, sizeof text), "inet_ntop");
   const int index = find_gid(port, address);
@@ -37,7 +38,7 @@ static void show(const Port &port, const in_addr &address) {
     std::printf("%s is GID index %d\n", text, index);
 }
 
-static void gid_by_address(int argc, char **argv) {
+void gid_by_address(int argc, char **argv) {
   CommandLine line{"Finds IPv4 addresses in a port's GID table."};
   DeviceOptions options{line};
   line.parse(argc, argv);
@@ -49,6 +50,8 @@ static void gid_by_address(int argc, char **argv) {
   show(port, own);
   show(port, foreign);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, gid_by_address);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 02.1 (★★): three messages instead of one.
 // Wanted:   the client SENDs "one", "two" and "three"; the server prints them in this order.
-// Hint: every SEND uses up one posted receive, and a buffer that a receive was posted for belongs to
-// the NIC until that receive completes. The QP and the CQ must have room for all that is posted.
+// Hints: ./lab hint 02.1
 // Check: ./lab check 02.1
 
 #include <rdmacommon/check.hpp>
@@ -19,18 +18,20 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr int messages = 3;
 constexpr size_t size = 16;
 using Slots = std::array<std::array<char, size>, messages>;
 
-static ibv_sge slot(Slots &slots, int number, ibv_mr *mr) {
+ibv_sge slot(Slots &slots, int number, ibv_mr *mr) {
   return {.addr = reinterpret_cast<uint64_t>(slots[static_cast<size_t>(number)].data()),
           .length = size,
           .lkey = mr->lkey};
 }
 
 // Polls until one request has completed, and returns its wr_id.
-static uint64_t wait_for_one(ibv_cq *cq, const char *what, std::chrono::seconds timeout) {
+uint64_t wait_for_one(ibv_cq *cq, const char *what, std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   ibv_wc completion{};
   while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq") == 0)
@@ -40,7 +41,7 @@ static uint64_t wait_for_one(ibv_cq *cq, const char *what, std::chrono::seconds 
   return completion.wr_id;
 }
 
-static void three_messages(int argc, char **argv) {
+void three_messages(int argc, char **argv) {
   CommandLine line{"Sends three messages."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -96,6 +97,8 @@ static void three_messages(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, three_messages);

@@ -2,7 +2,7 @@
 // Exercise 02.2 (★★★): a queue pair that is its own peer.
 // Wanted:   the states RESET, INIT, RTR and RTS as ibv_query_qp(3) reports them, then
 //           a message that the QP has sent to itself.
-// Hint: nothing says that the Endpoint in to_rtr() must come from somebody else.
+// Hints: ./lab hint 02.2
 // Check: ./lab check 02.2
 
 #include <rdmacommon/check.hpp>
@@ -18,14 +18,16 @@
 
 using namespace rdmacommon;
 
-static void print_state(ibv_qp *qp) {
+namespace {
+
+void print_state(ibv_qp *qp) {
   // TODO: ask the QP for its state; a value of ibv_qp_state is an index into this list.
   static const char *const names[] = {"RESET", "INIT", "RTR", "RTS"};
   (void)qp;
   std::printf("state %s\n", names[0]);
 }
 
-static void own_peer(int argc, char **argv) {
+void own_peer(int argc, char **argv) {
   CommandLine line{"A queue pair sends itself a message."};
   DeviceOptions options{line};
   line.parse(argc, argv);
@@ -57,6 +59,8 @@ static void own_peer(int argc, char **argv) {
 
   std::printf("received %s\n", buffer.incoming);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, own_peer);

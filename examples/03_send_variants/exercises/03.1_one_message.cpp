@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 03.1 (★): one message instead of three.
-// Wanted:   the client SENDs the three parts as one message, without copying a byte; the server prints
-//           "RDMA by Example".
-// Hint: a SEND has as many scatter/gather elements as its queue pair was made for.
+// Wanted:   the client SENDs the three parts as one message, without copying a byte; the server
+//           prints "RDMA by Example".
+// Hints: ./lab hint 03.1
 // Check: ./lab check 03.1
 
 #include <rdmacommon/check.hpp>
@@ -19,7 +19,9 @@
 
 using namespace rdmacommon;
 
-static void one_message(int argc, char **argv) {
+namespace {
+
+void one_message(int argc, char **argv) {
   CommandLine line{"Sends three parts."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -60,6 +62,8 @@ static void one_message(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, one_message);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 03.2 (★): eight messages, one completion.
-// Wanted:   the client SENDs eight messages and polls a single completion, the last one's; the server says
-//           which numbers came, from their immediate data.
-// Hint: what tells the NIC that a request is to complete? And mind the byte order.
+// Wanted:   the client SENDs eight messages and polls a single completion, the last one's; the
+//           server says which numbers came, from their immediate data.
+// Hints: ./lab hint 03.2
 // Check: ./lab check 03.2
 
 #include <rdmacommon/check.hpp>
@@ -20,9 +20,11 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr uint32_t messages = 8;
 
-static void last_of_eight(int argc, char **argv) {
+void last_of_eight(int argc, char **argv) {
   CommandLine line{"Sends eight messages."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -54,6 +56,8 @@ static void last_of_eight(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, last_of_eight);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 04.1 (★): write one entry of a table that lies in the other side's memory.
 // Wanted:   entry 5 becomes 42, and no other entry changes; the client does not READ.
-// Hint: what is WRITTEN, and where, is counted in bytes; remote_addr need not be where the region begins.
+// Hints: ./lab hint 04.1
 // Check: ./lab check 04.1
 
 #include <rdmacommon/check.hpp>
@@ -17,7 +17,9 @@
 
 using namespace rdmacommon;
 
-static void one_entry(int argc, char **argv) {
+namespace {
+
+void one_entry(int argc, char **argv) {
   CommandLine line{"Writes one entry of the server's table."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -56,6 +58,8 @@ static void one_entry(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, one_entry);

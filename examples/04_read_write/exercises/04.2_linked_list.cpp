@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 04.2 (★★): follow a linked list that lies in the other side's memory.
-// Wanted:   the client prints the texts of all nodes, in the order of the list, a line each. A list that leads outside
-//           the memory, or in a circle, is an error (the check has none of these).
-// Hint: a READ for each node; `next` counts bytes from the beginning of the server's memory, and 0 ends the
-//       list. It is a number that the other side has written.
+// Wanted:   the client prints the texts of all nodes, in the order of the list, a line each. A list
+//           that leads outside the memory, or in a circle, is an error (the check has none of
+//           these).
+// Hints: ./lab hint 04.2
 // Check: ./lab check 04.2
 
 #include <rdmacommon/check.hpp>
@@ -21,13 +21,15 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 struct Node {
   uint32_t next; // network byte order
   char text[28];
 };
 using Nodes = std::array<Node, 6>;
 
-static void linked_list(int argc, char **argv) {
+void linked_list(int argc, char **argv) {
   CommandLine line{"Reads a linked list."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -68,6 +70,8 @@ static void linked_list(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, linked_list);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 05.1 (★): sixteen mailboxes, one doorbell.
-// Wanted:   the client puts a letter into mailbox 7 of the server's; the server prints which mailbox has one,
-//           and the letter. It does not look into the other mailboxes.
-// Hint: the server waits until its receive completes. Which requests complete it, and what can come along?
+// Wanted:   the client puts a letter into mailbox 7 of the server's; the server prints which
+//           mailbox has one, and the letter. It does not look into the other mailboxes.
+// Hints: ./lab hint 05.1
 // Check: ./lab check 05.1
 
 #include <rdmacommon/check.hpp>
@@ -21,9 +21,11 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 using Mailboxes = std::array<std::array<char, 64>, 16>;
 
-static void doorbell(int argc, char **argv) {
+void doorbell(int argc, char **argv) {
   CommandLine line{"Puts a letter into a mailbox."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -65,6 +67,8 @@ static void doorbell(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, doorbell);

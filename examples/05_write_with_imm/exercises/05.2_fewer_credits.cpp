@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 05.2 (★★): fewer messages that only say "go on".
-// Wanted:   thirty-two numbers go over as before, one in each message, and in order; but the server gives its
-//           credits four at a time, so that eight of its messages do instead of thirty-two.
-// Hint: a credit says that a receive and a slot are free. It may say so of several, by its count. When would both
-//       sides wait for each other: with three slots? With thirty-three numbers?
+// Wanted:   thirty-two numbers go over as before, one in each message, and in order; but the server
+//           gives its credits four at a time, so that eight of its messages do instead of
+//           thirty-two.
+// Hints: ./lab hint 05.2
 // Check: ./lab check 05.2
 
 #include <rdmacommon/check.hpp>
@@ -20,6 +20,8 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr uint32_t numbers = 32, slot_count = 8;
 using Slots = std::array<uint32_t, slot_count>;
 
@@ -32,7 +34,7 @@ struct Side {
   std::chrono::seconds timeout;
 };
 
-static void server(const Side &side) {
+void server(const Side &side) {
   uint32_t sum = 0, credit_messages = 0;
   for (uint32_t next = 0; next < numbers; ++next) {
     const ibv_wc wc = wait_for_completion(side.recv_cq, "the next number", side.timeout);
@@ -50,7 +52,7 @@ static void server(const Side &side) {
   std::printf("the sum is %u, credits went in %u messages\n", sum, credit_messages);
 }
 
-static void client(const Side &side) {
+void client(const Side &side) {
   uint32_t credits = slot_count;
   const auto take_credits = [&] {
     const ibv_wc wc = wait_for_completion(side.recv_cq, "credits", side.timeout);
@@ -81,7 +83,7 @@ static void client(const Side &side) {
   std::printf("all %u numbers have been taken\n", numbers);
 }
 
-static void fewer_credits(int argc, char **argv) {
+void fewer_credits(int argc, char **argv) {
   CommandLine line{"Sends numbers, with credits."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -108,6 +110,8 @@ static void fewer_credits(int argc, char **argv) {
     client(side);
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, fewer_credits);

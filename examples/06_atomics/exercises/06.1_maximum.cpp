@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 06.1 (★★): an atomic maximum, made of compare-and-swap.
-// Wanted:   the word ends up as the largest of the numbers, whatever their order, and would do so with many
-//           clients at once. maximum() first guesses that there is 0, and returns how
+// Wanted:   the word ends up as the largest of the numbers, whatever their order, and would do so
+//           with many clients at once. maximum() first guesses that there is 0, and returns how
 //           many compare-and-swaps it took.
-// Hint: guess what is there, and if the guess was wrong, you are told what is. When is there nothing to do?
+// Hints: ./lab hint 06.1
 // Check: ./lab check 06.1
 
 #include "words.hpp"
@@ -20,13 +20,15 @@
 
 using namespace rdmacommon;
 
-static int maximum(Remote &remote, uint64_t number) {
+namespace {
+
+int maximum(Remote &remote, uint64_t number) {
   // TODO: the first number wins, and none after it.
   remote.compare_swap(0, 0, number);
   return 1;
 }
 
-static void run(int argc, char **argv) {
+void run(int argc, char **argv) {
   CommandLine line{"Keeps the largest number."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -52,6 +54,8 @@ static void run(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, run);

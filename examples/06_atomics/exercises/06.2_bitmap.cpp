@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 06.2 (★★★): sixty-four places, one bit for each.
-// Wanted:   claim() takes the first place that is free, and returns its number; no two clients would ever get the
-//           same. give_back() makes it free again, without trying twice.
-// Hint: claim() by compare-and-swap; std::countr_one() finds the lowest bit that is 0. What does fetch-and-add of a
-//       negative number do to a bit that is set?
+// Wanted:   claim() takes the first place that is free, and returns its number; no two clients
+//           would ever get the same. give_back() makes it free again, without trying twice.
+// Hints: ./lab hint 06.2
 // Check: ./lab check 06.2
 
 #include "words.hpp"
@@ -21,18 +20,20 @@
 
 using namespace rdmacommon;
 
-static int claim(Remote &remote) {
+namespace {
+
+int claim(Remote &remote) {
   // TODO: everybody gets place 0.
   remote.fetch_add(0, 1);
   return 0;
 }
 
-static void give_back(Remote &remote, int place) {
+void give_back(Remote &remote, int place) {
   // TODO: nothing becomes free.
   static_cast<void>(remote), static_cast<void>(place);
 }
 
-static void run(int argc, char **argv) {
+void run(int argc, char **argv) {
   CommandLine line{"Claims places, and gives one back."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -63,6 +64,8 @@ static void run(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, run);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 07.1 (★): two completion queues, one channel.
-// Wanted:   the server sleeps until the client's three messages have come *and* its own three answers are done.
-//           Both completion queues report to one channel.
-// Hint: an event says that one CQ has something. Which one? And which one is not armed any more?
+// Wanted:   the server sleeps until the client's three messages have come *and* its own three
+//           answers are done. Both completion queues report to one channel.
+// Hints: ./lab hint 07.1
 // Check: ./lab check 07.1
 
 #include <rdmacommon/check.hpp>
@@ -21,15 +21,17 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr int messages = 3;
 
-static void sleep_until_event(const ibv_comp_channel *channel) {
+void sleep_until_event(const ibv_comp_channel *channel) {
   pollfd readable{.fd = channel->fd, .events = POLLIN, .revents = 0};
   if (check_errno(poll(&readable, 1, 1000), "poll") == 0)
     throw Error("the next event", "none within 1000 ms");
 }
 
-static void server(ibv_qp *qp, ibv_comp_channel *channel, ibv_cq *sent, ibv_cq *received) {
+void server(ibv_qp *qp, ibv_comp_channel *channel, ibv_cq *sent, ibv_cq *received) {
   int came = 0, answered = 0;
   while (came < messages || answered < messages) {
     sleep_until_event(channel);
@@ -51,7 +53,7 @@ static void server(ibv_qp *qp, ibv_comp_channel *channel, ibv_cq *sent, ibv_cq *
   std::printf("%d messages came, and %d answers are done\n", came, answered);
 }
 
-static void two_queues(int argc, char **argv) {
+void two_queues(int argc, char **argv) {
   CommandLine line{"Sleeps on two completion queues."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -89,6 +91,8 @@ static void two_queues(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, two_queues);

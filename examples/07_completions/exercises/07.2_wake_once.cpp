@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 07.2 (★): wake me for the last one.
-// Wanted:   the client sends ten messages, and the server is woken once, when all of them are there.
-// Hint: the receiver says what it wants to be woken for, and the sender which messages that is.
+// Wanted:   the client sends ten messages, and the server is woken once, when all of them are
+//           there.
+// Hints: ./lab hint 07.2
 // Check: ./lab check 07.2
 
 #include <rdmacommon/check.hpp>
@@ -21,9 +22,11 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr int messages = 10;
 
-static void server(Exchange &exchange, ibv_comp_channel *channel, ibv_cq *cq) {
+void server(Exchange &exchange, ibv_comp_channel *channel, ibv_cq *cq) {
   exchange.receive_done(); // nine have arrived
   std::printf("nine messages: %s\n", take_event(channel) == nullptr ? "asleep" : "woken too early");
   exchange.send_done();
@@ -35,7 +38,7 @@ static void server(Exchange &exchange, ibv_comp_channel *channel, ibv_cq *cq) {
   std::printf("woken, for %zu messages\n", poll_batch(cq, done));
 }
 
-static void wake_once(int argc, char **argv) {
+void wake_once(int argc, char **argv) {
   CommandLine line{"Sleeps until the last of ten messages is there."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -73,6 +76,8 @@ static void wake_once(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, wake_once);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 08.1 (★★): answer one that you know nothing of.
 // Wanted:   the client gets its own message back.
-// Hint: the client has not told where it is. The completion knows its QP, the 40 bytes in front of the message its
-//       address, and ibv_create_ah_from_wc(3) makes a handle of the two.
+// Hints: ./lab hint 08.1
 // Check: ./lab check 08.1
 
 #include <rdmacommon/check.hpp>
@@ -22,9 +21,11 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr uint32_t qkey = 0x0801;
 
-static void send(ibv_qp *qp, ibv_cq *cq, ibv_ah *ah, uint32_t qpn, ibv_sge what) {
+void send(ibv_qp *qp, ibv_cq *cq, ibv_ah *ah, uint32_t qpn, ibv_sge what) {
   post_send(qp, {.sg_list = &what,
                  .num_sge = 1,
                  .opcode = IBV_WR_SEND,
@@ -33,7 +34,7 @@ static void send(ibv_qp *qp, ibv_cq *cq, ibv_ah *ah, uint32_t qpn, ibv_sge what)
   wait_for_completion(cq, "the SEND", std::chrono::seconds(5));
 }
 
-static void answer(int argc, char **argv) {
+void answer(int argc, char **argv) {
   CommandLine line{"Sends a datagram back to where it came from."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -72,6 +73,8 @@ static void answer(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, answer);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 08.2 (★): where is the message?
 // Wanted:   the server prints the message, its length without the header, and nothing else.
-// Hint: what is at the beginning of the buffer, and what does byte_len count?
+// Hints: ./lab hint 08.2
 // Check: ./lab check 08.2
 
 #include <rdmacommon/check.hpp>
@@ -20,9 +20,11 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr uint32_t qkey = 0x0802;
 
-static void send(ibv_qp *qp, ibv_cq *cq, ibv_ah *ah, uint32_t qpn, ibv_sge what) {
+void send(ibv_qp *qp, ibv_cq *cq, ibv_ah *ah, uint32_t qpn, ibv_sge what) {
   post_send(qp, {.sg_list = &what,
                  .num_sge = 1,
                  .opcode = IBV_WR_SEND,
@@ -31,7 +33,7 @@ static void send(ibv_qp *qp, ibv_cq *cq, ibv_ah *ah, uint32_t qpn, ibv_sge what)
   wait_for_completion(cq, "the SEND", std::chrono::seconds(5));
 }
 
-static void forty_bytes(int argc, char **argv) {
+void forty_bytes(int argc, char **argv) {
   CommandLine line{"Sends one datagram."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -68,6 +70,8 @@ static void forty_bytes(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, forty_bytes);

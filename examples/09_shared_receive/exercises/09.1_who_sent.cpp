@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 09.1 (★): who sent how many?
-// Wanted:   four queue pairs, each connected to itself, send one, two, three and four messages. All of them arrive
-//           in one shared receive queue. The program prints how many each of them has sent.
-// Hint: wr_id says which receive was taken, and that is anybody's. What else does a completion say?
+// Wanted:   four queue pairs, each connected to itself, send one, two, three and four messages. All
+//           of them arrive in one shared receive queue. The program prints how many each of them
+//           has sent.
+// Hints: ./lab hint 09.1
 // Check: ./lab check 09.1
 
 #include <rdmacommon/check.hpp>
@@ -18,14 +19,16 @@
 
 using namespace rdmacommon;
 
-static void connect_to_itself(ibv_qp *qp, const Port &port) {
+namespace {
+
+void connect_to_itself(ibv_qp *qp, const Port &port) {
   const Endpoint self = endpoint_of(qp, port, random_psn());
   to_init(qp, port);
   to_rtr(qp, port, self);
   to_rts(qp, self.psn);
 }
 
-static void who_sent(int argc, char **argv) {
+void who_sent(int argc, char **argv) {
   CommandLine line{"Counts the messages of four queue pairs."};
   DeviceOptions options{line};
   line.parse(argc, argv);
@@ -57,6 +60,8 @@ static void who_sent(int argc, char **argv) {
   for (size_t i = 0; i < qps.size(); ++i)
     std::printf("queue pair %zu has sent %d\n", i, counts[i]);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, who_sent);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 09.2 (★): forty messages with eight receives.
-// Wanted:   a queue pair that is connected to itself sends forty messages, one after the other. Its shared receive
-//           queue has room for eight. Whenever fewer than three are left, an event says so, and all are posted again.
-// Hint: how many events does one ibv_modify_srq bring?
+// Wanted:   a queue pair that is connected to itself sends forty messages, one after the other. Its
+//           shared receive queue has room for eight. Whenever fewer than three are left, an event
+//           says so, and all are posted again.
+// Hints: ./lab hint 09.2
 // Check: ./lab check 09.2
 
 #include <rdmacommon/check.hpp>
@@ -19,21 +20,23 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr uint32_t pool_size = 8, limit = 3;
 
-static void connect_to_itself(ibv_qp *qp, const Port &port) {
+void connect_to_itself(ibv_qp *qp, const Port &port) {
   const Endpoint self = endpoint_of(qp, port, random_psn());
   to_init(qp, port);
   to_rtr(qp, port, self);
   to_rts(qp, self.psn);
 }
 
-static void arm(ibv_srq *srq) {
+void arm(ibv_srq *srq) {
   ibv_srq_attr attr{.srq_limit = limit};
   check_rc(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT), "ibv_modify_srq(LIMIT)");
 }
 
-static bool limit_reached(ibv_context *device) {
+bool limit_reached(ibv_context *device) {
   ibv_async_event event{};
   if (ibv_get_async_event(device, &event) != 0)
     return false; // there is none: it does not block
@@ -42,7 +45,7 @@ static bool limit_reached(ibv_context *device) {
   return reached;
 }
 
-static void arm_again(int argc, char **argv) {
+void arm_again(int argc, char **argv) {
   CommandLine line{"Sends forty messages with eight receives."};
   DeviceOptions options{line};
   line.parse(argc, argv);
@@ -77,6 +80,8 @@ static void arm_again(int argc, char **argv) {
   }
   std::printf("40 messages, and the receives were posted again %u times\n", refills);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, arm_again);

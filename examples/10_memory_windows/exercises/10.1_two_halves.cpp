@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Exercise 10.1 (★): two windows over one region: the first half to be read, the second to be written.
-// Wanted:   of the four accesses two are refused: the WRITE to the first half, the READ of the second.
-// Hint: what a window grants is in its ibv_mw_bind_info, and only there; the region has no REMOTE flag.
+// Exercise 10.1 (★): two windows over one region: the first half to be read, the second to be
+// written.
+// Wanted:   of the four accesses two are refused: the WRITE to the first half, the READ of the
+//           second.
+// Hints: ./lab hint 10.1
 // Check: ./lab check 10.1
 
 #include "bind_alone.hpp"
@@ -19,11 +21,13 @@
 
 using namespace rdmacommon;
 
-static std::array<char, 4096> memory{};
+namespace {
+
+std::array<char, 4096> memory{};
 constexpr size_t half_size = memory.size() / 2;
 
 // The window for this half: 0 or 1.
-static ibv_mw_bind_info window_of(ibv_mr *mr, size_t half) {
+ibv_mw_bind_info window_of(ibv_mr *mr, size_t half) {
   // TODO: both windows open everything.
   (void)half;
   return {.mr = mr,
@@ -32,7 +36,7 @@ static ibv_mw_bind_info window_of(ibv_mr *mr, size_t half) {
           .mw_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
 }
 
-static void two_halves(int argc, char **argv) {
+void two_halves(int argc, char **argv) {
   CommandLine line{"Two windows over one region."};
   DeviceOptions options{line};
   line.parse(argc, argv);
@@ -66,6 +70,8 @@ static void two_halves(int argc, char **argv) {
                   done.status == IBV_WC_SUCCESS ? "works" : "refused");
     }
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, two_halves);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Exercise 10.2 (★★): one window for four requests, one after the other, each with a key of its own.
+// Exercise 10.2 (★★): one window for four requests, one after the other, each with a key of its
+// own.
 // Wanted:   four requests that work, and a fifth, by the key of the first, that is refused.
-// Hint: a window of type 2 has to be invalidated before it is bound anew, and each bind names the key that the
-//       last one has left in the window.
+// Hints: ./lab hint 10.2
 // Check: ./lab check 10.2
 
 #include "bind_alone.hpp"
@@ -20,7 +20,9 @@
 
 using namespace rdmacommon;
 
-static void again(int argc, char **argv) {
+namespace {
+
+void again(int argc, char **argv) {
   CommandLine line{"One window, bound anew for each request."};
   DeviceOptions options{line};
   line.parse(argc, argv);
@@ -61,6 +63,8 @@ static void again(int argc, char **argv) {
   }
   std::printf("READ by key 1 %s\n", read(keys[0]));
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, again);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 11.1 (★★): three mistakes, one behind the other.
 // Wanted:   the client SENDs a question, and the server WRITEs the answer into the client's memory.
-// Hint: run it, look up the status in the lesson's table, fix that one, run it again. Each has
-//       another status; none of them is in the exchange.
+// Hints: ./lab hint 11.1
 // Check: ./lab check 11.1
 
 #include <rdmacommon/check.hpp>
@@ -19,7 +18,9 @@
 
 using namespace rdmacommon;
 
-static void three_mistakes(int argc, char **argv) {
+namespace {
+
+void three_mistakes(int argc, char **argv) {
   CommandLine line{"Asks a question, and gets an answer."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -65,6 +66,8 @@ static void three_mistakes(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, three_mistakes);

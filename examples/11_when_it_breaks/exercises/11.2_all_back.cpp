@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 11.2 (★★): get everything back.
-// Wanted:   before the client destroys its queue pair, each of its seven posted requests has come back: four
-//           receives that nobody sends to, and three SENDs that the server has no receives for. The client may then
-//           free what belongs to them.
-// Hint: which state brings back what is posted? A completion that has failed still says which request it was.
+// Wanted:   before the client destroys its queue pair, each of its seven posted requests has come
+//           back: four receives that nobody sends to, and three SENDs that the server has no
+//           receives for. The client may then free what belongs to them.
+// Hints: ./lab hint 11.2
 // Check: ./lab check 11.2
 
 #include <rdmacommon/check.hpp>
@@ -19,16 +19,18 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr int receives = 4, sends = 3;
 
 // Returns how many requests have come back.
-static int get_back(ibv_qp *qp, ibv_cq *cq, std::chrono::seconds timeout) {
+int get_back(ibv_qp *qp, ibv_cq *cq, std::chrono::seconds timeout) {
   // TODO: none have.
   static_cast<void>(qp), static_cast<void>(cq), static_cast<void>(timeout);
   return 0;
 }
 
-static void all_back(int argc, char **argv) {
+void all_back(int argc, char **argv) {
   CommandLine line{"Gets its requests back."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -54,6 +56,8 @@ static void all_back(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, all_back);

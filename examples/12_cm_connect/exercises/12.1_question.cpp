@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Exercise 12.1 (★): a question and its answer, in private data alone: no PD, no region, no queue pair.
-// Wanted:   the server adds up the bytes of the client's question and answers with the sum, 32 bits in network byte order; the
-//           client prints it.
-// Hint: what the server gives to rdma_accept() as private data comes to the client with CONNECT_RESPONSE, padded with
-//       zeros. Without a queue pair it is the program that answers it, by rdma_establish(): that stands here already.
+// Exercise 12.1 (★): a question and its answer, in private data alone: no PD, no region, no queue
+// pair.
+// Wanted:   the server adds up the bytes of the client's question and answers with the sum, 32 bits
+//           in network byte order; the client prints it.
+// Hints: ./lab hint 12.1
 // Check: ./lab check 12.1
 
 #include <rdmacommon/check.hpp>
@@ -22,11 +22,14 @@
 
 using namespace rdmacommon;
 
-using Question = std::array<uint8_t, 4>;
-// A number has to be there, and one that was in use a moment ago would be rejected: "stale connection".
-static const uint32_t no_queue_pair = random_psn();
+namespace {
 
-static void serve(rdma_event_channel *channel, const CmOptions &options) {
+using Question = std::array<uint8_t, 4>;
+// A number has to be there, and one that was in use a moment ago would be rejected: "stale
+// connection".
+const uint32_t no_queue_pair = random_psn();
+
+void serve(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id listener = cm_listen(channel, options, 1);
   const unique_cm_event request =
       wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
@@ -44,7 +47,7 @@ static void serve(rdma_event_channel *channel, const CmOptions &options) {
   check_errno(rdma_disconnect(id.get()), "rdma_disconnect");
 }
 
-static void ask(rdma_event_channel *channel, const CmOptions &options) {
+void ask(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id id = create_cm_id(channel);
   cm_resolve(id.get(), channel, options);
   const Question question{250, 7, 30, 4};
@@ -66,13 +69,15 @@ static void ask(rdma_event_channel *channel, const CmOptions &options) {
   wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout);
 }
 
-static void question(int argc, char **argv) {
+void question(int argc, char **argv) {
   CommandLine line{"Asks and answers by private data."};
   const CmOptions options{line, "the server; without it, be the server"};
   line.parse(argc, argv);
   const unique_event_channel channel = create_event_channel();
   (options.is_server() ? serve : ask)(channel.get(), options);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, question);

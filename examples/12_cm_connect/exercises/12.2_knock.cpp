@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 12.2 (★★★): a server that is full, and a client that knocks again.
-// Wanted:   the client tries again while it is rejected because the server is full, five times at most. Any other reason
-//           ends it at once. The server here lets the third one in.
-// Hint: an id that was rejected has had its life: the next attempt begins with a new one, address and route included.
-//       The reason is in the private data of REJECTED, and greeting_in() reads it before the event is acknowledged.
+// Wanted:   the client tries again while it is rejected because the server is full, five times at
+//           most. Any other reason ends it at once. The server here lets the third one in.
+// Hints: ./lab hint 12.2
 // Check: ./lab check 12.2
 
 #include <rdmacommon/check.hpp>
@@ -19,11 +18,14 @@
 
 using namespace rdmacommon;
 
-// A number has to be there, and one that was in use a moment ago would be rejected: "stale connection".
-static const uint32_t no_queue_pair = random_psn();
-[[maybe_unused]] constexpr int most_attempts = 5;
+namespace {
 
-static void serve(rdma_event_channel *channel, const CmOptions &options) {
+// A number has to be there, and one that was in use a moment ago would be rejected: "stale
+// connection".
+const uint32_t no_queue_pair = random_psn();
+[[maybe_unused]] constexpr int max_attempts = 5;
+
+void serve(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id listener = cm_listen(channel, options, 1);
   for (int turn = 1; turn <= 3; ++turn) {
     const unique_cm_event request =
@@ -43,7 +45,7 @@ static void serve(rdma_event_channel *channel, const CmOptions &options) {
 }
 
 // @return whether the server has let us in; if not, it is full
-static bool attempt(rdma_event_channel *channel, const CmOptions &options) {
+bool attempt(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id id = create_cm_id(channel);
   cm_resolve(id.get(), channel, options);
   rdma_conn_param param{.retry_count = 6, .qp_num = no_queue_pair};
@@ -56,7 +58,7 @@ static bool attempt(rdma_event_channel *channel, const CmOptions &options) {
   return true;
 }
 
-static void knock(int argc, char **argv) {
+void knock(int argc, char **argv) {
   CommandLine line{"Connects to a server that is full at first."};
   const CmOptions options{line, "the server; without it, be the server"};
   line.parse(argc, argv);
@@ -69,6 +71,8 @@ static void knock(int argc, char **argv) {
   if (attempt(channel.get(), options))
     std::printf("attempt %d: the server has let me in\n", 1);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, knock);

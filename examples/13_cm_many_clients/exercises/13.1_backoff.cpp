@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 13.1 (★): a client that stays away for longer each time.
-// Wanted:   the server here refuses five attempts and lets the sixth in. After each refusal the client waits: 50 ms at most,
-//           then 100, then 200, and so on, each time a random part of that, but at least half.
-// Hint: std::uniform_int_distribution. Why random? Because a server that has just started again has all its clients at the
-//       door, and they should not come back at the same moment.
+// Wanted:   the server here refuses five attempts and lets the sixth in. After each refusal the
+//           client waits: 50 ms at most, then 100, then 200, and so on, each time a random part of
+//           that, but at least half.
+// Hints: ./lab hint 13.1
 // Check: ./lab check 13.1
 
 #include <rdmacommon/check.hpp>
@@ -23,11 +23,14 @@
 #include <thread>
 
 using namespace rdmacommon;
+
+namespace {
+
 using std::chrono::milliseconds;
 
 constexpr int refusals = 5;
 
-static void serve(rdma_event_channel *channel, const CmOptions &options) {
+void serve(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id listener = cm_listen(channel, options, 1);
   for (int attempts = 0;; ++attempts) {
     const unique_cm_event request =
@@ -48,7 +51,7 @@ static void serve(rdma_event_channel *channel, const CmOptions &options) {
 }
 
 // @return whether the server has let us in
-static bool attempt(rdma_event_channel *channel, const CmOptions &options) {
+bool attempt(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id id = create_cm_id(channel);
   cm_resolve(id.get(), channel, options);
   rdma_conn_param param{.retry_count = 6, .qp_num = random_psn()};
@@ -62,12 +65,12 @@ static bool attempt(rdma_event_channel *channel, const CmOptions &options) {
   return true;
 }
 
-static milliseconds pause_after(int failures) {
+milliseconds pause_after(int failures) {
   // TODO: it does not wait at all.
   return milliseconds(failures * 0);
 }
 
-static void check_pause(int failures, milliseconds pause) {
+void check_pause(int failures, milliseconds pause) {
   const milliseconds longest{int64_t{50} << failures};
   if (pause < longest / 2 || pause > longest)
     throw Error("pause " + std::to_string(failures + 1),
@@ -75,7 +78,7 @@ static void check_pause(int failures, milliseconds pause) {
                     std::to_string(longest.count() / 2) + " to " + std::to_string(longest.count()));
 }
 
-static void check_random() {
+void check_random() {
   std::set<milliseconds> pauses;
   for (int i = 0; i < 50; ++i)
     pauses.insert(pause_after(refusals));
@@ -83,7 +86,7 @@ static void check_random() {
     throw Error("the pauses", "they are always the same");
 }
 
-static void backoff(int argc, char **argv) {
+void backoff(int argc, char **argv) {
   CommandLine line{"Connects to a server that is full for a while."};
   const CmOptions options{line, "the server; without it, be the server"};
   line.parse(argc, argv);
@@ -100,6 +103,8 @@ static void backoff(int argc, char **argv) {
   check_random();
   std::printf("the server has let me in\n");
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, backoff);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 13.2 (★): two connections, one event channel.
-// Wanted:   the client asks for two connections, "one" and "two". The server answers the second request first. The client
-//           prints the name of each connection in the order in which they are answered: two, one.
-// Hint: each event says of which id it is, and an id has a `context` for whatever belongs to it.
+// Wanted:   the client asks for two connections, "one" and "two". The server answers the second
+//           request first. The client prints the name of each connection in the order in which they
+//           are answered: two, one.
+// Hints: ./lab hint 13.2
 // Check: ./lab check 13.2
 
 #include <rdmacommon/check.hpp>
@@ -20,9 +21,11 @@
 
 using namespace rdmacommon;
 
-static std::array<const char *, 2> names = {"one", "two"};
+namespace {
 
-static void serve(rdma_event_channel *channel, const CmOptions &options) {
+std::array<const char *, 2> names = {"one", "two"};
+
+void serve(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id listener = cm_listen(channel, options, 2);
   unique_cm_id one, two;
   while (!one || !two) {
@@ -45,7 +48,7 @@ static void serve(rdma_event_channel *channel, const CmOptions &options) {
   }
 }
 
-static void ask(rdma_event_channel *channel, const CmOptions &options) {
+void ask(rdma_event_channel *channel, const CmOptions &options) {
   std::array<unique_cm_id, 2> ids{create_cm_id(channel), create_cm_id(channel)};
   for (size_t i = 0; i < ids.size(); ++i) {
     cm_resolve(ids[i].get(), channel, options);
@@ -66,13 +69,15 @@ static void ask(rdma_event_channel *channel, const CmOptions &options) {
     wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout);
 }
 
-static void whose_event(int argc, char **argv) {
+void whose_event(int argc, char **argv) {
   CommandLine line{"Two connections whose events come on one channel."};
   const CmOptions options{line, "the server; without it, be the server"};
   line.parse(argc, argv);
   const unique_event_channel channel = create_event_channel();
   (options.is_server() ? serve : ask)(channel.get(), options);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, whose_event);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 14.1 (★): three workers, and each of them sends.
 // Wanted:   each worker's own message arrives at the worker.
-// Hint: a child may not post to what its parent has created, and what it polls is everybody's. Nothing forbids it
-//       to open the device itself.
+// Hints: ./lab hint 14.1
 // Check: ./lab check 14.1
 
 #include "child.hpp"
@@ -16,7 +15,9 @@
 
 using namespace rdmacommon;
 
-static void own_device(int argc, char **argv) {
+namespace {
+
+void own_device(int argc, char **argv) {
   CommandLine line{"Three workers, each of which sends."};
   DeviceOptions options{line};
   line.parse(argc, argv);
@@ -38,6 +39,8 @@ static void own_device(int argc, char **argv) {
     worker.wait(limit);
   }
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, own_device);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 14.2 (★): a process that was there before the memory gets it nevertheless.
 // Wanted:   the reader sees what the NIC has written.
-// Hint: the number of a file descriptor means nothing in another process. fd_passing.hpp has what is needed, for both
-//       sides.
+// Hints: ./lab hint 14.2
 // Check: ./lab check 14.2
 
 #include "board.hpp"
@@ -19,7 +18,9 @@
 
 using namespace rdmacommon;
 
-static void not_the_number(int argc, char **argv) {
+namespace {
+
+void not_the_number(int argc, char **argv) {
   CommandLine line{"Passes memory to a process that was there before it."};
   DeviceOptions options{line};
   line.parse(argc, argv);
@@ -47,6 +48,8 @@ static void not_the_number(int argc, char **argv) {
   std::printf("the reader sees \"%s\"\n", reader.link().hear(limit).c_str());
   reader.wait(limit);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, not_the_number);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Exercise 15.1 (★): the NIC moves a text from one place on its chip to another, and no byte of it passes through the
-//           host's memory.
+// Exercise 15.1 (★): the NIC moves a text from one place on its chip to another, and no byte of it
+//           passes through the host's memory.
 // Wanted:   at offset 4096: "a text on the chip".
-// Hint: both ends of a WRITE may be on the chip: there, both addresses are offsets.
+// Hints: ./lab hint 15.1
 // Check: ./lab check 15.1
 
 #include "on_chip.hpp"
@@ -16,17 +16,18 @@
 #include <cstdio>
 
 using namespace rdmacommon;
-using locks::OnChip;
+
+namespace {
 
 constexpr size_t text_length = 20, from = 64, to = 4096;
 
-static void move_on_chip(ibv_qp *qp, const OnChip &chip) {
+void move_on_chip(ibv_qp *qp, const OnChip &chip) {
   // TODO: one work request.
   (void)qp;
   (void)chip;
 }
 
-static void exercise(int argc, char **argv) {
+void exercise(int argc, char **argv) {
   CommandLine line{"The NIC moves a text on its chip."};
   DeviceOptions options{line};
   line.parse(argc, argv);
@@ -53,6 +54,8 @@ static void exercise(int argc, char **argv) {
   chip.copy_out(text, to, sizeof text);
   std::printf("at offset %zu: \"%.*s\"\n", to, int{text_length}, text);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, exercise);

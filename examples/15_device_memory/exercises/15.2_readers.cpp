@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 15.2 (★★★): a lock that several may have to read, or one to write.
-// Wanted:   two readers get it together, a writer gets it when both are gone, and a reader not while it writes.
-// Hint: in the lock's word the lower half is the writer, as in the lesson, and the upper half can count the readers.
-//       Who adds 1 there learns from the old value whether a writer has it, and then has to take the 1 back.
+// Wanted:   two readers get it together, a writer gets it when both are gone, and a reader not
+//           while it writes.
+// Hints: ./lab hint 15.2
 // Check: ./lab check 15.2
 
 #include "on_chip.hpp"
@@ -13,30 +13,31 @@
 #include <rdmacommon/remote_words.hpp>
 
 using namespace rdmacommon;
-using locks::OnChip;
+
+namespace {
 
 constexpr size_t lock = 0;
 [[maybe_unused]] constexpr uint64_t one_reader = uint64_t{1} << 32;
 
 // TODO: a reader takes the lock as a writer does.
-static bool try_read(RemoteWords &words, uint64_t me) {
+bool try_read(RemoteWords &words, uint64_t me) {
   return words.compare_swap(lock, 0, me) == 0;
 }
 
-static void end_read(RemoteWords &words, uint64_t me) {
+void end_read(RemoteWords &words, uint64_t me) {
   words.compare_swap(lock, me, 0);
 }
 
-static bool try_write(RemoteWords &words, uint64_t me) {
+bool try_write(RemoteWords &words, uint64_t me) {
   return words.compare_swap(lock, 0, me) == 0; // nobody writes, and nobody reads
 }
 
 // Not by WRITE: at the same time a reader may add its 1, and take it back.
-static void end_write(RemoteWords &words, uint64_t me) {
+void end_write(RemoteWords &words, uint64_t me) {
   words.fetch_add(lock, -me);
 }
 
-static void exercise(int argc, char **argv) {
+void exercise(int argc, char **argv) {
   CommandLine line{"Readers and writers."};
   DeviceOptions options{line};
   line.parse(argc, argv);
@@ -69,6 +70,8 @@ static void exercise(int argc, char **argv) {
   end_write(words, 3);
   say("reader 1", try_read(words, 1));
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, exercise);

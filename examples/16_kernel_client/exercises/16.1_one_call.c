@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Exercise 16.1 (★): one call for the WRITEs of a queue, in place of kernel_transfer.c
 //
-// This is kernel_transfer.c as the lesson has it: each page is posted by a call of its own, 10 calls in all.
+// This is kernel_transfer.c as the lesson has it: each page is posted by a call of its own,
+// 10 calls in all.
 // Wanted: the pages of one queue go out by one ib_post_send(), 8 calls in all.
-// Hint:   a request's wr.wr.next. If the cache has no request for the second page, the first one goes back: put_unposted().
+// Hints: ./lab hint 16.1
 // Check: ./lab check 16.1
 
 // SPDX-License-Identifier: MIT OR GPL-2.0

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Exercise 16.2 (★★): register again, in place of kernel_transfer.c
 //
-// This is kernel_transfer.c as the lesson has it: once the registration is taken back, the transfer is at its end.
-// Wanted: the pages are registered once more, by a new key, and written and read once more, before that is the end.
-//         The module says "registered again, by another key".
-// Hint:   ib_update_fast_reg_key() as in kernel_memory.c. Work requests of one queue are carried out in order, those of
-//         two are not: what has to be over before queue 1 READs?
+// This is kernel_transfer.c as the lesson has it: once the registration is taken back, the
+// transfer is at its end.
+// Wanted: the pages are registered once more, by a new key, and written and read once more, before
+//         that is the end. The module says "registered again, by another key".
+// Hints: ./lab hint 16.2
 // Check: ./lab check 16.2
 
 // SPDX-License-Identifier: MIT OR GPL-2.0

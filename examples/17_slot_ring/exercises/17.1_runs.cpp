@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 17.1 (★★): how long a run is.
-// Wanted:   run_at() says how many slots, from a position on, can be taken together: messages that are ready, in this
-//           lap, no more than `most` slots, and not across the ring's end. The first message goes whole, even
-//           if it is longer than `most`.
-// Hint: only a message's first slot says anything, and it says how many slots there are. "Ready" of the lap before is
-//       not ready.
+// Wanted:   run_at() says how many slots, from a position on, can be taken together: messages that
+//           are ready, in this lap, no more than `most` slots, and not across the ring's end. The
+//           first message goes whole, even if it is longer than `most`.
+// Hints: ./lab hint 17.1
 // Check: ./lab check 17.1
 
 #include <rdmacommon/options.hpp>
@@ -16,13 +15,15 @@
 
 using namespace rdmacommon;
 
-static uint32_t run_at(const std::vector<SlotWord> &ring, uint64_t position, uint32_t most) {
+namespace {
+
+uint32_t run_at(const std::vector<SlotWord> &ring, uint64_t position, uint32_t most) {
   // TODO: it takes one slot, whatever is in it.
   static_cast<void>(ring), static_cast<void>(position), static_cast<void>(most);
   return 1;
 }
 
-static void run(int argc, char **argv) {
+void run(int argc, char **argv) {
   CommandLine line{"Looks for runs in a ring of eight slots."};
   line.parse(argc, argv);
   const auto ready = [](uint32_t count, uint32_t lap) {
@@ -40,6 +41,8 @@ static void run(int argc, char **argv) {
   std::printf("no more than 2: %u\n", run_at(ring, 16, 2));
   std::printf("no more than 1, of a message of 2: %u\n", run_at(ring, 17, 1));
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, run);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 17.2 (★★): ring only if somebody sleeps for it.
-// Wanted:   put() rings when the consumer sleeps for this very message, and at no other time. arm() says what
-//           it sleeps for, and returns false if that is there already.
-// Hint: each side first says what it has done, and then looks at what the other one has said. Which order of memory do
-//       the two need for that?
+// Wanted:   put() rings when the consumer sleeps for this very message, and at no other time. arm()
+//           says what it sleeps for, and returns false if that is there already.
+// Hints: ./lab hint 17.2
 // Check: ./lab check 17.2
 
 #include <rdmacommon/options.hpp>
@@ -13,6 +12,8 @@
 #include <cstdio>
 
 using namespace rdmacommon;
+
+namespace {
 
 struct Mailbox {
   static constexpr uint64_t nothing = ~uint64_t{0};
@@ -39,7 +40,7 @@ struct Mailbox {
   }
 };
 
-static void run(int argc, char **argv) {
+void run(int argc, char **argv) {
   CommandLine line{"Counts how often a doorbell rings."};
   line.parse(argc, argv);
   Mailbox box;
@@ -56,6 +57,8 @@ static void run(int argc, char **argv) {
   box.put();
   std::printf("one more, and it is awake: rung %d times\n", box.rings);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, run);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 18.1 (★): sixteen messages, one request.
-// Wanted:   the same sixteen messages arrive in the same slots, and the server's receive queue is used once.
-// Hint: a run says how many slots it has. Where does it begin, and how many bytes are there?
+// Wanted:   the same sixteen messages arrive in the same slots, and the server's receive queue is
+//           used once.
+// Hints: ./lab hint 18.1
 // Check: ./lab check 18.1
 
 #include <rdmacommon/check.hpp>
@@ -17,10 +18,12 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr uint32_t slot_size = 64, slots = 64, first = 20, messages = 16;
 using Slots = std::array<std::array<char, slot_size>, slots>;
 
-static void client(SendQueue &queue, const SlotMirror &mirror, Slots &ours) {
+void client(SendQueue &queue, const SlotMirror &mirror, Slots &ours) {
   for (uint32_t i = 0; i < messages; ++i) {
     const SlotHeader header = to_wire({.length = 1, .kind = 1, .flags = 0, .id = i});
     std::memcpy(ours[first + i].data(), &header, sizeof header);
@@ -32,8 +35,8 @@ static void client(SendQueue &queue, const SlotMirror &mirror, Slots &ours) {
   queue.post();
 }
 
-static void server(RunReceiver &receives, ibv_cq *cq, const Slots &slots_here,
-                   std::chrono::seconds timeout) {
+void server(RunReceiver &receives, ibv_cq *cq, const Slots &slots_here,
+            std::chrono::seconds timeout) {
   std::string text;
   uint32_t runs = 0;
   for (; text.size() < messages; ++runs) {
@@ -50,7 +53,7 @@ static void server(RunReceiver &receives, ibv_cq *cq, const Slots &slots_here,
               runs == 1 ? "" : "s");
 }
 
-static void one_request(int argc, char **argv) {
+void one_request(int argc, char **argv) {
   CommandLine line{"Sends sixteen messages."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -74,6 +77,8 @@ static void one_request(int argc, char **argv) {
     client(queue, {mr.get(), slot_size, theirs.address, theirs.rkey, 0}, memory);
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, one_request);

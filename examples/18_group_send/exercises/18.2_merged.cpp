@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 18.2 (★): give back several runs as one.
-// Wanted:   the server gives all slots back with as few messages as can be. The client need not know: a credit is a run
-//           of slots, not one of its own runs.
-// Hint: which runs lie side by side? How many slots can a run have, and where does the ring end?
+// Wanted:   the server gives all slots back with as few messages as can be. The client need not
+//           know: a credit is a run of slots, not one of its own runs.
+// Hints: ./lab hint 18.2
 // Check: ./lab check 18.2
 
 #include <rdmacommon/check.hpp>
@@ -18,17 +18,18 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr uint32_t slots = 1024;
 constexpr std::array<Run, 8> sent{
     {{700, 100}, {800, 100}, {900, 50}, {950, 50}, {1000, 24}, {0, 60}, {60, 1}, {64, 6}}};
 
-static std::vector<Run> give_back(const std::vector<Run> &done) {
+std::vector<Run> give_back(const std::vector<Run> &done) {
   // TODO: each goes back by itself.
   return done;
 }
 
-static void server(SendQueue &queue, RunReceiver &receives, ibv_cq *cq,
-                   std::chrono::seconds timeout) {
+void server(SendQueue &queue, RunReceiver &receives, ibv_cq *cq, std::chrono::seconds timeout) {
   std::vector<Run> done;
   while (done.size() < sent.size())
     done.push_back(receives.received(wait_for_completion(cq, "a run", timeout)));
@@ -38,8 +39,7 @@ static void server(SendQueue &queue, RunReceiver &receives, ibv_cq *cq,
   queue.post();
 }
 
-static void client(SendQueue &queue, RunReceiver &receives, ibv_cq *cq,
-                   std::chrono::seconds timeout) {
+void client(SendQueue &queue, RunReceiver &receives, ibv_cq *cq, std::chrono::seconds timeout) {
   std::vector<uint32_t> under_way;
   for (const Run run : sent) {
     add_run(queue, {}, run, 0); // the slots are left out here: it is about the runs
@@ -65,7 +65,7 @@ static void client(SendQueue &queue, RunReceiver &receives, ibv_cq *cq,
               credits);
 }
 
-static void merged(int argc, char **argv) {
+void merged(int argc, char **argv) {
   CommandLine line{"Sends runs of slots, and gives them back."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -85,6 +85,8 @@ static void merged(int argc, char **argv) {
     client(queue, receives, cq.get(), options.timeout);
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, merged);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Exercise 19.1 (★★): a service of your own: counters that have names.
-// Wanted:   the request "add NAME NUMBER" adds the number to the counter of that name, which begins with 0, and "get NAME" does
-//           not; the response of both is the counter's value, as text. To get a counter that there is not is a failure, in these
-//           words: "there is no counter NAME".
-// Hint: a handler is called by several threads at once. What it throws is told to the one that has asked, and to nobody else;
-//       std::runtime_error will do.
+// Wanted:   the request "add NAME NUMBER" adds the number to the counter of that name, which begins
+//           with 0, and "get NAME" does not; the response of both is the counter's value, as text.
+//           To get a counter that there is not is a failure, in these words: "there is no counter
+//           NAME".
+// Hints: ./lab hint 19.1
 // Check: ./lab check 19.1
 
 #include <rdmacommon/check.hpp>
@@ -25,12 +25,14 @@
 using namespace rdmacommon;
 using namespace rdmashared;
 
-static size_t put(const std::string &text, std::span<std::byte> response) {
+namespace {
+
+size_t put(const std::string &text, std::span<std::byte> response) {
   std::memcpy(response.data(), text.data(), std::min(text.size(), response.size()));
   return text.size();
 }
 
-static size_t count(std::span<const std::byte> request, std::span<std::byte> response) {
+size_t count(std::span<const std::byte> request, std::span<std::byte> response) {
   std::istringstream text(
       std::string(reinterpret_cast<const char *>(request.data()), request.size()));
   std::string verb, name;
@@ -40,14 +42,14 @@ static size_t count(std::span<const std::byte> request, std::span<std::byte> res
   return put("0", response);
 }
 
-static void serve(const CmOptions &where) {
+void serve(const CmOptions &where) {
   Server server({.host = where.host, .port = where.cm_port, .clients = 1, .workers = 4}, count);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
   std::printf("served %u, dropped %u\n", server.served(), server.dropped());
 }
 
-static std::string answer(Caller &caller, const std::string &request) {
+std::string answer(Caller &caller, const std::string &request) {
   try {
     const std::vector<std::byte> response = caller.request(std::as_bytes(std::span(request)));
     return {reinterpret_cast<const char *>(response.data()), response.size()};
@@ -56,7 +58,7 @@ static std::string answer(Caller &caller, const std::string &request) {
   }
 }
 
-static void ask(const CmOptions &where) {
+void ask(const CmOptions &where) {
   Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
   sender.wait_until_up(where.timeout);
   Caller caller = sender.caller();
@@ -74,12 +76,14 @@ static void ask(const CmOptions &where) {
   std::printf("get requests: %s\n", answer(caller, "get requests").c_str());
 }
 
-static void run(int argc, char **argv) {
+void run(int argc, char **argv) {
   CommandLine line{"Counters that have names."};
   CmOptions where{line, "the server; without it this is the server"};
   line.parse(argc, argv);
   where.is_server() ? serve(where) : ask(where);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, run);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 19.2 (★): eight requests of one thread at the same time.
-// Wanted:   all eight are sent before the first response is waited for, and all eight responses are collected.
-// Hint: request_async() comes back when the request has been handed over, with something to wait on.
+// Wanted:   all eight are sent before the first response is waited for, and all eight responses are
+//           collected.
+// Hints: ./lab hint 19.2
 // Check: ./lab check 19.2
 
 #include <rdmacommon/check.hpp>
@@ -19,9 +20,12 @@
 using namespace rdmacommon;
 using namespace rdmashared;
 
+namespace {
+
 constexpr uint32_t requests = 8;
 
-// Counts how many requests are with it at the same time. Each waits until all are there, or for a moment.
+// Counts how many requests are with it at the same time. Each waits until all are there, or for a
+// moment.
 struct Meeting {
   std::mutex mutex;
   std::condition_variable all_here;
@@ -38,7 +42,7 @@ struct Meeting {
   }
 };
 
-static void serve(const CmOptions &where) {
+void serve(const CmOptions &where) {
   Meeting meeting;
   Server server({.host = where.host, .port = where.cm_port, .clients = 1, .workers = requests},
                 [&](auto, auto) { return meeting.meet(); });
@@ -47,7 +51,7 @@ static void serve(const CmOptions &where) {
   std::printf("at most %u requests at the same time\n", meeting.most);
 }
 
-static void ask(const CmOptions &where) {
+void ask(const CmOptions &where) {
   Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
   sender.wait_until_up(where.timeout);
   Caller caller = sender.caller();
@@ -60,12 +64,14 @@ static void ask(const CmOptions &where) {
   std::printf("%u responses\n", responses);
 }
 
-static void run(int argc, char **argv) {
+void run(int argc, char **argv) {
   CommandLine line{"Eight requests, one after the other or all at once."};
   CmOptions where{line, "the server; without it this is the server"};
   line.parse(argc, argv);
   where.is_server() ? serve(where) : ask(where);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, run);

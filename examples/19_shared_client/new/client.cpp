@@ -9,9 +9,10 @@
 #include <rdmashared/sender.hpp>
 
 #include <cstdio>
-#include <cstdlib>
 
-static void use(rdmashared::Caller caller) {
+namespace {
+
+void use(rdmashared::Caller caller) {
   try {
     std::printf("get: %d\n", rdmashared::ask<Value>(caller, Get{.key = 7}).value);
   } catch (const rdmashared::RequestFailed &failure) { // server_said() is the handler's words alone
@@ -21,25 +22,24 @@ static void use(rdmashared::Caller caller) {
   std::printf("put: 42 in place of %d\n", before.value);
 }
 
-static void run(int argc, char **argv) {
+void run(int argc, char **argv) {
   std::string join;
   rdmacommon::CommandLine line{"Asks the server, over its own connection or another process's."};
   rdmacommon::CmOptions where{line, "the server's address"};
   line.add("--join", join, "the name of a process that has the connection");
   line.parse(argc, argv);
-  if (where.host.empty() == join.empty()) {
-    std::fprintf(stderr, "usage: client --host ADDRESS, or client --join NAME\n");
-    std::exit(2);
-  }
+  if (where.host.empty() == join.empty())
+    throw rdmacommon::Error("the command line", "it needs either --host or --join");
   if (!join.empty())
     return use(rdmashared::Caller::join(join));
-
   rdmashared::Sender sender({.servers = {{where.host, where.cm_port}}, .name = "numbers"});
   sender.wait_until_up(where.timeout);
   use(sender.caller());
   std::printf("client --join numbers joins this one, until you press Enter\n");
   std::getchar();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return rdmacommon::run_main(argc, argv, run);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The messages of client and server. Each request is a struct with a number of its own. The structs travel as
-// they lie in memory, so both programs must be built from the same ones.
+// The messages of client and server. Each request is a struct with a number of its own. The structs
+// travel as they lie in memory, so both programs must be built from the same ones.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The server: it keeps a value for each key, and answers any number of clients. SIGINT or SIGTERM ends it.
+// The server: it keeps a value for each key, and answers any number of clients. SIGINT or SIGTERM
+// ends it.
 #include "messages.hpp"
 
 #include <rdmacommon/options.hpp>
@@ -12,7 +13,9 @@
 #include <stdexcept>
 #include <utility>
 
-static void serve(int argc, char **argv) {
+namespace {
+
+void serve(int argc, char **argv) {
   rdmacommon::CommandLine line{"Keeps a value for each key. SIGINT or SIGTERM ends it."};
   rdmacommon::CmOptions where{line, "the address to listen on [all of them]"};
   line.parse(argc, argv);
@@ -35,6 +38,8 @@ static void serve(int argc, char **argv) {
   std::printf("listening on rdma_cm port %u\n", server.port());
   rdmashared::serve_until_signal(server);
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return rdmacommon::run_main(argc, argv, serve);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 20.1 (★★): what a message costs, in numbers that any device has.
-// Wanted:   the same thousand messages, with at most one call of ibv_post_send for 25 of them, and one completion for 50.
-// Hint: post() sends all that was added. A request completes visibly if it asks for that, or if it is high time: a wait for
-//       half of the queue always ends, and all that is behind the last signaled one is not known to be done.
+// Wanted:   the same thousand messages, with at most one call of ibv_post_send for 25 of them, and
+//           one completion for 50.
+// Hints: ./lab hint 20.1
 // Check: ./lab check 20.1
 
 #include <rdmacommon/check.hpp>
@@ -19,9 +19,11 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 constexpr uint32_t messages = 1000, depth = 100;
 
-static uint64_t take_completions(SendQueue &queue, ibv_cq *cq) {
+uint64_t take_completions(SendQueue &queue, ibv_cq *cq) {
   std::array<ibv_wc, 16> done;
   const size_t count = poll_batch(cq, done);
   for (size_t i = 0; i < count; ++i)
@@ -30,7 +32,7 @@ static uint64_t take_completions(SendQueue &queue, ibv_cq *cq) {
 }
 
 // Sends them all, and comes back when the last one is done. @return completions
-static uint64_t send_all(SendQueue &queue, ibv_cq *cq, ibv_send_wr request) {
+uint64_t send_all(SendQueue &queue, ibv_cq *cq, ibv_send_wr request) {
   uint64_t completions = 0;
   // TODO: a post and a completion for each.
   request.send_flags = IBV_SEND_SIGNALED;
@@ -45,7 +47,7 @@ static uint64_t send_all(SendQueue &queue, ibv_cq *cq, ibv_send_wr request) {
   return completions;
 }
 
-static void counts(int argc, char **argv) {
+void counts(int argc, char **argv) {
   CommandLine line{"Sends a thousand messages."};
   PairOptions options{line};
   line.parse(argc, argv);
@@ -81,6 +83,8 @@ static void counts(int argc, char **argv) {
   }
   exchange.finish();
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, counts);

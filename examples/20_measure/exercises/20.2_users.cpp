@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Exercise 20.2 (★★): what the users have waited.
-// Wanted:   a service was asked by one program, request after request, and each time was noted. In truth a user comes every
-//           100 us, whatever became of the last one, and the service works on one request at a time, in their order.
-//           Say how long each of ten users has waited from when he came until he had his answer.
-// Hint: a request begins when its user is there and the one before has ended, whichever is later.
+// Wanted:   a service was asked by one program, request after request, and each time was noted. In
+//           truth a user comes every 100 us, whatever became of the last one, and the service works
+//           on one request at a time, in their order. Say how long each of ten users has waited
+//           from when he came until he had his answer.
+// Hints: ./lab hint 20.2
 // Check: ./lab check 20.2
 
 #include <rdmacommon/options.hpp>
@@ -14,16 +15,18 @@
 
 using namespace rdmacommon;
 
+namespace {
+
 [[maybe_unused]] constexpr int every_us = 100;
 using Waited = std::array<int, 10>; // us
 
 // @param took how long the service has worked on each request, us
-static Waited waited(const Waited &took) {
+Waited waited(const Waited &took) {
   // TODO: as if each user came when the last one had his answer.
   return took;
 }
 
-static void users(int argc, char **argv) {
+void users(int argc, char **argv) {
   CommandLine line{"How long users have waited."};
   DeviceOptions options{line}; // as all exercises have them; no device is needed
   line.parse(argc, argv);
@@ -33,6 +36,8 @@ static void users(int argc, char **argv) {
   std::ranges::sort(all);
   std::printf("\nhalf of them at most %d us, nine of ten at most %d us\n", all.at(4), all.at(8));
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   return run_main(argc, argv, users);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// The types that both sides of a shared client use: how to wait, where log lines go, and what has been counted.
+/// The types that both sides of a shared client use: how to wait, where log lines go, and what has
+/// been counted.
 ///
 /// Written out in lesson 19_shared_client.
 #pragma once
@@ -19,8 +20,9 @@ enum class Waiting {
   spin,   ///< It looks for 50 us, then it sleeps.
 };
 
-/// Takes one line, without a newline at its end; a hint may follow on a second line. The library itself prints nothing.
-/// Called by the library's threads, one at a time for each Server and each Sender. It must not throw.
+/// Takes one line, without a newline at its end; a hint may follow on a second line. The library
+/// itself prints nothing. Called by the library's threads, one at a time for each Server and each
+/// Sender. It must not throw.
 using Log = std::function<void(std::string_view line)>;
 
 /// The figures of one side of the connections so far.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// The calls of a worker: requests, and what becomes of them. A worker is a process that has joined a Sender, a child of the
-/// sender's process, or a thread of that process. The calls are the same.
+/// The calls of a worker: requests, and what becomes of them. A worker is a process that has joined
+/// a Sender, a child of the sender's process, or a thread of that process. The calls are the same.
 ///
-///     rdmashared::Caller caller = rdmashared::Caller::join("name"); // in the sender's own process: sender.caller()
+///     // In the sender's own process: sender.caller()
+///     rdmashared::Caller caller = rdmashared::Caller::join("name");
 ///     std::vector<std::byte> response = caller.request(bytes);
-///     caller.request(bytes, [](std::span<const std::byte> response) {}); // in place, without a copy
+///     caller.request(bytes, [](std::span<const std::byte> response) {}); // in place, no copy
 ///     rdmashared::Pending pending = caller.request_async(bytes);
 ///     pending.wait(std::chrono::seconds(1)); // the response, or nothing yet
 ///     caller.post(bytes);                    // without a response
@@ -61,12 +62,13 @@ private:
   std::string server_said_;
 };
 
-/// Takes a response where it lies. The server can write to that memory at any moment: if you do not trust the server, copy
-/// first, then check, then use.
+/// Takes a response where it lies. The server can write to that memory at any moment: if you do not
+/// trust the server, copy first, then check, then use.
 using InPlace = std::function<void(std::span<const std::byte> response)>;
 
-/// A request whose response can be collected later. Belongs to one thread. A Pending that is destroyed without a successful wait()
-/// drops its response; the server still carries the request out.
+/// A request whose response can be collected later. Belongs to one thread. A Pending that is
+/// destroyed without a successful wait() drops its response; the server still carries the request
+/// out.
 class Pending {
 public:
   Pending(Pending &&other) noexcept; ///< The request is this one's then.
@@ -83,8 +85,8 @@ public:
   std::optional<std::vector<std::byte>> wait(std::chrono::milliseconds limit);
 
   /// The same without a copy.
-  /// @param in_place called with the response. Its slots are in use until it returns, so others may have to wait for them. An
-  ///                 exception that it throws is passed on
+  /// @param in_place called with the response. Its slots are in use until it returns, so others may
+  ///                 have to wait for them. An exception that it throws is passed on
   /// @return false if `limit` has passed
   bool wait(std::chrono::milliseconds limit, const InPlace &in_place);
 
@@ -101,14 +103,15 @@ private:
   uint64_t position_;
 };
 
-/// Takes a response, or its failure: Pending::wait() does not wait here. An exception that it throws comes out of
-/// Caller::run_ready().
+/// Takes a response, or its failure: Pending::wait() does not wait here. An exception that it
+/// throws comes out of Caller::run_ready().
 using Then = std::function<void(Pending &response)>;
 
-// [ask]
+// [request-options]
 /// What a request may want beyond the default.
-struct Ask {
-  /// As room: the response can have any length up to SenderOptions::largest_response. It comes by a connection of its own.
+struct RequestOptions {
+  /// As room: the response can have any length up to SenderOptions::largest_response. It comes by a
+  /// connection of its own.
   static constexpr size_t any_length = ~size_t{0};
 
   /// Bytes for the response in the request's slots, if it is longer than the request.
@@ -121,9 +124,10 @@ struct Ask {
   std::optional<Waiting> waiting = {};
   uint8_t service = 0; ///< Which of the server's services: Request::service().
 };
-// [ask]
+// [request-options]
 
-/// Requests from all threads of a process. Thread-safe; must not be used in a child that was forked after it was made.
+/// Requests from all threads of a process. Thread-safe; must not be used in a child that was forked
+/// after it was made.
 class Caller {
 public:
   /// Joins the sender with this name, of the same user.
@@ -132,7 +136,8 @@ public:
   static Caller join(const std::string &name, Waiting waiting = Waiting::events);
 
   /// Joins a sender, or several senders that share the load.
-  /// @param links rdmacommon::connect_to_ring(), or a child's link that the sender's process gave to its Sender
+  /// @param links rdmacommon::connect_to_ring(), or a child's link that the sender's process gave
+  ///              to its Sender
   /// @throws Error if a sender does not answer, or if they have more than 128 connections together
   explicit Caller(std::vector<rdmacommon::Link> links, Waiting waiting = Waiting::events);
   Caller(Caller &&) noexcept; ///< The Pendings of the other one are this one's.
@@ -141,33 +146,41 @@ public:
   // [ways]
   /// Sends a request and waits for the response.
   /// @return a copy of the response
-  /// @throws RequestFailed if it has failed; Error if it is too long, time is up, the ring stays full, or the sender is gone
-  std::vector<std::byte> request(std::span<const std::byte> bytes, const Ask &ask = {});
+  /// @throws RequestFailed if it has failed; Error if it is too long, time is up, the ring stays
+  ///         full, or the sender is gone
+  std::vector<std::byte> request(std::span<const std::byte> bytes,
+                                 const RequestOptions &options = {});
   /// The same without a copy of the response.
-  void request(std::span<const std::byte> bytes, const InPlace &in_place, const Ask &ask = {});
+  void request(std::span<const std::byte> bytes, const InPlace &in_place,
+               const RequestOptions &options = {});
   /// Sends a request and does not wait for the response.
   /// @throws as request()
-  Pending request_async(std::span<const std::byte> bytes, const Ask &ask = {});
-  /// The same if there is room for the request now. A response keeps its slots until it is collected, so a thread that waits for room
-  /// while it has responses to collect may wait for itself: use this function there.
-  /// @return nothing if there is no room, or this process has its quota of slots (SenderOptions::quota): collect responses, and try
-  ///         again
+  Pending request_async(std::span<const std::byte> bytes, const RequestOptions &options = {});
+  /// The same if there is room for the request now. A response keeps its slots until it is
+  /// collected, so a thread that waits for room while it has responses to collect may wait for
+  /// itself: use this function there.
+  /// @return nothing if there is no room, or this process has its quota of slots
+  ///         (SenderOptions::quota): collect responses, and try again
   /// @throws as request()
-  std::optional<Pending> try_request_async(std::span<const std::byte> bytes, const Ask &ask = {});
-  /// Sends a request that wants no response. It returns when the request is in the ring. Nobody reports what became of it.
+  std::optional<Pending> try_request_async(std::span<const std::byte> bytes,
+                                           const RequestOptions &options = {});
+  /// Sends a request that wants no response. It returns when the request is in the ring. Nobody
+  /// reports what became of it.
   /// @throws as request()
-  void post(std::span<const std::byte> bytes, const Ask &ask = {});
+  void post(std::span<const std::byte> bytes, const RequestOptions &options = {});
   // [ways]
 
   /// Waits until one of several requests of this Caller is ready, as is_ready() says.
   /// @param limit   how long; 0 looks once
-  /// @param waiting how; by default as the Caller does, whatever the requests' Ask::waiting
+  /// @param waiting how; by default as the Caller does, whatever the requests'
+  ///                RequestOptions::waiting
   /// @return its index, or nothing if `limit` has passed
   /// @throws Error if all of them have been collected, or the sender of one has died
   std::optional<size_t> wait_any(std::span<const Pending> requests, std::chrono::milliseconds limit,
                                  std::optional<Waiting> waiting = {});
 
-  /// Waits until there is a connection: to use after Outcome::not_sent. It can break again before the next request.
+  /// Waits until there is a connection: to use after Outcome::not_sent. It can break again before
+  /// the next request.
   /// @param limit  how long; 0 looks once
   /// @param server an index into SenderOptions::servers; by default any of them
   /// @return false if `limit` has passed
@@ -175,13 +188,17 @@ public:
   bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server = {});
 
   // [then]
-  /// Sends a request, for an event loop. run_ready() calls `then` when the response is there, or the request has failed.
+  /// Sends a request, for an event loop. run_ready() calls `then` when the response is there, or
+  /// the request has failed.
   /// @throws as request()
-  void request_then(std::span<const std::byte> bytes, Then then, const Ask &ask = {});
-  /// A descriptor that is readable when run_ready() has something to do: for poll(2), epoll(7) or an event loop that is
-  /// built on them. Belongs to this object. The first call starts a thread, which sleeps for all responses.
+  void request_then(std::span<const std::byte> bytes, Then then,
+                    const RequestOptions &options = {});
+  /// A descriptor that is readable when run_ready() has something to do: for poll(2), epoll(7) or
+  /// an event loop that is built on them. Belongs to this object. The first call starts a thread,
+  /// which sleeps for all responses.
   int fd();
-  /// Calls what was given to request_then(), for each response that is there. Does not wait. From one thread at a time.
+  /// Calls what was given to request_then(), for each response that is there. Does not wait. From
+  /// one thread at a time.
   /// @return how many
   size_t run_ready();
   // [then]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// Typed messages: each request is a struct with a number, and a Dispatcher gives it to the handler of its type.
+/// Typed messages: each request is a struct with a number, and a Dispatcher gives it to the handler
+/// of its type.
 ///
 ///     struct Sum { int64_t value; };
 ///     struct Add { static constexpr uint32_t type = 1; int64_t a, b; };
@@ -11,8 +12,8 @@
 ///
 ///     const Sum sum = rdmashared::ask<Sum>(caller, Add{.a = 2, .b = 3}); // at the client
 ///
-/// The structs travel as they lie in memory: both programs must be built from the same declarations, for the same byte order.
-/// Use types of a fixed width.
+/// The structs travel as they lie in memory: both programs must be built from the same
+/// declarations, for the same byte order. Use types of a fixed width.
 ///
 /// Written out in lesson 19_shared_client.
 #pragma once
@@ -70,7 +71,7 @@ std::array<std::byte, sizeof(uint32_t) + sizeof(Struct)> to_request(const Struct
 /// @param how as for Caller::request(); the room is the Response's at least
 /// @throws as Caller::request(); Error if the response is not a Response
 template <Plain Response, Typed Message>
-Response ask(Caller &caller, const Message &message, Ask how = {}) {
+Response ask(Caller &caller, const Message &message, RequestOptions how = {}) {
   how.room = std::max(how.room, sizeof(Response));
   Response response{};
   caller.request(
@@ -84,14 +85,16 @@ template <Plain Response> void reply(Request &request, const Response &response)
   request.reply(std::as_bytes(std::span(&response, 1)));
 }
 
-/// A RequestHandler that looks at a request's type. Add all handlers before you give it to a Server.
+/// A RequestHandler that looks at a request's type. Add all handlers before you give it to a
+/// Server.
 class Dispatcher {
 public:
   /// Adds the handler of one type.
   /// @param handler called by several threads at once. It has one of three forms:
   ///                - `Response(const Message &)`
   ///                - `Response(const Message &, const Request &)`: it knows the client
-  ///                - `void(const Message &, Request &&)`: it answers by reply(), later if it moves the request away
+  ///                - `void(const Message &, Request &&)`: it answers by reply(), later if it moves
+  ///                  the request away
   ///
   ///                A Response is a Plain struct. An exception becomes a failure
   template <Typed Message, typename Function> Dispatcher &on(Function handler) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// The client side of a host: a thread, or several, that has the connections, and sends the requests of all callers in groups.
+/// The client side of a host: a thread, or several, that has the connections, and sends the
+/// requests of all callers in groups.
 ///
 ///     rdmashared::Sender sender({.servers = {{.host = "10.77.0.1"}}, .name = "name"});
 ///     sender.wait_until_up(std::chrono::seconds(5));
@@ -33,27 +34,30 @@ struct ServerAddress {
 
 /// What a Sender connects to, and how.
 struct SenderOptions {
-  /// At least one. They share the load, unless Ask::server names one.
+  /// At least one. They share the load, unless RequestOptions::server names one.
   std::vector<ServerAddress> servers;
   uint32_t connections = 1; ///< To each server. 14 in total at most.
-  /// Of each connection's ring: a power of two, at most 2^24. A request and a response can have the length of the process's quota, less
-  /// 16 bytes, but at most 65,535 slots, and 255 times the window.
+  /// Of each connection's ring: a power of two, at most 2^24. A request and a response can have the
+  /// length of the process's quota, less 16 bytes, but at most 65,535 slots, and 255 times the
+  /// window.
   uint32_t slots = 1024;
   /// In bytes: a multiple of 64, at most 1 MiB. All slots together have 2 GiB at most.
   uint32_t slot_size = 256;
-  /// How many requests of a connection may be without a response; more than `slots` is `slots`. A request of more than 255 slots
-  /// counts for each 255.
+  /// How many requests of a connection may be without a response; more than `slots` is `slots`. A
+  /// request of more than 255 slots counts for each 255.
   uint32_t window = 1024;
-  /// How many slots of each ring one process can have: for requests under way, and for responses that it has not collected. So a process
-  /// that does not collect leaves room for the others. Two such processes can have twice that: choose less if you do not
-  /// know all processes that join. 0: half of the slots, or all of them if no other process can join.
+  /// How many slots of each ring one process can have: for requests under way, and for responses
+  /// that it has not collected. So a process that does not collect leaves room for the others. Two
+  /// such processes can have twice that: choose less if you do not know all processes that join. 0:
+  /// half of the slots, or all of them if no other process can join.
   uint32_t quota = 0;
-  /// Bytes of the largest response to a request with Ask::any_length. Those have a connection of their own. 0: there is no such
-  /// connection.
+  /// Bytes of the largest response to a request with RequestOptions::any_length. Those have a
+  /// connection of their own. 0: there is no such connection.
   uint32_t largest_response = 0;
   uint32_t group = 255; ///< Most slots in a group, 1 to 255. 1: each message goes by itself.
-  /// Threads that have the connections, each its share: at least 1. With more threads than connections there is one for each
-  /// connection. Several help if one is always busy, and there are CPUs for them.
+  /// Threads that have the connections, each its share: at least 1. With more threads than
+  /// connections there is one for each connection. Several help if one is always busy, and there
+  /// are CPUs for them.
   uint32_t threads = 1;
   Waiting waiting = Waiting::events; ///< How each thread waits.
   /// By which other processes of this user join, for Caller::join(). Empty: they cannot.
@@ -65,12 +69,13 @@ struct SenderOptions {
   Log log = {};                                 ///< Why a connection is lost, or cannot be made.
 };
 
-/// Connections to servers, and the threads that have them. Any number of Senders can be in a process.
+/// Connections to servers, and the threads that have them. Any number of Senders can be in a
+/// process.
 class Sender {
 public:
   /// Starts the threads, which begin to connect.
-  /// @param links to processes that may join, one each: the ends of rdmacommon::make_link() whose other ends are in these
-  ///              processes
+  /// @param links to processes that may join, one each: the ends of rdmacommon::make_link() whose
+  ///              other ends are in these processes
   /// @throws Error if an option is wrong, there is no rdma_cm, no memory, or the name is in use
   explicit Sender(const SenderOptions &options, std::vector<rdmacommon::Link> links = {});
   /// Ends the threads. Every caller that waits gets an error. This process's Callers must be gone.
@@ -82,7 +87,8 @@ public:
   /// Sleeps until all connections are up.
   /// @throws Error with the reason if they are not within `limit`
   void wait_until_up(std::chrono::milliseconds limit);
-  /// Whether the threads go on. They end by themselves only if a worker has damaged a ring; then every request fails.
+  /// Whether the threads go on. They end by themselves only if a worker has damaged a ring; then
+  /// every request fails.
   bool is_running() const;
   /// The reason why a connection is not up; of several, the one that was seen last.
   std::string why() const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The headers that nearly every file includes, compiled once for all of them. A file still includes what it uses: it is copied out
-// without this one, and the builds with clang++ and with -Db_pch=false do not have it.
+// The headers that nearly every file includes, compiled once for all of them. A file still includes
+// what it uses: it is copied out without this one, and the builds with clang++ and with
+// -Db_pch=false do not have it.
 #include <algorithm>
 #include <array>
 #include <atomic>

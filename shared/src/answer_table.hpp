@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The answers to the requests of one ring, in the shared memory behind it (its appendix): what has become of each request,
-// where its caller can sleep until that is known, and the bytes of the answer.
+// The answers to the requests of one ring, in the shared memory behind it (its appendix): what has
+// become of each request, where its caller can sleep until that is known, and the bytes of the
+// answer.
 //
-// A request's slots are its caller's from the claim until the answer has been collected. In between they are the
-// sender's, and then the server's. One word says whose: each change is one compare-and-swap, so a caller that gives up and an
-// answer that comes, or a caller that dies, cannot both win.
+// A request's slots are its caller's from the claim until the answer has been collected. In between
+// they are the sender's, and then the server's. One word says whose: each change is one
+// compare-and-swap, so a caller that gives up and an answer that comes, or a caller that dies,
+// cannot both win.
 #pragma once
 
 #include "bells.hpp"
@@ -51,7 +53,7 @@ constexpr uint32_t sleeps_on_its_own = 8; // a caller, on the bell of this slot
 constexpr uint32_t sleeps_on_any = 16;    // one that waits for other answers as well, on that bell
 // [answer-control]
 
-class Answers {
+class AnswerTable {
 public:
   // Of one ring. A caller that shares one may be woken for nothing.
   static constexpr uint32_t any_bells = 64;
@@ -60,10 +62,11 @@ public:
   static uint64_t bytes_for(const Shape &shape);
 
   // @param ring    with such an appendix; outlives this object
-  // @param largest Shape::largest; the sender's, who has made the ring, says it to the others in LaneStatus
-  Answers(rdmacommon::SlotRing &ring, uint32_t largest);
+  // @param largest Shape::largest; the sender's, who has made the ring, says it to the others in
+  //                LaneStatus
+  AnswerTable(rdmacommon::SlotRing &ring, uint32_t largest);
   // In a process that has attached: as the sender has set it up.
-  explicit Answers(rdmacommon::SlotRing &ring);
+  explicit AnswerTable(rdmacommon::SlotRing &ring);
 
   LaneStatus &status() const { return *status_; }
   std::span<std::byte> slots() const { return slots_; } // what the server writes answers into
@@ -73,7 +76,8 @@ public:
   // The caller's.
   // Before its request is published.
   void expect(uint64_t position, AnswerState waiting_or_unwanted);
-  // Sleeps or spins until the answer is there. `is_over` is asked now and then: the sender may have died.
+  // Sleeps or spins until the answer is there. `is_over` is asked now and then: the sender may have
+  // died.
   // @return false if `limit` has passed
   bool wait(uint64_t position, std::chrono::milliseconds limit, Waiting how,
             const std::function<bool()> &is_over);
@@ -82,7 +86,8 @@ public:
   bool will_sleep_on_any(uint64_t position, uint32_t number);
   std::atomic<uint32_t> &any_bell(uint32_t number) const { return bells_[number % any_bells]; }
   bool is_waiting(uint64_t position) const; // whether it has not come yet
-  // Whether it is there. Neither: the sender has given this process up, and the slots are the sender's.
+  // Whether it is there. Neither: the sender has given this process up, and the slots are the
+  // sender's.
   bool is_answered(uint64_t position) const;
   struct Answer {
     Outcome outcome;
@@ -93,9 +98,8 @@ public:
   // @param run the slots of the request
   void drop(const rdmacommon::SlotRun &run);
 
-  // The sender's.
-  // Tells the caller, which wake() wakes if it sleeps. @return false: no caller wants to know, and the sender gives the slots
-  // back
+  // The sender's. Tells the caller, which wake() wakes if it sleeps. @return false: no caller wants
+  // to know, and the sender gives the slots back
   // @param is_long whether the data connection has brought it
   bool deliver(uint64_t position, Outcome outcome, uint32_t length, bool is_long = false);
   // Wakes all that sleep for what has been delivered since the last time.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "answers.hpp"
+#include "answer_table.hpp"
 
 #include "waiting.hpp"
 
@@ -44,7 +44,7 @@ const char *words_for(Outcome outcome) {
 }
 
 // [layout]
-struct Answers::Layout {
+struct AnswerTable::Layout {
   uint64_t controls, bells, slots, data, length; // from the appendix's beginning, in bytes
 
   Layout(uint32_t count, uint32_t slot_size, uint32_t largest) {
@@ -57,22 +57,22 @@ struct Answers::Layout {
 };
 // [layout]
 
-uint64_t Answers::bytes_for(const Shape &shape) {
+uint64_t AnswerTable::bytes_for(const Shape &shape) {
   return Layout(shape.slots, shape.slot_size, shape.largest).length;
 }
 
-Answers::Answers(SlotRing &ring, uint32_t largest) : ring_(ring), largest_(largest) {
+AnswerTable::AnswerTable(SlotRing &ring, uint32_t largest) : ring_(ring), largest_(largest) {
   attach(Layout(ring.shape().slots, ring.shape().slot_size, largest));
   status_->largest = largest;
 }
 
-Answers::Answers(SlotRing &ring) : ring_(ring), largest_(0) {
+AnswerTable::AnswerTable(SlotRing &ring) : ring_(ring), largest_(0) {
   attach(Layout(ring.shape().slots, ring.shape().slot_size, 0));
   largest_ = status_->largest; // copied, then checked, then used
   attach(Layout(ring.shape().slots, ring.shape().slot_size, largest_));
 }
 
-void Answers::attach(const Layout &layout) {
+void AnswerTable::attach(const Layout &layout) {
   static_assert(sizeof(AnswerControl) == 16 && sizeof(LaneStatus) <= 64);
   const std::span<std::byte> all = ring_.appendix();
   if (all.size() < layout.length)
@@ -85,8 +85,9 @@ void Answers::attach(const Layout &layout) {
 }
 
 // [change]
-// From one state to another, if it is this position's still. A slot that has begun a new lap is another request's.
-bool Answers::change(uint64_t position, AnswerState from, AnswerState to, uint32_t *sleeps) {
+// From one state to another, if it is this position's still. A slot that has begun a new lap is
+// another request's.
+bool AnswerTable::change(uint64_t position, AnswerState from, AnswerState to, uint32_t *sleeps) {
   std::atomic<uint32_t> &word_now = control(position).word;
   uint32_t seen = word_now.load(std::memory_order_acquire);
   do
@@ -99,24 +100,24 @@ bool Answers::change(uint64_t position, AnswerState from, AnswerState to, uint32
 }
 // [change]
 
-void Answers::expect(uint64_t position, AnswerState waiting_or_unwanted) {
+void AnswerTable::expect(uint64_t position, AnswerState waiting_or_unwanted) {
   // Nobody else looks at it before the request is published.
   control(position).word.store(word(position, waiting_or_unwanted), std::memory_order_relaxed);
 }
 
-bool Answers::is_waiting(uint64_t position) const {
+bool AnswerTable::is_waiting(uint64_t position) const {
   const uint32_t now = control(position).word.load(std::memory_order_acquire);
   return (now & ~sleeps_mask) == word(position, AnswerState::waiting);
 }
 
-bool Answers::is_answered(uint64_t position) const {
+bool AnswerTable::is_answered(uint64_t position) const {
   return control(position).word.load(std::memory_order_acquire) ==
          word(position, AnswerState::answered);
 }
 
 // [wait]
-bool Answers::wait(uint64_t position, milliseconds limit, Waiting how,
-                   const std::function<bool()> &is_over) {
+bool AnswerTable::wait(uint64_t position, milliseconds limit, Waiting how,
+                       const std::function<bool()> &is_over) {
   if (!is_waiting(position))
     return true;
   auto now = steady_clock::now(); // no oftener than needed: it can be a system call
@@ -137,7 +138,8 @@ bool Answers::wait(uint64_t position, milliseconds limit, Waiting how,
   while (is_waiting(position)) {
     if (now >= deadline)
       return false;
-    // In this order. If the bell rings after this load, we do not sleep. If it rang before, the answer is there.
+    // In this order. If the bell rings after this load, we do not sleep. If it rang before, the
+    // answer is there.
     const BellSeen bell{&bell_of(slot), bell_of(slot).load(std::memory_order_acquire)};
     if (!will_sleep(position, sleeps_on_its_own))
       return true;
@@ -153,8 +155,9 @@ bool Answers::wait(uint64_t position, milliseconds limit, Waiting how,
   return true;
 }
 
-// Says so in the answer's word, unless the answer has come: then it is another word, and stays as it is.
-bool Answers::will_sleep(uint64_t position, uint32_t how) {
+// Says so in the answer's word, unless the answer has come: then it is another word, and stays as
+// it is.
+bool AnswerTable::will_sleep(uint64_t position, uint32_t how) {
   std::atomic<uint32_t> &word_now = control(position).word;
   uint32_t seen = word_now.load(std::memory_order_acquire);
   do
@@ -164,14 +167,14 @@ bool Answers::will_sleep(uint64_t position, uint32_t how) {
   return true;
 }
 
-bool Answers::will_sleep_on_any(uint64_t position, uint32_t number) {
+bool AnswerTable::will_sleep_on_any(uint64_t position, uint32_t number) {
   std::atomic_ref(control(position).any_bell).store(number % any_bells, std::memory_order_relaxed);
   return will_sleep(position, sleeps_on_any);
 }
 // [wait]
 
 // [collect]
-Answers::Answer Answers::answer(uint64_t position) const {
+AnswerTable::Answer AnswerTable::answer(uint64_t position) const {
   AnswerControl &its = control(position);
   const uint64_t slot = position & (ring_.shape().slots - 1);
   // Read once: others can change them between a check and a use.
@@ -188,7 +191,7 @@ Answers::Answer Answers::answer(uint64_t position) const {
   return {.outcome = outcome, .bytes = from.first(std::min<size_t>(length, from.size()))};
 }
 
-void Answers::drop(const SlotRun &run) {
+void AnswerTable::drop(const SlotRun &run) {
   if (!change(run.position, AnswerState::waiting, AnswerState::unwanted) &&
       is_answered(run.position))
     ring_.give_back(run);
@@ -196,7 +199,7 @@ void Answers::drop(const SlotRun &run) {
 // [collect]
 
 // [deliver]
-bool Answers::deliver(uint64_t position, Outcome outcome, uint32_t length, bool is_long) {
+bool AnswerTable::deliver(uint64_t position, Outcome outcome, uint32_t length, bool is_long) {
   AnswerControl &its = control(position);
   its.outcome = outcome;
   its.length = length | (is_long ? long_answer : 0);
@@ -211,15 +214,16 @@ bool Answers::deliver(uint64_t position, Outcome outcome, uint32_t length, bool 
   return true;
 }
 
-void Answers::will_ring(uint32_t bell, uint32_t bits) {
+void AnswerTable::will_ring(uint32_t bell, uint32_t bits) {
   if (to_ring_.empty() || to_ring_.back().bell != bell)
     to_ring_.push_back({.bell = bell, .bits = 0});
   to_ring_.back().bits |= bits;
 }
 
-// Once all that has come has been delivered. A group of answers lies in consecutive slots, so it wakes all its callers by one
-// system call for 32 slots. And a caller that is woken finds everything that is there for it.
-Answers::Wakes Answers::wake() {
+// Once all that has come has been delivered. A group of answers lies in consecutive slots, so it
+// wakes all its callers by one system call for 32 slots. And a caller that is woken finds
+// everything that is there for it.
+AnswerTable::Wakes AnswerTable::wake() {
   Wakes wakes{.calls = static_cast<uint32_t>(to_ring_.size()), .callers = 0};
   for (const Ring &one : to_ring_)
     wakes.callers += ring(bells_[one.bell], one.bits);
@@ -228,7 +232,7 @@ Answers::Wakes Answers::wake() {
 }
 // [deliver]
 
-void Answers::abandon(uint64_t position) { // whatever the caller had its word say
+void AnswerTable::abandon(uint64_t position) { // whatever the caller had its word say
   control(position).word.store(word(position, AnswerState::unwanted));
 }
 
