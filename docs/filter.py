@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """What Doxygen reads instead of the project's files, which stay as they are.
 
-Markdown of code-hosting sites: links between lessons become references, links into the tree become links to the example's
-page or plain text, and headings get labels, so that the anchors which those sites make by themselves work here too.
+Markdown of code-hosting sites: links between lessons become references, links into the tree become
+links to the example's page or plain text, and headings get labels, so that the anchors which those
+sites make by themselves work here too.
 
-Headers: a lesson's name becomes a link to it, and what names none is linked to the lesson that the file names first.
+Headers: a lesson's name becomes a link to it, and what names none is linked to the lesson that the
+file names first.
 """
 import os
 import re
@@ -17,7 +19,14 @@ from lab import ladder  # noqa: E402
 from lab.headings import slug  # noqa: E402
 
 # The pages beside the ladder, in the order in which they stand in the tree of pages.
-BESIDE = ("what_is_rdma", "reading_a_packet", "real_hardware", "troubleshooting", "glossary", "verbs")
+BESIDE = (
+    "what_is_rdma",
+    "reading_a_packet",
+    "real_hardware",
+    "troubleshooting",
+    "glossary",
+    "verbs",
+)
 LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
@@ -49,11 +58,14 @@ def link(match, here: Path) -> str:
         if page_of(path) == "README":
             return f"[{text}](index.html)"
         return f"[{text}](#{label(page_of(path), anchor)})"
-    if any(path.is_relative_to(ROOT / folder) for folder in ("examples", "shared/src")) and path.suffix in (".cpp", ".hpp", ".c", ".h"):
+    if any(
+        path.is_relative_to(ROOT / folder) for folder in ("examples", "shared/src")
+    ) and path.suffix in (".cpp", ".hpp", ".c", ".h"):
         return f'<a href="{example_page(path)}">{text}</a>'
     if path.suffix == ".hpp":
         return f"[{text}](@ref {path.name})"
-    return text  # a folder, a patch, a source of rdmacommon, an example's README: not part of the site
+    # a folder, a patch, a source of rdmacommon, an example's README: not part of the site
+    return text
 
 
 def filtered(text: str, here: Path) -> str:
@@ -71,8 +83,13 @@ def header(text: str) -> str:
             continue
         names_one = names_one or bool(stems.search(line))
         lines[i] = stems.sub(lambda stem: f'@ref {label("lessons/" + stem[0])} "{stem[0]}"', line)
-        # The last line of a comment on something that gets a page or a place on one: not on a member.
-        if re.match(r"\s*/// (?!@cond|@endcond)", line) and not names_one and re.match(r"\s+(class|struct) |[^/\s]", lines[i + 1]):
+        # The last line of a comment on something that gets a page or a place on one: not on a
+        # member.
+        if (
+            re.match(r"\s*/// (?!@cond|@endcond)", line)
+            and not names_one
+            and re.match(r"\s+(class|struct) |[^/\s]", lines[i + 1])
+        ):
             lines[i] += f' @see lesson @ref {label("lessons/" + introduced)} "{introduced}"'
     return "\n".join(lines) + "\n"
 
@@ -93,11 +110,14 @@ def markdown(text: str, here: Path) -> str:
             if line.startswith("<!--"):
                 continue
             heading = re.match(r"(#+) (.*)", line)
-            if heading and not (page == "README" and heading[1] != "#"):  # they would stand in the tree, before the lessons
+            # they would stand in the tree, before the lessons
+            if heading and not (page == "README" and heading[1] != "#"):
                 name = label(page) if heading[1] == "#" else label(page, slug(heading[2]))
                 line = f"{line} {{#{name}}}"
             # In a code span, too, Doxygen takes :: for a name to link to.
-            line = re.sub(r"`(::[^`]*)`", lambda code: f"<code>{code[1].replace(':', '&#58;')}</code>", line)
+            line = re.sub(
+                r"`(::[^`]*)`", lambda code: f"<code>{code[1].replace(':', '&#58;')}</code>", line
+            )
             line = LINK.sub(lambda match: link(match, here), line)
             if page == "lessons/README":  # the index is the lessons' parent in the tree of pages
                 line = re.sub(r"\| \[[^\]]*\]\(#(page_lessons_\w+)\)", r"| @subpage \1", line)

@@ -3,9 +3,19 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(392, "The three places that an RDMA device can come from",
-                "Tried in this order: a device that is there; SoftRoCE in this kernel; the emulated machine.")
-    columns = [(10, "1. a device that is there"), (275, "2. SoftRoCE in this kernel"), (540, "3. the emulated machine")]
+    p = Picture(
+        392,
+        "The three places that an RDMA device can come from",
+        (
+            "Tried in this order: a device that is there; SoftRoCE in this kernel; the emulated"
+            " machine."
+        ),
+    )
+    columns = [
+        (10, "1. a device that is there"),
+        (275, "2. SoftRoCE in this kernel"),
+        (540, "3. the emulated machine"),
+    ]
     for x, title in columns:
         p.text(x + 125, 24, title, style="bold", anchor="middle")
     for x in (10, 275):

@@ -3,8 +3,11 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(376, "A device, its port and the port's GID table",
-                "Each level with the verb that asks for it; GID index 1 is the one that is chosen.")
+    p = Picture(
+        376,
+        "A device, its port and the port's GID table",
+        "Each level with the verb that asks for it; GID index 1 is the one that is chosen.",
+    )
     p.text(30, 24, "what there is", style="faint")
     p.text(500, 24, "the verb that asks", style="faint")
     p.box(10, 40, 450, 60, "nic", "rxe0, a device", ["firmware, limits, capabilities"])
@@ -16,9 +19,11 @@ def draw() -> str:
     p.box(60, 130, 400, 64, "plain", "port 1", ["active, Ethernet, path MTU 1024, LID 0"])
     p.text(500, 166, "ibv_query_port", style="code")
     p.line(85, 194, 85, 316)
-    rows = [("GID 0   fe80::ff:fe00:1", "link-local: this segment only", "plain"),
-            ("GID 1   ::ffff:10.77.0.1", "RoCEv2 over IPv4: chosen", "server"),
-            ("GID 2   fd77::1", "RoCEv2 over IPv6", "plain")]
+    rows = [
+        ("GID 0   fe80::ff:fe00:1", "link-local: this segment only", "plain"),
+        ("GID 1   ::ffff:10.77.0.1", "RoCEv2 over IPv4: chosen", "server"),
+        ("GID 2   fd77::1", "RoCEv2 over IPv6", "plain"),
+    ]
     for number, (gid, what, role) in enumerate(rows):
         y = 212 + 46 * number
         p.box(110, y, 350, 38, role)

@@ -3,10 +3,17 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(300, "Two protection domains: an rkey is good only in its own",
-                "The server's context has two protection domains. Domain A holds queue pair A and region A, domain B holds queue pair B and "
-                "region B. Client A is connected to queue pair A. Its WRITE with the rkey of region A is allowed. Its WRITE with the "
-                "rkey of region B is refused with a remote access error, although the key exists and the region is open.")
+    p = Picture(
+        300,
+        "Two protection domains: an rkey is good only in its own",
+        (
+            "The server's context has two protection domains. Domain A holds queue pair A and"
+            " region A, domain B holds queue pair B and region B. Client A is connected to queue"
+            " pair A. Its WRITE with the rkey of region A is allowed. Its WRITE with the rkey of"
+            " region B is refused with a remote access error, although the key exists and the"
+            " region is open."
+        ),
+    )
     p.text(10, 20, "client A", style="bold", role="client")
     p.text(330, 20, "server: one device, one context", style="bold", role="server")
     p.box(10, 34, 150, 256, "client", "queue pair", ("connected to QP A",))

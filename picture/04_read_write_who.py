@@ -3,9 +3,15 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(330, "Who takes part in a WRITE and a READ",
-                "The client's program posts a WRITE and later a READ to its own NIC. The server's NIC checks the rkey and the "
-                "access flags and reads or writes the server's memory. The server's program and CPU take no part.")
+    p = Picture(
+        330,
+        "Who takes part in a WRITE and a READ",
+        (
+            "The client's program posts a WRITE and later a READ to its own NIC. The server's NIC"
+            " checks the rkey and the access flags and reads or writes the server's memory. The"
+            " server's program and CPU take no part."
+        ),
+    )
     p.box(10, 30, 110, 290, "client", "program")
     p.box(200, 30, 110, 290, "nic", "NIC")
     p.box(450, 30, 150, 290, "nic", "NIC")

@@ -3,11 +3,17 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(372, "Many queue pairs, one receive pool",
-                "Four of the clients' queue pairs are connected to four of the server's. The server's have no receive queues: the "
-                "message of each takes the next receive of the shared receive queue. The completion carries the number of "
-                "the queue pair. When fewer receives are left than the limit, an asynchronous event wakes the server, which "
-                "posts all free buffers again.")
+    p = Picture(
+        372,
+        "Many queue pairs, one receive pool",
+        (
+            "Four of the clients' queue pairs are connected to four of the server's. The server's"
+            " have no receive queues: the message of each takes the next receive of the shared"
+            " receive queue. The completion carries the number of the queue pair. When fewer"
+            " receives are left than the limit, an asynchronous event wakes the server, which posts"
+            " all free buffers again."
+        ),
+    )
     p.text(10, 20, "clients", style="bold", role="client")
     p.text(160, 20, "server", style="bold", role="server")
     for i in range(4):
@@ -38,8 +44,12 @@ def draw() -> str:
     p.box(600, 150, 190, 44, "bad", "SRQ limit reached", [])
     p.text(600, 212, "asynchronous event, once", style="small")
     p.box(160, 240, 630, 118, "server", "the server sleeps until one of them comes, and then")
-    for i, text in enumerate(("1. takes the messages, and looks up by qp_num whose they are",
-                              "2. if the limit was reached: arms it again, and posts all free buffers",
-                              "3. answers; an answer carries credits, and whoever has one may send")):
+    for i, text in enumerate(
+        (
+            "1. takes the messages, and looks up by qp_num whose they are",
+            "2. if the limit was reached: arms it again, and posts all free buffers",
+            "3. answers; an answer carries credits, and whoever has one may send",
+        )
+    ):
         p.text(176, 288 + 24 * i, text)
     return p.svg()

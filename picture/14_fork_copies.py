@@ -3,10 +3,16 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(370, "What a child has after fork()",
-                "The parent has a buffer, a handle of the queue pair, and the mapped queue. After the fork the child has a copy of the "
-                "buffer, which the NIC never writes, a copy of the handle, which names the same queue pair in the kernel, and on SoftRoCE "
-                "the very same queue, since that is mapped as shared memory.")
+    p = Picture(
+        370,
+        "What a child has after fork()",
+        (
+            "The parent has a buffer, a handle of the queue pair, and the mapped queue. After the"
+            " fork the child has a copy of the buffer, which the NIC never writes, a copy of the"
+            " handle, which names the same queue pair in the kernel, and on SoftRoCE the very same"
+            " queue, since that is mapped as shared memory."
+        ),
+    )
     p.text(10, 22, "parent", style="bold", role="server")
     p.text(790, 22, "child", style="bold", role="client", anchor="end")
     p.box(10, 32, 250, 200, "server")
@@ -20,7 +26,15 @@ def draw() -> str:
     p.arrow(262, 69, 538, 69, "plain", dashed=True, label="copied")
     p.arrow(262, 131, 538, 131, "plain", dashed=True, label="copied, and names the same object")
     p.arrow(262, 193, 538, 193, "plain", dashed=True, label="shared (SoftRoCE)")
-    p.box(270, 270, 260, 84, "nic", "kernel and NIC", ("one QP, one CQ, one MR;", "the MR's pages are the parent's"))
+    p.box(
+        270,
+        270,
+        260,
+        84,
+        "nic",
+        "kernel and NIC",
+        ("one QP, one CQ, one MR;", "the MR's pages are the parent's"),
+    )
     p.arrow(330, 270, 200, 234, "nic", label="writes", above=-4)
     p.arrow(600, 234, 470, 270, "bad", label="destroys", above=-4)
     return p.svg()

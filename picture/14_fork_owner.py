@@ -3,11 +3,22 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(330, "Fork first, and one owner",
-                "Two children and an unrelated process map the same board of slots. Each writes its request into its own slot and tells "
-                "the owner over a unix socket. Only the owner has opened the device: it has registered the board, posts, and polls.")
-    for i, (name, how) in enumerate((("worker 0, a child", "mapped before the fork"), ("worker 1, a child", "mapped before the fork"),
-                                     ("worker 2, unrelated", "got it by SCM_RIGHTS"))):
+    p = Picture(
+        330,
+        "Fork first, and one owner",
+        (
+            "Two children and an unrelated process map the same board of slots. Each writes its"
+            " request into its own slot and tells the owner over a unix socket. Only the owner has"
+            " opened the device: it has registered the board, posts, and polls."
+        ),
+    )
+    for i, (name, how) in enumerate(
+        (
+            ("worker 0, a child", "mapped before the fork"),
+            ("worker 1, a child", "mapped before the fork"),
+            ("worker 2, unrelated", "got it by SCM_RIGHTS"),
+        )
+    ):
         y = 40 + i * 95
         p.box(10, y, 200, 76, "client", name, (how,))
         p.arrow(212, y + 28, 328, y + 28, "memory", label="request")

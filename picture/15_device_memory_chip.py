@@ -3,10 +3,16 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(352, "Where the lock is: in the host's memory, and on the NIC's chip",
-                "Above, the lock is in the server's memory: for each compare-and-swap the NIC has to fetch the word over PCIe and to "
-                "write it back before the next one for this word can begin. Below, the lock is in the NIC's own memory, and a "
-                "compare-and-swap ends there; only the counter, which its holder reads and writes, is behind PCIe.")
+    p = Picture(
+        352,
+        "Where the lock is: in the host's memory, and on the NIC's chip",
+        (
+            "Above, the lock is in the server's memory: for each compare-and-swap the NIC has to"
+            " fetch the word over PCIe and to write it back before the next one for this word can"
+            " begin. Below, the lock is in the NIC's own memory, and a compare-and-swap ends there;"
+            " only the counter, which its holder reads and writes, is behind PCIe."
+        ),
+    )
     p.text(10, 20, "clients", style="bold", role="client")
     p.text(790, 20, "server", style="bold", role="server", anchor="end")
     for y, where in ((34, "host"), (196, "chip")):

@@ -3,12 +3,19 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(300, "States of a slot",
-                "Free becomes claimed when a worker claims it, ready when the worker publishes, and free in the next lap when the "
-                "consumer gives it back. Ready becomes passed when the ring comes round to it in the next lap and it has not been given "
-                "back: it is passed in each lap until then, and free in the lap after that. Claimed becomes abandoned when the worker "
-                "drops the claim or dies; the consumer passes over it and makes it free in the next lap. Free slots that are too "
-                "few, before the ring's end or between two messages, become abandoned at once.")
+    p = Picture(
+        300,
+        "States of a slot",
+        (
+            "Free becomes claimed when a worker claims it, ready when the worker publishes, and"
+            " free in the next lap when the consumer gives it back. Ready becomes passed when the"
+            " ring comes round to it in the next lap and it has not been given back: it is passed"
+            " in each lap until then, and free in the lap after that. Claimed becomes abandoned"
+            " when the worker drops the claim or dies; the consumer passes over it and makes it"
+            " free in the next lap. Free slots that are too few, before the ring's end or between"
+            " two messages, become abandoned at once."
+        ),
+    )
     p.box(10, 30, 130, 60, "plain", "free", ("lap n",))
     p.box(235, 30, 150, 60, "client", "claimed", ("worker w, lap n",))
     p.box(470, 30, 130, 60, "memory", "ready", ("of w, lap n",))

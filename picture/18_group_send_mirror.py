@@ -3,19 +3,36 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(372, "A ring, its mirror, and a group",
-                "Three processes have put messages into the client's ring: slots 20 to 27 are ready. One WRITE_WITH_IMM carries them "
-                "into the same slots of the server's mirror; its immediate data say first slot 20, eight slots. The server gives them "
-                "back by a WRITE_WITH_IMM of no bytes with the same immediate data.")
+    p = Picture(
+        372,
+        "A ring, its mirror, and a group",
+        (
+            "Three processes have put messages into the client's ring: slots 20 to 27 are ready."
+            " One WRITE_WITH_IMM carries them into the same slots of the server's mirror; its"
+            " immediate data say first slot 20, eight slots. The server gives them back by a"
+            " WRITE_WITH_IMM of no bytes with the same immediate data."
+        ),
+    )
     p.text(10, 20, "client: the ring", style="bold", role="client")
     p.text(790, 20, "server: the mirror", style="bold", role="server", anchor="end")
-    messages = ((0, 3, "process 1"), (3, 1, "process 3"), (4, 2, "process 2"), (6, 1, "process 3"), (7, 1, "process 1"))
+    messages = (
+        (0, 3, "process 1"),
+        (3, 1, "process 3"),
+        (4, 2, "process 2"),
+        (6, 1, "process 3"),
+        (7, 1, "process 1"),
+    )
     for x, role in ((120, "client"), (540, "server")):
         p.box(x, 32, 140, 330, role)
         for slot in range(10):
             y = 40 + 32 * slot
-            p.text(x - 8 if role == "client" else x + 148, y + 18, f"slot {19 + slot}", style="small faint",
-                   anchor="end" if role == "client" else "start")
+            p.text(
+                x - 8 if role == "client" else x + 148,
+                y + 18,
+                f"slot {19 + slot}",
+                style="small faint",
+                anchor="end" if role == "client" else "start",
+            )
             if slot in (0, 9):
                 p.box(x + 8, y, 124, 26, "plain")
                 p.text(x + 70, y + 18, "free", style="small faint", anchor="middle")

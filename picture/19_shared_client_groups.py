@@ -3,10 +3,16 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(420, "Requests in groups, answers in other groups",
-                "Requests in slots 20 to 27 go in two runs, as they were ready: 20 to 23 and 24 to 27. The handlers end in another order. "
-                "The answers to 20, 23, 24 and 25 are ready first: 20 goes alone, 23 to 25 in one run over the border of the two groups. "
-                "The slow ones, 21 and 22 and 26 and 27, follow. Each answer goes to its request's slots.")
+    p = Picture(
+        420,
+        "Requests in groups, answers in other groups",
+        (
+            "Requests in slots 20 to 27 go in two runs, as they were ready: 20 to 23 and 24 to 27."
+            " The handlers end in another order. The answers to 20, 23, 24 and 25 are ready first:"
+            " 20 goes alone, 23 to 25 in one run over the border of the two groups. The slow ones,"
+            " 21 and 22 and 26 and 27, follow. Each answer goes to its request's slots."
+        ),
+    )
     p.text(10, 20, "client", style="bold", role="client")
     p.text(790, 20, "server", style="bold", role="server", anchor="end")
     messages = ((0, 1, "A"), (1, 2, "B"), (3, 1, "C"), (4, 1, "D"), (5, 1, "E"), (6, 2, "F"))
@@ -14,12 +20,21 @@ def draw() -> str:
 
     def row(y, role, shown, fill):
         for slot in range(8):
-            p.text(x0 + step * slot + 30, y - 6, str(20 + slot), style="small faint", anchor="middle")
+            p.text(
+                x0 + step * slot + 30, y - 6, str(20 + slot), style="small faint", anchor="middle"
+            )
         for first, count, name in messages:
             it = name in shown
             p.box(x0 + step * first, y, step * count - 4, 30, fill if it else "plain")
             if it:
-                p.text(x0 + step * first + (step * count - 4) / 2, y + 20, name + role, anchor="middle", style="small bold")
+                p.text(
+                    x0 + step * first + (step * count - 4) / 2,
+                    y + 20,
+                    name + role,
+                    anchor="middle",
+                    style="small bold",
+                )
+
     p.text(10, 66, "ring: requests", style="bold small")
     row(46, "", "ABCDEF", "client")
     for first, count, text in ((0, 4, "20 | 4"), (4, 4, "24 | 4")):
@@ -39,7 +54,19 @@ def draw() -> str:
         p.text(x + width / 2 + 10, 290, text, style="small")
     p.text(10, 346, "client's answers", style="bold small")
     row(326, "'", "ACDE", "memory")
-    p.text(10, 384, "C', D' and E' come with one WRITE, though their requests went with two. B' goes as 21 | 2, F' as 26 | 2, when they are done.",
-           style="small")
-    p.text(10, 406, "The slots of A, C, D and E go back to the ring when their callers have read the answers.", style="small faint")
+    p.text(
+        10,
+        384,
+        (
+            "C', D' and E' come with one WRITE, though their requests went with two. B' goes as 21"
+            " | 2, F' as 26 | 2, when they are done."
+        ),
+        style="small",
+    )
+    p.text(
+        10,
+        406,
+        "The slots of A, C, D and E go back to the ring when their callers have read the answers.",
+        style="small faint",
+    )
     return p.svg()

@@ -3,15 +3,26 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(300, "A client with several servers and connections",
-                "A sender with two servers and two connections to each has four lanes, each with a ring of its own. A request goes to the "
-                "servers in turns, or to the one that RequestOptions::server names. Of the two lanes to that server, a thread keeps to one. "
-                "A lane that is down or full is passed over.")
+    p = Picture(
+        300,
+        "A client with several servers and connections",
+        (
+            "A sender with two servers and two connections to each has four lanes, each with a ring"
+            " of its own. A request goes to the servers in turns, or to the one that"
+            " RequestOptions::server names. Of the two lanes to that server, a thread keeps to one."
+            " A lane that is down or full is passed over."
+        ),
+    )
     p.box(10, 10, 500, 280, "client", "client host")
     for number, y in enumerate((44, 104, 164, 224), 1):
         p.box(24, y, 110, 46, "plain", "")
         p.text(79, y + 28, f"thread {number}", anchor="middle")
-    lanes = ((44, "ring 1", "server A"), (104, "ring 2", "server A"), (164, "ring 3", "server B"), (224, "ring 4", "server B"))
+    lanes = (
+        (44, "ring 1", "server A"),
+        (104, "ring 2", "server A"),
+        (164, "ring 3", "server B"),
+        (224, "ring 4", "server B"),
+    )
     for y, name, _ in lanes:
         is_down = name == "ring 4"
         p.box(300, y, 90, 46, "bad" if is_down else "memory")

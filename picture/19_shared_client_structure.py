@@ -3,14 +3,25 @@ from drawing.picture import Picture
 
 
 def draw() -> str:
-    p = Picture(560, "The processes of client and server",
-                "On the client's host, two worker processes and the threads of the sender's own process call a Caller each. They share "
-                "one segment with the sender: the ring with the requests, the answers, the bells that callers sleep on. The sender's "
-                "thread owns one lane for each connection. On the server's host, one loop owns a session for each connection, with a "
-                "mirror of the requests and a copy of it. Short handlers run in the loop's thread, the others in a pool of threads.")
+    p = Picture(
+        560,
+        "The processes of client and server",
+        (
+            "On the client's host, two worker processes and the threads of the sender's own process"
+            " call a Caller each. They share one segment with the sender: the ring with the"
+            " requests, the answers, the bells that callers sleep on. The sender's thread owns one"
+            " lane for each connection. On the server's host, one loop owns a session for each"
+            " connection, with a mirror of the requests and a copy of it. Short handlers run in the"
+            " loop's thread, the others in a pool of threads."
+        ),
+    )
     p.text(10, 20, "client's host", style="bold", role="client")
     p.text(790, 20, "server's host", style="bold", role="server", anchor="end")
-    for x, title, what in ((10, "a worker", "and its threads"), (148, "another one", "and its threads"), (286, "the sender's", "own threads")):
+    for x, title, what in (
+        (10, "a worker", "and its threads"),
+        (148, "another one", "and its threads"),
+        (286, "the sender's", "own threads"),
+    ):
         p.box(x, 32, 128, 84, "client", title, (what,))
         p.box(x + 10, 80, 108, 26, "plain")
         p.text(x + 64, 98, "Caller", anchor="middle", style="small bold")
@@ -40,9 +51,25 @@ def draw() -> str:
     p.arrow(700, 180, 700, 202, "server")
     p.text(692, 196, "answers", style="small", anchor="end")
     p.box(486, 204, 304, 344, "server", "server: one loop, epoll")
-    p.box(500, 238, 276, 96, "plain", "session of another client", ("with a protection domain of its own",))
+    p.box(
+        500,
+        238,
+        276,
+        96,
+        "plain",
+        "session of another client",
+        ("with a protection domain of its own",),
+    )
     p.text(510, 318, "a run is copied, checked, then used", style="small faint")
-    p.box(500, 344, 276, 188, "plain", "session", ("mirror of the requests, and a copy", "answers, response data"))
+    p.box(
+        500,
+        344,
+        276,
+        188,
+        "plain",
+        "session",
+        ("mirror of the requests, and a copy", "answers, response data"),
+    )
     for y, name in ((456, "queue pair: requests"), (492, "queue pair: data")):
         p.box(510, y, 176, 28, "nic")
         p.text(598, y + 19, name, anchor="middle", style="small")

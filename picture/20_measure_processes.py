@@ -3,21 +3,39 @@ from drawing.picture import Picture
 from lab.measured import Measured, in_flight_words, load_words, processes_of
 from drawing.plot import footer, in_words, key, lines_of, missing, panel
 
-ARMS = (("shared", "server", "circle"), ("shared_no_groups", "memory", "diamond"), ("own", "client", "square"),
-        ("tcp", "plain", "triangle"))
+ARMS = (
+    ("shared", "server", "circle"),
+    ("shared_no_groups", "memory", "diamond"),
+    ("own", "client", "square"),
+    ("tcp", "plain", "triangle"),
+)
 
 
 def draw(measured: Measured | None = None) -> str:
     measured = measured or Measured.published()
-    rows = [row for row in measured.of_metric("requests", "us_per_request") if row.arm in {arm for arm, _, _ in ARMS}]
+    rows = [
+        row
+        for row in measured.of_metric("requests", "us_per_request")
+        if row.arm in {arm for arm, _, _ in ARMS}
+    ]
     p = Picture(0, "Time for a request by number of processes", "")
     words, y = [], 8.0
     for in_flight in sorted({processes_of(row.parameter)[1] for row in rows}):
         these = [row for row in rows if processes_of(row.parameter)[1] == in_flight]
         numbers = sorted({processes_of(row.parameter)[0] for row in these})
         lines = lines_of(these, ARMS, lambda row: processes_of(row.parameter)[0])
-        y = panel(p, y, 190, f"Each process with {in_flight_words(in_flight)}: µs for a request, all processes together",
-                  {number: str(number) for number in numbers}, "processes", lines)
+        y = panel(
+            p,
+            y,
+            190,
+            (
+                f"Each process with {in_flight_words(in_flight)}: µs for a request, all processes"
+                " together"
+            ),
+            {number: str(number) for number in numbers},
+            "processes",
+            lines,
+        )
         words += ["; ".join(in_words(line, load_words) for line in lines) + "."]
     p.description = "Plots with logarithmic axes, medians, µs for a request. " + " ".join(words)
     footer(p, y, [*missing(rows, [arm for arm, _, _ in ARMS], load_words), key(), measured.where()])

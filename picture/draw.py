@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Draws the lessons' pictures: each NAME.py and each NAME_trace.json in this folder becomes NAME.svg.
+"""Draws the lessons' pictures: each NAME.py and each NAME_trace.json in this folder becomes
+NAME.svg.
 
     python3 picture/draw.py            draws all of them
     python3 picture/draw.py --check    fails if a committed picture is not what its source draws
@@ -23,14 +24,23 @@ def main() -> int:
         try:
             svg = drawn(source)
         except FileNotFoundError as error:
-            print(f"{source.name} needs {error.filename}: ./lab bench --publish writes the measurements", file=sys.stderr)
+            print(
+                (
+                    f"{source.name} needs {error.filename}: ./lab bench --publish writes the"
+                    " measurements"
+                ),
+                file=sys.stderr,
+            )
             failed = True
             continue
         if not target.exists() or target.read_text() != svg:
             stale.append(target.name)
             if "--check" not in sys.argv:
                 target.write_text(svg)
-    print(*(f"{'stale' if '--check' in sys.argv else 'drew'} {name}" for name in stale), sep="\n" if stale else "")
+    print(
+        *(f"{'stale' if '--check' in sys.argv else 'drew'} {name}" for name in stale),
+        sep="\n" if stale else "",
+    )
     return 1 if failed or stale and "--check" in sys.argv else 0
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Runs examples with the library of examples/close_probe.cpp preloaded: it says what a program that closes its device has left open on it."""
+"""Runs examples with the library of examples/close_probe.cpp preloaded: it says what a program that
+closes its device has left open on it."""
 from __future__ import annotations
 
 import os
@@ -16,9 +17,14 @@ UNDER = [] if HAS_SANITIZER else ["env", "LD_PRELOAD=./libclose_probe.so"]
 
 
 def run(program: str, kind: str):
-    """@return the outcome without the probe's lines, how often each role has closed a device, and what was left open"""
+    """@return the outcome without the probe's lines, how often each role has closed a device, and
+    what was left open"""
     outcome = examples.run(needs_device.PLACE, needs_device.BUILD, program, kind, under=UNDER)
     closed = {role: outcome.of(role).count(CLOSED) for role in outcome.status}
     left = [text for _, text in outcome.lines if text.startswith("left open")]
-    outcome.lines = [(role, text) for role, text in outcome.lines if text != CLOSED and not text.startswith("left open")]
+    outcome.lines = [
+        (role, text)
+        for role, text in outcome.lines
+        if text != CLOSED and not text.startswith("left open")
+    ]
     return outcome, closed, left

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""For the tests of ./lab new and of the examples' READMEs: an installed library, and projects made from examples."""
+"""For the tests of ./lab new and of the examples' READMEs: an installed library, and projects made
+from examples."""
 import os
 import shutil
 import subprocess
@@ -13,8 +14,15 @@ FAST = ["-Doptimization=0", "-Ddebug=false"]
 
 
 def run(argv, cwd, **environment):
-    result = subprocess.run(argv, cwd=cwd, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    result = subprocess.run(
+        argv,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     if result.returncode:
         raise AssertionError(f"{' '.join(map(str, argv))}:\n{result.stdout[-4000:]}")
     return result.stdout
@@ -33,10 +41,23 @@ class Copies(unittest.TestCase):
 
     @classmethod
     def install(cls, name, *options):
-        """Installs the libraries in one place, and moves them to another: no package may name the first.
-        @return their folder"""
-        run(["meson", "setup", "library", ROOT, f"--prefix={cls.top / 'before'}", "--libdir=lib", "-Dexamples=false",
-             "-Dpkgconfig.relocatable=true", *FAST, *options], cls.top)
+        """Installs the libraries in one place, and moves them to another: no package may name the
+        first. @return their folder"""
+        run(
+            [
+                "meson",
+                "setup",
+                "library",
+                ROOT,
+                f"--prefix={cls.top / 'before'}",
+                "--libdir=lib",
+                "-Dexamples=false",
+                "-Dpkgconfig.relocatable=true",
+                *FAST,
+                *options,
+            ],
+            cls.top,
+        )
         run(["meson", "install", "-C", "library"], cls.top)
         shutil.rmtree(cls.top / "library")
         return (cls.top / "before").rename(cls.top / name)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What can go wrong with the module of lesson 16, in an emulated machine of its own, by whichever kernel LAB_KERNEL names.
+"""What can go wrong with the module of lesson 16, in an emulated machine of its own, by whichever
+kernel LAB_KERNEL names.
 
-Whatever happens: the module can be unloaded, the kernel has nothing to complain about, nothing of the module's is left on the
-device, and it can be loaded again and works.
+Whatever happens: the module can be unloaded, the kernel has nothing to complain about, nothing of
+the module's is left on the device, and it can be loaded again and works.
 """
 import os
 import subprocess
@@ -17,7 +18,8 @@ LESSON = examples.kernel_lesson("kernel_client")
 GUEST = ["python3", "-I", "-S", str(ROOT / "tools/lab/guest_module.py")]
 ENDLESS = "rounds=4000000000"
 NOBODY = "4"  # a port on which nobody listens
-# What is freed is overwritten, and checked when it is allocated again: who still uses it is found out.
+# What is freed is overwritten, and checked when it is allocated again: who still uses it is found
+# out.
 labtest.ENVIRONMENT["LAB_BOOT"] = os.environ["LAB_BOOT"] = "slub_debug=FZPU page_poison=1"
 STEPS = ("ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED", "registered", "WRITE", "READ")
 
@@ -46,7 +48,14 @@ class KernelClient(unittest.TestCase):
         """After each fault."""
         self.assertNotIn("kernel_client", self.guest("cat", "/proc/modules"))
         self.assertEqual(self.resources(), self.before)
-        self.assertEqual([line for line in self.guest("dmesg").splitlines() if guest_module.COMPLAINT.search(line)], [])
+        self.assertEqual(
+            [
+                line
+                for line in self.guest("dmesg").splitlines()
+                if guest_module.COMPLAINT.search(line)
+            ],
+            [],
+        )
 
     def works(self):
         outcome = self.run_against(self.server)
@@ -55,7 +64,9 @@ class KernelClient(unittest.TestCase):
 
     @classmethod
     def guest(cls, *argv):
-        return subprocess.run(cls.where.wrap(argv), check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout
+        return subprocess.run(
+            cls.where.wrap(argv), check=True, stdout=subprocess.PIPE, text=True, timeout=600
+        ).stdout
 
     @classmethod
     def resources(cls):
@@ -71,12 +82,31 @@ class KernelClient(unittest.TestCase):
             if at and role == "client" and at in text and not done:
                 done.append(text)
                 self.guest(*then)
-        return pair.run(self.where, [*server, "--cm-port", "0", "--wait", str(wait)], pair.Client(examples.LISTENING, lambda line: [
-            *GUEST, self.module, *words, f"server={self.where.address}", f"port={line[1]}"]), show=watch)
+
+        return pair.run(
+            self.where,
+            [*server, "--cm-port", "0", "--wait", str(wait)],
+            pair.Client(
+                examples.LISTENING,
+                lambda line: [
+                    *GUEST,
+                    self.module,
+                    *words,
+                    f"server={self.where.address}",
+                    f"port={line[1]}",
+                ],
+            ),
+            show=watch,
+        )
 
     def alone(self, *words):
         """Without a server. @return what it says, and how it ends"""
-        result = subprocess.run(self.where.wrap([*GUEST, self.module, *words]), stdout=subprocess.PIPE, text=True, timeout=600)
+        result = subprocess.run(
+            self.where.wrap([*GUEST, self.module, *words]),
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=600,
+        )
         return result.stdout, result.returncode
 
     def assertFails(self, outcome, words):
@@ -97,7 +127,11 @@ class Midway(KernelClient):
                 outcome = self.run_against(self.server, "--unload-at", line, ENDLESS)
                 self.assertEqual(outcome.status.get("client"), 0, outcome.text())
                 # Not always last: an event handler may run at the same time.
-                self.assertIn("ended before the end: rxe0 or the module goes", outcome.of("client"), outcome.text())
+                self.assertIn(
+                    "ended before the end: rxe0 or the module goes",
+                    outcome.of("client"),
+                    outcome.text(),
+                )
 
     def test_unloaded_when_it_has_ended(self):
         for line in ("took the registration back", "DISCONNECTED", "done"):
@@ -108,32 +142,55 @@ class Midway(KernelClient):
     def test_device_removed(self):
         for line in ("ROUTE_RESOLVED", "READ"):
             with self.subTest(line):
-                outcome = self.run_against(self.server, ENDLESS, at=line, then=["rdma", "link", "delete", "rxe0"])
+                outcome = self.run_against(
+                    self.server, ENDLESS, at=line, then=["rdma", "link", "delete", "rxe0"]
+                )
                 self.guest("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "lab0")
                 self.assertEqual(outcome.status["client"], 0, outcome.text())
                 # Not always last: an event handler may run at the same time.
-                self.assertIn("ended before the end: rxe0 or the module goes", outcome.of("client"), outcome.text())
+                self.assertIn(
+                    "ended before the end: rxe0 or the module goes",
+                    outcome.of("client"),
+                    outcome.text(),
+                )
 
     def test_server_killed(self):
         for line in ("ROUTE_RESOLVED", "READ"):
             with self.subTest(line):
-                self.assertFails(self.run_against(self.server, ENDLESS, at=line, then=["pkill", "-9", "page_server"]), "")
+                self.assertFails(
+                    self.run_against(
+                        self.server, ENDLESS, at=line, then=["pkill", "-9", "page_server"]
+                    ),
+                    "",
+                )
 
     def test_many_queues(self):
         """Up to as many as the module has, with more pages than queues, and with fewer."""
         for queues, pages in ((1, 1), (1, 9), (3, 20), (8, 3), (8, 256)):
             with self.subTest(queues=queues, pages=pages):
-                outcome = self.run_against(self.server, f"queues={queues}", f"pages={pages}", "rounds=3")
+                outcome = self.run_against(
+                    self.server, f"queues={queues}", f"pages={pages}", "rounds=3"
+                )
                 self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
                 said = outcome.of("client")
                 for number in range(2 * queues):
                     what = "READs" if number < queues else "WRITEs"
-                    self.assertIn(f"ESTABLISHED      queue {number} of {2 * queues}, for {what}", said)
+                    self.assertIn(
+                        f"ESTABLISHED      queue {number} of {2 * queues}, for {what}", said
+                    )
                 for page in range(pages):
                     self.assertIn(f"WRITE of page {page} by queue {queues + page % queues}", said)
-                    self.assertIn(f"READ of page {page} by queue {page % queues}, and it is the same", said)
+                    self.assertIn(
+                        f"READ of page {page} by queue {page % queues}, and it is the same", said
+                    )
                 # REG_MR with SEND, LOCAL_INV, and each page out and in three times
-                self.assertIn(f"took the registration back, after 3 rounds and {2 + 6 * pages} calls of ib_post_send", said)
+                self.assertIn(
+                    (
+                        f"took the registration back, after 3 rounds and {2 + 6 * pages} calls of"
+                        " ib_post_send"
+                    ),
+                    said,
+                )
 
     def test_loaded_and_unloaded_at_once(self):
         """Whatever it is about to do."""
@@ -154,32 +211,50 @@ class Never(KernelClient):
         self.assertEqual(status, 1)
 
     def test_wrong_address(self):
-        for words, wanted in ({"server=10.77.0.99 timeout=1": "error: ", "server=fe80::1 timeout=1": "error: ",
-                               "server=127.0.0.1": "error: rdma_resolve_route (-ENODEV)",
-                               "server=nobody": "error: server=nobody port=18515 (-EINVAL)",
-                               "server=10.77.0.1 port=x": "error: server=10.77.0.1 port=x (-EINVAL)"}).items():
+        for words, wanted in (
+            {
+                "server=10.77.0.99 timeout=1": "error: ",
+                "server=fe80::1 timeout=1": "error: ",
+                "server=127.0.0.1": "error: rdma_resolve_route (-ENODEV)",
+                "server=nobody": "error: server=nobody port=18515 (-EINVAL)",
+                "server=10.77.0.1 port=x": "error: server=10.77.0.1 port=x (-EINVAL)",
+            }
+        ).items():
             with self.subTest(words):
                 said, status = self.alone(*words.split())
                 self.assertIn(wanted, said)
                 self.assertEqual(status, 1)
 
     def test_wrong_parameters(self):
-        for words in ("timeout=0", "timeout=61", "rounds=0", "rounds=x", "queues=0", "queues=9", "pages=0", "pages=257"):
+        for words in (
+            "timeout=0",
+            "timeout=61",
+            "rounds=0",
+            "rounds=x",
+            "queues=0",
+            "queues=9",
+            "pages=0",
+            "pages=257",
+        ):
             with self.subTest(words):
                 said, status = self.alone(words)
                 self.assertIn("could not insert module", said)
                 self.assertEqual(status, 1)
 
     def test_server_lies(self):
-        for lie, words in {"other-version": "the server speaks another protocol (-EPROTO)",
-                           "no-reason": "the server rejects: consumer defined (-ECONNREFUSED)",
-                           "short": "the server's description: of another kind (-EPROTO)",
-                           "wraps": "the server's description: the pages do not fit into its memory (-EPROTO)",
-                           "less": "the server's description: the pages do not fit into its memory (-EPROTO)",
-                           "silence": "the server does not describe its memory (-ETIMEDOUT)",
-                           "no-answer": "no answer to the connection request (-ETIMEDOUT)"}.items():
+        for lie, words in {
+            "other-version": "the server speaks another protocol (-EPROTO)",
+            "no-reason": "the server rejects: consumer defined (-ECONNREFUSED)",
+            "short": "the server's description: of another kind (-EPROTO)",
+            "wraps": "the server's description: the pages do not fit into its memory (-EPROTO)",
+            "less": "the server's description: the pages do not fit into its memory (-EPROTO)",
+            "silence": "the server does not describe its memory (-ETIMEDOUT)",
+            "no-answer": "no answer to the connection request (-ETIMEDOUT)",
+        }.items():
             with self.subTest(lie):
-                self.assertFails(self.run_against([*self.liar, "--lie", lie], "timeout=1", wait=20), words)
+                self.assertFails(
+                    self.run_against([*self.liar, "--lie", lie], "timeout=1", wait=20), words
+                )
 
     def test_server_takes_one_queue_only(self):
         """Lesson 12's server stops listening once it has a client."""
@@ -188,27 +263,55 @@ class Never(KernelClient):
         self.assertIn("ESTABLISHED      queue 0 of 4, for READs", outcome.of("client"))
 
     def test_server_writes_where_it_must_not(self):
-        """Our NIC refuses it, and only the queue pair's event handler hears of that. SoftRoCE of 6.1 and 6.12 calls none; then
-        the wait has an end."""
+        """Our NIC refuses it, and only the queue pair's event handler hears of that. SoftRoCE of
+        6.1 and 6.12 calls none; then the wait has an end."""
         outcome = self.run_against([*self.liar, "--lie", "wild-write"], "timeout=1", wait=20)
         self.assertFails(outcome, "")
-        self.assertRegex(outcome.text(), r"error: (queue 0: QP access error \(-EIO\)|the server does not describe its memory \(-ETIMEDOUT\))")
+        self.assertRegex(
+            outcome.text(),
+            (
+                r"error: (queue 0: QP access error \(-EIO\)|the server does not describe its memory"
+                r" \(-ETIMEDOUT\))"
+            ),
+        )
 
     def test_server_refuses(self):
         outcome = self.run_against([*self.server, "--largest", "16383"])
-        self.assertFails(outcome, "the server rejects: it has no room for this client (-ECONNREFUSED)")
+        self.assertFails(
+            outcome, "the server rejects: it has no room for this client (-ECONNREFUSED)"
+        )
         self.assertIn("it needs 16384 bytes, and may have 1 to 16383", outcome.text())
 
     def test_client_lies(self):
-        """page_server against a client that says nothing of queues, nor a length that it could have."""
-        for lie, words in {"other-version": "it speaks another version", "no-length": "it needs 0 bytes, and may have 1 to",
-                           "endless": "it needs 18446744073709551615 bytes, and may have 1 to",
-                           "too-long": "queue 0 of 0 comes after 0"}.items():
+        """page_server against a client that says nothing of queues, nor a length that it could
+        have."""
+        for lie, words in {
+            "other-version": "it speaks another version",
+            "no-length": "it needs 0 bytes, and may have 1 to",
+            "endless": "it needs 18446744073709551615 bytes, and may have 1 to",
+            "too-long": "queue 0 of 0 comes after 0",
+        }.items():
             with self.subTest(lie):
-                outcome = pair.run(self.where, [*self.server, "--cm-port", "0", "--wait", "20"], pair.Client(
-                    examples.LISTENING, lambda line: [*self.liar, "--lie", lie, "--host", self.where.address, "--cm-port", line[1]]))
+                outcome = pair.run(
+                    self.where,
+                    [*self.server, "--cm-port", "0", "--wait", "20"],
+                    pair.Client(
+                        examples.LISTENING,
+                        lambda line: [
+                            *self.liar,
+                            "--lie",
+                            lie,
+                            "--host",
+                            self.where.address,
+                            "--cm-port",
+                            line[1],
+                        ],
+                    ),
+                )
                 self.assertEqual(outcome.status["server"], 1, outcome.text())
-                self.assertIn("error: the client's request: " + words, "\n".join(outcome.of("server")))
+                self.assertIn(
+                    "error: the client's request: " + words, "\n".join(outcome.of("server"))
+                )
 
 
 del KernelClient  # has no tests of its own

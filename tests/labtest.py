@@ -15,8 +15,13 @@ from lab.paths import ROOT
 
 LAB = str(ROOT / "lab")
 # A kernel that the user chose for the shared machine does not matter here, nor does where it is.
-ENVIRONMENT = {**os.environ, "LAB_PLACE": "machine", "LAB_MACHINE": f"test-{os.getpid()}", "LAB_IDLE": "60",
-               "LAB_PROGRESS": "off"}
+ENVIRONMENT = {
+    **os.environ,
+    "LAB_PLACE": "machine",
+    "LAB_MACHINE": f"test-{os.getpid()}",
+    "LAB_IDLE": "60",
+    "LAB_PROGRESS": "off",
+}
 
 
 # Debian 12's own kernel is 6.1; its backports have the one of Debian 13.
@@ -31,7 +36,11 @@ def choose_newer_kernel() -> None:
 
 def need_machine() -> None:
     """Skips the whole file where the emulated machine cannot be had; in CI that is a failure."""
-    why = "this is the emulated machine" if place.INSIDE.exists() else " ".join(packages.missing("machine"))
+    why = (
+        "this is the emulated machine"
+        if place.INSIDE.exists()
+        else " ".join(packages.missing("machine"))
+    )
     if why:
         print(f"skipped: no emulated machine here: {why}")
         sys.exit(1 if os.environ.get("LAB_REQUIRE_DEVICE") else 77)
@@ -46,8 +55,14 @@ def start(*argv: str, **options) -> subprocess.Popen:
 
 def lab(*words: str, **options) -> subprocess.Popen:
     # Without a buffer: communicate() does not see what an earlier readline() has read into one.
-    options = {"bufsize": 0, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
-               "env": ENVIRONMENT, **options}
+    options = {
+        "bufsize": 0,
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "env": ENVIRONMENT,
+        **options,
+    }
     return subprocess.Popen([LAB, *words], **options)
 
 

@@ -4,7 +4,8 @@ import os
 
 
 def next_line(process) -> str:
-    """Its next line of output, and not a byte more: what a file object reads ahead, communicate() would not see."""
+    """Its next line of output, and not a byte more: what a file object reads ahead, communicate()
+    would not see."""
     line = b""
     while not line.endswith(b"\n") and (byte := os.read(process.stdout.fileno(), 1)):
         line += byte

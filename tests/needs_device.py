@@ -17,9 +17,16 @@ from lab.paths import ROOT
 os.environ.setdefault("LAB_PROGRESS", "off")  # what the tests run is not the reader's progress
 AT_ONCE = 3  # programs; each of them may be two processes
 BUILD = Path(os.environ.get("LAB_BUILD", ROOT / "build"))
-# Starts a program as another user. That user may read everything: the clone may lie in a folder that only its owner may enter.
-AS_ANOTHER_USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_read_search",
-                   "--ambient-caps=+dac_read_search"]
+# Starts a program as another user. That user may read everything: the clone may lie in a folder
+# that only its owner may enter.
+AS_ANOTHER_USER = [
+    "setpriv",
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+    "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+]
 
 
 def find() -> place.Place:
@@ -33,26 +40,29 @@ def find() -> place.Place:
 
 
 PLACE = find()
-# Keeps the machine running until this process ends. Without a connection, another test that interrupts a command can end the machine
-# between two commands of this test. The files in the machine's /tmp would be lost.
+# Keeps the machine running until this process ends. Without a connection, another test that
+# interrupts a command can end the machine between two commands of this test. The files in the
+# machine's /tmp would be lost.
 IN_USE = machine.connect() if PLACE.kind == "machine" else None
 
 
 def why_not(lesson) -> str:
-    """Why an example cannot be run here although there is a device; "" if it can. A kernel module wants the emulated machine, and the
-    headers of its kernel. Where LAB_REQUIRE_DEVICE is set it can, so a test fails."""
+    """Why an example cannot be run here although there is a device; "" if it can. A kernel module
+    wants the emulated machine, and the headers of its kernel. Where LAB_REQUIRE_DEVICE is set it
+    can, so a test fails."""
     if lesson.kind != "kernel" or os.environ.get("LAB_REQUIRE_DEVICE"):
         return ""
     return kbuild.why_not()
 
 
 def each(test: unittest.TestCase, jobs: dict, run, check) -> None:
-    """Runs all jobs, and checks each in a subtest. Much of a run is waiting for an event or a time limit, so several runs at once end
-    sooner than one after the other.
+    """Runs all jobs, and checks each in a subtest. Much of a run is waiting for an event or a time
+    limit, so several runs at once end sooner than one after the other.
 
     @param jobs name of the subtest -> (lesson, what else run() and check() need)
     @param run called with a job, in some thread; not for a lesson that cannot be run here
     @param check called with a job and what run() has returned for it"""
+
     def run_if_possible(job):
         return why_not(job[0]) or [run(job)]
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""19_shared_client in all its modes, and with servers, senders and workers that die, are too slow, lie, or ask for too much.
+"""19_shared_client in all its modes, and with servers, senders and workers that die, are too slow,
+lie, or ask for too much.
 
-The cases, for one host and for two: who imports them says where the server runs, and where the clients."""
+The cases, for one host and for two: who imports them says where the server runs, and where the
+clients."""
 import itertools
 import json
 import os
@@ -24,22 +26,41 @@ class Shared(unittest.TestCase):
         """@return a process of which `guest` is the number where it runs"""
         slow = []
         if has_slow_memory:  # by a path without a space
-            self.at(place, "cp", str(self.build / "tests/faults/libslow_memory.so"), "/tmp/slow_memory.so")
+            self.at(
+                place,
+                "cp",
+                str(self.build / "tests/faults/libslow_memory.so"),
+                "/tmp/slow_memory.so",
+            )
             slow = ["env", "LD_PRELOAD=/tmp/slow_memory.so"]
-        argv = place.wrap(["sh", "-c", 'echo $$; exec "$0" "$@"', *slow, str(self.build / program), *options])
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        argv = place.wrap(
+            ["sh", "-c", 'echo $$; exec "$0" "$@"', *slow, str(self.build / program), *options]
+        )
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self.addCleanup(self.end, process)
         process.guest = int(next_line(process))
         return process
 
     def at(self, place, *argv):
-        return subprocess.run(place.wrap(argv), capture_output=True, text=True, check=True, timeout=600).stdout
+        return subprocess.run(
+            place.wrap(argv), capture_output=True, text=True, check=True, timeout=600
+        ).stdout
 
     def resources(self, place, process):
-        """What a process has on its device, whichever thread has made it; other tests may run beside this one."""
-        threads = {int(number) for number in self.at(place, "ls", f"/proc/{process.guest}/task").split()}
-        return {kind: sum(entry.get("pid") in threads for entry in json.loads(self.at(place, "rdma", "-j", "resource", "show", kind)))
-                for kind in ("qp", "cq", "mr", "pd", "cm_id")}
+        """What a process has on its device, whichever thread has made it; other tests may run
+        beside this one."""
+        threads = {
+            int(number) for number in self.at(place, "ls", f"/proc/{process.guest}/task").split()
+        }
+        return {
+            kind: sum(
+                entry.get("pid") in threads
+                for entry in json.loads(self.at(place, "rdma", "-j", "resource", "show", kind))
+            )
+            for kind in ("qp", "cq", "mr", "pd", "cm_id")
+        }
 
     def wait_for_resources(self, wanted):
         """The server's: when a client has ended, it may not have heard of it yet."""
@@ -53,8 +74,17 @@ class Shared(unittest.TestCase):
         process.stdin.flush()
 
     def serve(self, *options, port="0", has_slow_memory=False):
-        self.server = self.start(self.server_place, "examples/slot_server", "--clients", "0", "--cm-port", port, "--stats", *options,
-                                 has_slow_memory=has_slow_memory)
+        self.server = self.start(
+            self.server_place,
+            "examples/slot_server",
+            "--clients",
+            "0",
+            "--cm-port",
+            port,
+            "--stats",
+            *options,
+            has_slow_memory=has_slow_memory,
+        )
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(self.server))[1]
 
     def end(self, process):
@@ -63,8 +93,17 @@ class Shared(unittest.TestCase):
         process.communicate()
 
     def client(self, *options):
-        return self.start(self.client_place, "examples/shared_client", "--host", self.server_place.address, "--cm-port", self.port,
-                          "--stats", *([] if "--responses" in options else ["--responses", self.responses]), *options)
+        return self.start(
+            self.client_place,
+            "examples/shared_client",
+            "--host",
+            self.server_place.address,
+            "--cm-port",
+            self.port,
+            "--stats",
+            *([] if "--responses" in options else ["--responses", self.responses]),
+            *options,
+        )
 
     def finish(self, process, status=0):
         out, err = process.communicate(timeout=600)
@@ -88,11 +127,21 @@ class Shared(unittest.TestCase):
         self.assertIn("up", next_line(self.sending))
 
     def attached(self, *options):
-        return self.start(self.client_place, "examples/shared_client", "--attach", self.name, *options)
+        return self.start(
+            self.client_place, "examples/shared_client", "--attach", self.name, *options
+        )
 
     def worker(self, stage, *options):
         """One that has got as far as `stage`, and stays there."""
-        process = self.start(self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage", stage, *options)
+        process = self.start(
+            self.client_place,
+            "tests/faults/slot_worker",
+            "--attach",
+            self.name,
+            "--stage",
+            stage,
+            *options,
+        )
         self.assertEqual(next_line(process), "here\n")
         return process
 
@@ -104,8 +153,14 @@ class Modes(Shared):
     def test_figures(self):
         self.serve()
         out, _ = self.finish(self.client("--latency", "--report", "1", "--seconds", "3"))
-        percentiles = [float(number) for number in re.search(r"^latency: median (\S+) us, 90 % (\S+) us, 99 % (\S+) us, most (\S+) us$",
-                                                             out, re.MULTILINE).groups()]
+        percentiles = [
+            float(number)
+            for number in re.search(
+                r"^latency: median (\S+) us, 90 % (\S+) us, 99 % (\S+) us, most (\S+) us$",
+                out,
+                re.MULTILINE,
+            ).groups()
+        ]
         self.assertEqual(percentiles, sorted(percentiles))
         self.assertGreater(percentiles[0], 0)
         rates = [int(number) for number in re.findall(r"^(\d+) requests/s$", out, re.MULTILINE)]
@@ -122,8 +177,28 @@ class Modes(Shared):
             ["--group", "1", "--in-flight", "16"],
             ["--processes", "0", "--threads", "4"],
             [*mixed, "--size", "3000", "--response-size", "3000"],
-            [*mixed, "--responses", "connection", "--size", "3000", "--response-size", "60000", "--slots", "256"],
-            [*mixed, "--slots", "16", "--slot-size", "64", "--size", "200", "--response-size", "200"],
+            [
+                *mixed,
+                "--responses",
+                "connection",
+                "--size",
+                "3000",
+                "--response-size",
+                "60000",
+                "--slots",
+                "256",
+            ],
+            [
+                *mixed,
+                "--slots",
+                "16",
+                "--slot-size",
+                "64",
+                "--size",
+                "200",
+                "--response-size",
+                "200",
+            ],
             [*mixed, "--connections", "3"],
             [*mixed, "--connections", "3", "--sender-threads", "2"],
             [*mixed, "--also", f"{self.server_place.address}:{self.port}", "--connections", "2"],
@@ -155,29 +230,67 @@ class Modes(Shared):
 
     def test_500_threads_of_one_process(self):
         self.serve()
-        self.assertEqual(self.run_client("--processes", "0", "--threads", "500", "--requests", "100", "--connections", "5",
-                                         "--slots", "512", "--slot-size", "64"), 50_000)
+        self.assertEqual(
+            self.run_client(
+                "--processes",
+                "0",
+                "--threads",
+                "500",
+                "--requests",
+                "100",
+                "--connections",
+                "5",
+                "--slots",
+                "512",
+                "--slot-size",
+                "64",
+            ),
+            50_000,
+        )
 
     def test_through_shared_memory_alone(self):
-        """The program that it is compared with. Each response is checked there, and each process sleeps and is woken."""
+        """The program that it is compared with. Each response is checked there, and each process
+        sleeps and is woken."""
         for processes, in_flight in ((1, 1), (40, 1), (40, 8)):
             with self.subTest(processes=processes, in_flight=in_flight):
-                out, _ = self.finish(self.start(self.client_place, "examples/memory_requests", "--processes", str(processes),
-                                                "--in-flight", str(in_flight), "--requests", "200"))
-                self.assertRegex(out, rf"^{processes} processes, {in_flight} in flight: a request every [\d.]+ us, CPU [\d.]+ us each\n$")
+                out, _ = self.finish(
+                    self.start(
+                        self.client_place,
+                        "examples/memory_requests",
+                        "--processes",
+                        str(processes),
+                        "--in-flight",
+                        str(in_flight),
+                        "--requests",
+                        "200",
+                    )
+                )
+                self.assertRegex(
+                    out,
+                    (
+                        rf"^{processes} processes, {in_flight} in flight: a request every [\d.]+"
+                        r" us, CPU [\d.]+ us each\n$"
+                    ),
+                )
 
 
 class Faults(Shared):
     def test_server_killed(self):
-        """Every thread of every worker gets an error at once; when there is a server again, the sender has connected again."""
+        """Every thread of every worker gets an error at once; when there is a server again, the
+        sender has connected again."""
         self.serve("--workers", "20")
         self.sender()
-        waiting = [self.worker("waiting", "--count", "4", "--microseconds", "60000000") for _ in range(4)]
+        waiting = [
+            self.worker("waiting", "--count", "4", "--microseconds", "60000000") for _ in range(4)
+        ]
         patient = self.attached("--patient", "--seconds", "10")
         self.server.kill()
         killed = time.monotonic()
         for worker in waiting:
-            self.assertIn("4 failed: the request: the connection broke while it was under way", self.finish(worker)[0])
+            self.assertIn(
+                "4 failed: the request: the connection broke while it was under way",
+                self.finish(worker)[0],
+            )
         self.assertLess(time.monotonic() - killed, 60)  # which the requests would have taken
         _, err = self.finish(self.attached("--requests", "1"), 1)
         self.assertIn("there is no connection to the server; it has not been sent", err)
@@ -202,7 +315,9 @@ class Faults(Shared):
         """Its workers get an error, and a new sender takes the name."""
         self.serve("--workers", "8")
         self.sender()
-        waiting = [self.worker("waiting", "--count", "2", "--microseconds", "60000000") for _ in range(3)]
+        waiting = [
+            self.worker("waiting", "--count", "2", "--microseconds", "60000000") for _ in range(3)
+        ]
         self.sending.kill()
         killed = time.monotonic()
         for worker in waiting:
@@ -222,7 +337,9 @@ class Faults(Shared):
 
     def test_worker_killed_that_several_threads_serve(self):
         self.serve("--workers", "8", "--threads", "2")
-        self.sender("--slots", "16", "--slot-size", "64", "--connections", "2", "--sender-threads", "2")
+        self.sender(
+            "--slots", "16", "--slot-size", "64", "--connections", "2", "--sender-threads", "2"
+        )
         self.kill_workers()
 
     def kill_workers(self):
@@ -230,15 +347,30 @@ class Faults(Shared):
             with self.subTest(stage):
                 victim = self.worker(stage, "--count", "8")
                 victim.kill()
-                self.assertEqual(self.right(self.attached("--requests", "100", "--size", "100", "--response-size", "100")), 200)
+                self.assertEqual(
+                    self.right(
+                        self.attached(
+                            "--requests", "100", "--size", "100", "--response-size", "100"
+                        )
+                    ),
+                    200,
+                )
         self.assertIsNone(self.sending.poll())
 
     def test_worker_that_closes_its_descriptors_while_requests_are_under_way(self):
-        """It has its slots until it ends, and nobody else gets them before the answers have come."""
+        """It has its slots until it ends, and nobody else gets them before the answers have
+        come."""
         self.serve("--workers", "4")
         self.sender("--slots", "16")
         before = self.attached("--requests", "100", "--seconds", "3")
-        closing = self.start(self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage", "closing-late")
+        closing = self.start(
+            self.client_place,
+            "tests/faults/slot_worker",
+            "--attach",
+            self.name,
+            "--stage",
+            "closing-late",
+        )
         self.assertRegex(self.finish(closing)[0], r"^the sender: it is gone .*\n$")
         self.right(before)
         self.right(self.attached("--requests", "100"))
@@ -249,9 +381,17 @@ class Faults(Shared):
         self.serve("--workers", "4")  # two of them may be busy with its requests
         self.sender()
         before = self.attached("--requests", "100", "--seconds", "4")
-        closing = self.start(self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage", "closing")
+        closing = self.start(
+            self.client_place,
+            "tests/faults/slot_worker",
+            "--attach",
+            self.name,
+            "--stage",
+            "closing",
+        )
         out, _ = self.finish(closing)
-        self.assertRegex(out, r"^.+\nthe sender: it is gone .*\n$")  # the first may end before this process notices
+        # the first may end before this process notices
+        self.assertRegex(out, r"^.+\nthe sender: it is gone .*\n$")
         self.right(self.attached("--requests", "100"))
         self.right(before)
 
@@ -263,7 +403,8 @@ class Faults(Shared):
         self.assertIn("the sender: the ring: it is damaged", self.finish(self.sending, 1)[1])
 
     def test_requests_of_a_client_that_has_gone_hold_nobody_up(self):
-        """Those that wait for a thread of the pool are not worked on. And the server ends though one is, asleep until then."""
+        """Those that wait for a thread of the pool are not worked on. And the server ends though
+        one is, asleep until then."""
         self.serve("--workers", "1", "--grace", "1")
         self.sender()
         self.worker("sent", "--count", "100")
@@ -273,7 +414,9 @@ class Faults(Shared):
         self.worker("sent", "--count", "1", "--microseconds", "4000000")
         self.server.terminate()
         out, err = self.finish(self.server)
-        self.assertLess(float(re.search(r"each message: .* ([\d.]+) sleeps", out)[1]), 100, out + err)
+        self.assertLess(
+            float(re.search(r"each message: .* ([\d.]+) sleeps", out)[1]), 100, out + err
+        )
 
     def test_answers_that_nobody_collects(self):
         """The ring goes round them: the others are as fast as without, and the answers stay."""
@@ -288,7 +431,9 @@ class Faults(Shared):
         """Not even when the ring comes round to its slot."""
         self.serve("--workers", "2")
         self.sender("--slots", "16")
-        slow = self.attached("--threads", "1", "--requests", "1", "--microseconds", "6000000", "--timeout", "20")
+        slow = self.attached(
+            "--threads", "1", "--requests", "1", "--microseconds", "6000000", "--timeout", "20"
+        )
         fast = self.attached("--threads", "1", "--requests", "200")
         self.assertEqual(self.right(fast), 200)
         self.assertIsNone(slow.poll())
@@ -308,18 +453,32 @@ class Faults(Shared):
         self.sender()
         for stage, words in (
             ("too-long", "it or its response has 1048576 bytes, and 131056 fit"),
-            ("no-room", "the server could not answer it: RequestOptions::room too small: 5000 > 240 bytes"),
+            (
+                "no-room",
+                "the server could not answer it: RequestOptions::room too small: 5000 > 240 bytes",
+            ),
             ("failing", "the server could not answer it: the service: it was asked to fail"),
         ):
             with self.subTest(stage):
-                process = self.start(self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage", stage)
+                process = self.start(
+                    self.client_place,
+                    "tests/faults/slot_worker",
+                    "--attach",
+                    self.name,
+                    "--stage",
+                    stage,
+                )
                 self.assertIn(words, self.finish(process, 1)[1])
-        self.assertEqual(self.right(self.attached("--size", "0", "--response-size", "0", "--requests", "10")), 20)
+        self.assertEqual(
+            self.right(self.attached("--size", "0", "--response-size", "0", "--requests", "10")), 20
+        )
 
     def test_server_at_its_limits(self):
         self.serve("--at-once", "1", "--max-slots", "1024", "--max-memory", "1")
-        for options, words in ((["--slots", "2048"], "so many slots, or such large ones"),
-                               (["--responses", "connection"], "so many slots, or such large ones")):
+        for options, words in (
+            (["--slots", "2048"], "so many slots, or such large ones"),
+            (["--responses", "connection"], "so many slots, or such large ones"),
+        ):
             _, err = self.finish(self.client("--timeout", "3", *options), 1)
             self.assertIn(words, err)
         self.sender()
@@ -350,13 +509,31 @@ class Faults(Shared):
         self.right(large)
 
     def test_memory_of_a_lane_holds_nobody_up(self):
-        """While the sender registers it, workers join, and their requests go by the other lane. That takes longer than the lane may
-        take to connect: it is given up, waits for the registration, and is made anew."""
+        """While the sender registers it, workers join, and their requests go by the other lane.
+        That takes longer than the lane may take to connect: it is given up, waits for the
+        registration, and is made anew."""
         self.serve()
         self.name = f"test.{os.getpid()}.{time.monotonic_ns()}"
-        self.sending = self.start(self.client_place, "examples/shared_client", "--host", self.server_place.address, "--cm-port", self.port,
-                                  "--responses", "slots", "--serve", "--name", self.name, "--connections", "2", "--slots", "8192",
-                                  "--timeout", "60", has_slow_memory=True)
+        self.sending = self.start(
+            self.client_place,
+            "examples/shared_client",
+            "--host",
+            self.server_place.address,
+            "--cm-port",
+            self.port,
+            "--responses",
+            "slots",
+            "--serve",
+            "--name",
+            self.name,
+            "--connections",
+            "2",
+            "--slots",
+            "8192",
+            "--timeout",
+            "60",
+            has_slow_memory=True,
+        )
         self.assertEqual(next_line(self.sending), "at the gate\n")
         self.assertGreater(self.right(self.attached("--patient", "--seconds", "7")), 0)
         self.let_through(self.sending)
@@ -372,14 +549,30 @@ class Ways(Shared):
             self.serve("--workers", "1", "--waiting", server)
             for sender, caller in itertools.product(ways, ways):
                 with self.subTest(server=server, sender=sender, caller=caller):
-                    self.run_client("--sender-waits", sender, "--waiting", caller, "--responses", "connection", "--mixed",
-                                    "--in-flight", "4", "--requests", "20", "--processes", "2", "--response-size", "1000")
+                    self.run_client(
+                        "--sender-waits",
+                        sender,
+                        "--waiting",
+                        caller,
+                        "--responses",
+                        "connection",
+                        "--mixed",
+                        "--in-flight",
+                        "4",
+                        "--requests",
+                        "20",
+                        "--processes",
+                        "2",
+                        "--response-size",
+                        "1000",
+                    )
             (served, dropped, rejected), said = self.stop()
             self.assertEqual((served, dropped, rejected), (9, 0, 0), said)
 
 
 class FaultsOfLongResponses(Shared):
     """The same, with responses that come by a connection of their own."""
+
     responses = "connection"
     test_server_killed = Faults.test_server_killed
     test_server_drains = Faults.test_server_drains
@@ -417,9 +610,14 @@ REJECTED = {
     "version": "it speaks another version of the protocol",
     "stranger": "it knows of no session for this data connection",
     "slots-many": "it does not understand what we ask for",
-} | dict.fromkeys(("magic", "nothing", "slots-13", "slot-size", "window-0", "largest", "purpose"), "it does not understand what we ask for")
+} | dict.fromkeys(
+    ("magic", "nothing", "slots-13", "slot-size", "window-0", "largest", "purpose"),
+    "it does not understand what we ask for",
+)
 # A data connection that the session does not want. The session itself goes on.
-UNWANTED = dict.fromkeys(("data-twice", "data-unwanted"), "it cannot take this client; its log says why")
+UNWANTED = dict.fromkeys(
+    ("data-twice", "data-unwanted"), "it cannot take this client; its log says why"
+)
 # What the sender says of a server that lies.
 LIES_OF_SERVERS = {
     "kind": "an answer: it is of kind 99",
@@ -467,7 +665,11 @@ class Liars(Shared):
         self.assertIn("up", next_line(honest))
         where = ("--host", self.server_place.address, "--cm-port", self.port)
         rejected = {lie: f"rejected: {why}" for lie, why in (REJECTED | UNWANTED).items()}
-        for lies, ends in ((DROPPED, dict.fromkeys(DROPPED, "DISCONNECTED")), (rejected, rejected), (["rnr"], {"rnr": "DISCONNECTED"})):
+        for lies, ends in (
+            (DROPPED, dict.fromkeys(DROPPED, "DISCONNECTED")),
+            (rejected, rejected),
+            (["rnr"], {"rnr": "DISCONNECTED"}),
+        ):
             out, _ = self.finish(self.lie(self.client_place, lies, *where))
             self.assertEqual(out.splitlines(), [f"{lie}: {end}" for lie, end in ends.items()])
         self.assertIsNotNone(RESPONSES.search(self.finish(honest)[0]))
@@ -477,16 +679,36 @@ class Liars(Shared):
         for words in DROPPED.values():
             self.assertGreaterEqual(said.count(words), list(DROPPED.values()).count(words), words)
         self.assertEqual(said.count("a data connection: there is none to come"), len(UNWANTED))
-        self.assertEqual(counts, [2 + len(UNWANTED), len(DROPPED) + 1, len(rejected)], said)  # served, dropped, rejected
+        # served, dropped, rejected
+        self.assertEqual(counts, [2 + len(UNWANTED), len(DROPPED) + 1, len(rejected)], said)
 
     def leaves(self, lies, *options, room=0):
         """The client leaves a server for each of these lies, and each time it connects again."""
         liar = self.lie(self.server_place, lies, "--cm-port", "0")
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
-        client = self.client("--slots", "2048", "--slot-size", "64", "--serve", "--name", f"test.{os.getpid()}", *options)
+        client = self.client(
+            "--slots",
+            "2048",
+            "--slot-size",
+            "64",
+            "--serve",
+            "--name",
+            f"test.{os.getpid()}",
+            *options,
+        )
         self.assertIn("up", next_line(client))
         self.name = f"test.{os.getpid()}"
-        worker = self.attached("--threads", "1", "--size", "0", "--response-size", str(room), "--patient", "--seconds", "3600")
+        worker = self.attached(
+            "--threads",
+            "1",
+            "--size",
+            "0",
+            "--response-size",
+            str(room),
+            "--patient",
+            "--seconds",
+            "3600",
+        )
         out, _ = self.finish(liar)
         self.assertEqual(out.splitlines(), [f"{lie}: DISCONNECTED" for lie in lies])
         self.assertIsNone(worker.poll())
@@ -507,27 +729,44 @@ class Liars(Shared):
     def test_server_that_says_nothing(self):
         liar = self.lie(self.server_place, ["silence"], "--cm-port", "0", "--timeout", "20")
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
-        client = self.client("--slots", "2048", "--slot-size", "64", "--requests", "1", "--timeout", "1")
+        client = self.client(
+            "--slots", "2048", "--slot-size", "64", "--requests", "1", "--timeout", "1"
+        )
         self.assertIn("no answer within 1000 ms", self.finish(client, 1)[1])
 
 
 class Soak(Shared):
     """A minute of all that there is; LAB_SOAK_SECONDS says how much longer."""
+
     seconds = int(os.environ.get("LAB_SOAK_SECONDS", "60"))
 
     def memory(self, place, process):
         """In KiB."""
-        return int(re.search(r"VmRSS:\s+(\d+) kB", self.at(place, "cat", f"/proc/{process.guest}/status"))[1])
+        return int(
+            re.search(r"VmRSS:\s+(\d+) kB", self.at(place, "cat", f"/proc/{process.guest}/status"))[
+                1
+            ]
+        )
 
     def measures(self):
         both = ((self.server_place, self.server), (self.client_place, self.sending))
         return [self.resources(*one) for one in both], [self.memory(*one) for one in both]
 
     def test_mixed_load(self):
-        """Every response matches its request by checksum; memory and the device's resources stay as they are. Never an RNR."""
+        """Every response matches its request by checksum; memory and the device's resources stay as
+        they are. Never an RNR."""
         self.serve("--workers", "2")
         self.sender("--slots", "256", "--connections", "2")
-        load = ("--mixed", "--in-flight", "8", "--size", "1000", "--response-size", "1000", "--seconds")
+        load = (
+            "--mixed",
+            "--in-flight",
+            "8",
+            "--size",
+            "1000",
+            "--response-size",
+            "1000",
+            "--seconds",
+        )
         self.right(self.attached(*load, "5"))
         resources, memory = self.measures()
         for worker in [self.attached(*load, str(self.seconds - 10)) for _ in range(3)]:
@@ -540,5 +779,6 @@ class Soak(Shared):
             self.assertLess(after, 1.1 * before + 1024)
         self.sending.terminate()
         _, err = self.finish(self.sending)
-        self.assertEqual(err, "")  # no connection was lost: an RNR would be the end of one, since rnr_retry_count is 0
+        # no connection was lost: an RNR would be the end of one, since rnr_retry_count is 0
+        self.assertEqual(err, "")
         self.assertEqual(self.stop()[0], [2, 0, 0])

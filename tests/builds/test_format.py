@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""clang-format has nothing to change, C and C++ have at most 100 columns, flake8 finds nothing in the Python files (setup.cfg has its rules), and each source
-names its licence."""
+"""clang-format has nothing to change, C and C++ have at most 100 columns, flake8 finds nothing in
+the Python files (setup.cfg has its rules), and each source names its licence."""
 import shutil
 import subprocess
 import unittest
@@ -8,39 +8,70 @@ import unittest
 from lab.paths import ROOT
 
 
-COLUMNS = 100  # of C and C++
+COLUMNS = 100  # of C and C++; flake8 counts those of Python
 FOLDERS = ("common", "shared", "examples", "tests", "tools", "picture", "docs")
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".py", ".sh", ".css"}
 
 
 class Format(unittest.TestCase):
     def test_cpp(self):
-        files = [str(path) for folder in ("common", "shared", "examples", "tests", "tools") for path in (ROOT / folder).rglob("*.?pp")]
+        files = [
+            str(path)
+            for folder in ("common", "shared", "examples", "tests", "tools")
+            for path in (ROOT / folder).rglob("*.?pp")
+        ]
         if not shutil.which("clang-format"):
             self.fail("clang-format is missing: ./lab doctor")
-        result = subprocess.run(["clang-format", "--dry-run", "-Werror", *files], cwd=ROOT, capture_output=True, text=True)
+        result = subprocess.run(
+            ["clang-format", "--dry-run", "-Werror", *files],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_columns(self):
         """Also of comments, which clang-format leaves alone."""
-        files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".hpp", ".c", ".h")]
+        files = [
+            path
+            for folder in FOLDERS
+            for path in (ROOT / folder).rglob("*")
+            if path.suffix in (".cpp", ".hpp", ".c", ".h")
+        ]
         self.assertGreater(len(files), 300)
-        long = [f"{path.relative_to(ROOT)}:{number}" for path in files
-                for number, line in enumerate(path.read_text().splitlines(), start=1) if len(line) > COLUMNS]
+        long = [
+            f"{path.relative_to(ROOT)}:{number}"
+            for path in files
+            for number, line in enumerate(path.read_text().splitlines(), start=1)
+            if len(line) > COLUMNS
+        ]
         self.assertEqual(long, [])
 
     def test_python(self):
         if not shutil.which("flake8"):
             self.fail("flake8 is missing: ./lab doctor")
-        result = subprocess.run(["flake8", "tools", "tests", "picture", "docs"], cwd=ROOT, capture_output=True, text=True)
+        result = subprocess.run(
+            ["flake8", "tools", "tests", "picture", "docs"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
         self.assertEqual((result.stdout, result.stderr), ("", ""))
 
     def test_each_source_names_its_licence(self):
         sources = [ROOT / "lab", ROOT / "meson.build"]
         for folder in FOLDERS:
-            sources += [path for path in (ROOT / folder).rglob("*") if path.suffix in SOURCES or path.name == "meson.build"]
+            sources += [
+                path
+                for path in (ROOT / folder).rglob("*")
+                if path.suffix in SOURCES or path.name == "meson.build"
+            ]
         self.assertGreater(len(sources), 500)
-        without = [str(path.relative_to(ROOT)) for path in sources if "SPDX-License-Identifier: MIT" not in path.read_text()[:200]]
+        without = [
+            str(path.relative_to(ROOT))
+            for path in sources
+            if "SPDX-License-Identifier: MIT" not in path.read_text()[:200]
+        ]
         self.assertEqual(without, [])
 
 

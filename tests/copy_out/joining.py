@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Where the device is: the two programs of `./lab new --from 19`, and a second client, which joins the first one.
+"""Where the device is: the two programs of `./lab new --from 19`, and a second client, which joins
+the first one.
 
-joining.py FOLDER ADDRESS: where the programs are, and the device's address. Prints what the clients print, and how all three ended."""
+joining.py FOLDER ADDRESS: where the programs are, and the device's address. Prints what the clients
+print, and how all three ended."""
 import signal
 import subprocess
 import sys
@@ -11,7 +13,14 @@ running = []
 
 
 def start(*argv):
-    running.append(subprocess.Popen([f"{FOLDER}/{argv[0]}", *argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+    running.append(
+        subprocess.Popen(
+            [f"{FOLDER}/{argv[0]}", *argv[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    )
     return running[-1]
 
 

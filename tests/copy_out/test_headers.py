@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Each header of the libraries compiles by itself, with nothing of the tree but what is installed."""
+"""Each header of the libraries compiles by itself, with nothing of the tree but what is
+installed."""
 import concurrent.futures
 import re
 import subprocess
@@ -13,7 +14,9 @@ LIBRARIES = {"rdmacommon": ROOT / "common", "rdmashared": ROOT / "shared"}
 
 
 def run(*argv, **options):
-    return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    return subprocess.run(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
 
 
 class Headers(unittest.TestCase):
@@ -22,19 +25,37 @@ class Headers(unittest.TestCase):
         temp = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temp.cleanup)
         build = Path(temp.name) / "build"
-        for argv in (["meson", "setup", build, ROOT, f"--prefix={temp.name}/installed", "-Dexamples=false"],
-                     ["meson", "install", "-C", build, "--no-rebuild", "--tags", "devel"]):
+        for argv in (
+            ["meson", "setup", build, ROOT, f"--prefix={temp.name}/installed", "-Dexamples=false"],
+            ["meson", "install", "-C", build, "--no-rebuild", "--tags", "devel"],
+        ):
             result = run(*argv)
             if result.returncode:
                 raise AssertionError(result.stdout)
         cls.include = Path(temp.name) / "installed/include"
-        cls.headers = sorted(path.relative_to(cls.include).as_posix() for path in cls.include.rglob("*"))
+        cls.headers = sorted(
+            path.relative_to(cls.include).as_posix() for path in cls.include.rglob("*")
+        )
         cls.headers = [name for name in cls.headers if name.endswith(".hpp")]
 
     def compiles(self, header):
         verbs = run("pkg-config", "--cflags", "libibverbs", "librdmacm").stdout.split()
-        return run("c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", self.include, *verbs, "-x", "c++", "-",
-                   input=f"#include <{header}>\n", cwd=self.include)
+        return run(
+            "c++",
+            "-std=c++20",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fsyntax-only",
+            "-I",
+            self.include,
+            *verbs,
+            "-x",
+            "c++",
+            "-",
+            input=f"#include <{header}>\n",
+            cwd=self.include,
+        )
 
     def test_each_compiles_by_itself(self):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -43,13 +64,19 @@ class Headers(unittest.TestCase):
                     self.assertEqual(result.returncode, 0, result.stdout)
 
     def test_all_are_installed(self):
-        there = {f"{name}/{path.name}" for name, folder in LIBRARIES.items() for path in (folder / "include" / name).iterdir()}
+        there = {
+            f"{name}/{path.name}"
+            for name, folder in LIBRARIES.items()
+            for path in (folder / "include" / name).iterdir()
+        }
         self.assertEqual(set(self.headers), there)
         self.assertGreater(len(there), 20)
 
     def test_none_includes_what_is_behind_it(self):
         for header in self.headers:
-            for name in re.findall(r'^\s*#\s*include\s*[<"](.+?)[>"]', (self.include / header).read_text(), re.M):
+            for name in re.findall(
+                r'^\s*#\s*include\s*[<"](.+?)[>"]', (self.include / header).read_text(), re.M
+            ):
                 if name.endswith(".hpp"):
                     self.assertIn(name, self.headers, header)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Runs a server and a client where the device is, and counts their system calls and instructions. Prints one line of JSON.
+"""Runs a server and a client where the device is, and counts their system calls and instructions.
+Prints one line of JSON.
 
     python3 in_one_order.py SERVER CLIENT COUNTED    each is JSON; COUNTED: calls, server or client
 
@@ -8,8 +9,9 @@ all of them run on one CPU, in the class SCHED_FIFO with the same priority: each
 sleeps, and the next is the one that has been ready for the longest time. This program, which starts
 them, stays on another CPU.
 
-System calls are counted by the kernel (a "hist" trigger of its tracing), which sees all processes and holds none of them up: strace
-stops a process at each call, and that would be another order. Needs root.
+System calls are counted by the kernel (a "hist" trigger of its tracing), which sees all processes
+and holds none of them up: strace stops a process at each call, and that would be another order.
+Needs root.
 """
 import json
 import os
@@ -24,10 +26,16 @@ from pathlib import Path
 LIMIT = 300  # seconds for a run that hangs
 TRACING = Path("/sys/kernel/tracing")
 ENTERED = TRACING / "events/raw_syscalls/sys_enter"
-# The programs have these names here, by symbolic links: the filter goes by the process's name, and both may be one program.
+# The programs have these names here, by symbolic links: the filter goes by the process's name, and
+# both may be one program.
 COUNT = 'hist:keys=common_pid.execname,id.syscall:size=4096 if comm == "server" || comm == "client"'
 LINE = re.compile(r"\{ common_pid: (\w+) .*, id: (?:sys_)?(\w+) .*\} hitcount: +(\d+)")
-CALLGRIND = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--callgrind-out-file=/dev/null"]
+CALLGRIND = [
+    "valgrind",
+    "--tool=callgrind",
+    "--trace-children=yes",
+    "--callgrind-out-file=/dev/null",
+]
 
 
 def in_one_order():
@@ -56,8 +64,13 @@ def start(folder, whose, argv, counted):
     under = [*CALLGRIND, f"--log-file={folder}/{whose}.%p.log"] if counted == whose else []
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, every_cpu)
-    process = subprocess.Popen([*under, program, *argv[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               preexec_fn=in_one_order)
+    process = subprocess.Popen(
+        [*under, program, *argv[1:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=in_one_order,
+    )
     os.sched_setaffinity(0, mine)
     return process
 
@@ -66,7 +79,9 @@ def run(folder, server_argv, client_argv, counted):
     server = start(folder, "server", server_argv, counted)
     try:
         port = re.search(r"port (\d+)", server.stdout.readline())[1]
-        client = start(folder, "client", [word.replace("PORT", port) for word in client_argv], counted)
+        client = start(
+            folder, "client", [word.replace("PORT", port) for word in client_argv], counted
+        )
         try:
             said = client.communicate(timeout=LIMIT)[0]
         finally:
@@ -94,7 +109,8 @@ def main():
     print(json.dumps({"counts": counts, "said": said}))
 
 
-# By default the kernel stops SCHED_FIFO for a twentieth of each second in which nothing else has run, and a slow host makes that likely.
+# By default the kernel stops SCHED_FIFO for a twentieth of each second in which nothing else has
+# run, and a slow host makes that likely.
 throttle = Path("/proc/sys/kernel/sched_rt_runtime_us")
 usual = throttle.read_text()
 throttle.write_text("-1")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Instructions for a request of the shared client: in the caller and the ring, without the network. A count has no noise, so a change that
-makes a request dearer is found at once.
+"""Instructions for a request of the shared client: in the caller and the ring, without the network.
+A count has no noise, so a change that makes a request dearer is found at once.
 
-The counts depend on the compiler. counts.json has those of the compilers that CI uses; `PYTHONPATH=tools:tests python3
-tests/counts/test_counts.py --record` writes those of this one."""
+The counts depend on the compiler. counts.json has those of the compilers that CI uses;
+`PYTHONPATH=tools:tests python3 tests/counts/test_counts.py --record` writes those of this one."""
 import json
 import os
 import platform
@@ -23,11 +23,26 @@ MOST_CHANGE = 0.05
 
 def counted(requests, in_flight):
     """@return the compiler, and all instructions of such a run"""
-    run = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", PROGRAM, "--requests", str(requests),
-                          "--in-flight", str(in_flight)], capture_output=True, text=True, timeout=300)
+    run = subprocess.run(
+        [
+            "valgrind",
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            PROGRAM,
+            "--requests",
+            str(requests),
+            "--in-flight",
+            str(in_flight),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     if run.returncode:
         raise AssertionError(run.stderr)
-    return f"{run.stdout.strip()} {platform.machine()}", int(re.search(r"Collected : (\d+)", run.stderr)[1])
+    return f"{run.stdout.strip()} {platform.machine()}", int(
+        re.search(r"Collected : (\d+)", run.stderr)[1]
+    )
 
 
 def for_a_request(in_flight):
@@ -44,8 +59,16 @@ class Counts(unittest.TestCase):
                 compiler, found = for_a_request(in_flight)
                 self.assertIn(compiler, expected)
                 was = expected[compiler][str(in_flight)]
-                self.assertLessEqual(found, was * (1 + MOST_CHANGE), "a request takes more instructions: see what callgrind says of it")
-                self.assertGreaterEqual(found, was * (1 - MOST_CHANGE), "a request takes fewer instructions: record them (--record)")
+                self.assertLessEqual(
+                    found,
+                    was * (1 + MOST_CHANGE),
+                    "a request takes more instructions: see what callgrind says of it",
+                )
+                self.assertGreaterEqual(
+                    found,
+                    was * (1 - MOST_CHANGE),
+                    "a request takes fewer instructions: record them (--record)",
+                )
 
 
 def record():
@@ -59,7 +82,9 @@ def record():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--record"]:
         record()
-    elif (compiler := counted(1, 1)[0]) not in json.loads(EXPECTED.read_text()) and not os.environ.get("LAB_REQUIRE_DEVICE"):
+    elif (compiler := counted(1, 1)[0]) not in json.loads(
+        EXPECTED.read_text()
+    ) and not os.environ.get("LAB_REQUIRE_DEVICE"):
         print(f"skipped: {EXPECTED.name} has no counts of {compiler}")
         sys.exit(77)
     else:

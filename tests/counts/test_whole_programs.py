@@ -4,11 +4,11 @@ processes and threads, posts, completions, wakes, sleeps, and instructions in us
 
 With ordinary scheduling, these counts differ from run to run: 10 to 12 % in three runs with 16
 processes. How many requests go in a group, and which threads sleep, depends on the order in which
-the processes run. So in_one_order.py fixes that order. Ten runs of each arm, four of them beside two
-endless loops, then differed by 3 % at most. The loads are those with a fixed pattern: one process
-with one request, or processes with 16 requests each. (16 processes with one request each may split
-into two halves, which doubles the number of groups.) The counts show what a change adds. They do not
-show how large groups are on a machine with more CPUs.
+the processes run. So in_one_order.py fixes that order. Ten runs of each arm, four of them beside
+two endless loops, then differed by 3 % at most. The loads are those with a fixed pattern: one
+process with one request, or processes with 16 requests each. (16 processes with one request each
+may split into two halves, which doubles the number of groups.) The counts show what a change adds.
+They do not show how large groups are on a machine with more CPUs.
 
 In detail:
 - The start of the programs goes out by a difference: one run has twice as many requests as the
@@ -47,26 +47,65 @@ TO_SERVER = ("--host", place.ADDRESS)
 
 def shared(processes, threads, in_flight, requests):
     server = [str(PROGRAMS / "slot_server"), "--clients", "0", "--cm-port", "0", "--stats"]
-    client = [str(PROGRAMS / "shared_client"), *TO_SERVER, "--cm-port", "PORT", "--stats", "--responses", "slots", "--timeout", "120",
-              "--processes", str(processes), "--threads", str(threads), "--in-flight", str(in_flight), "--requests", str(requests)]
+    client = [
+        str(PROGRAMS / "shared_client"),
+        *TO_SERVER,
+        "--cm-port",
+        "PORT",
+        "--stats",
+        "--responses",
+        "slots",
+        "--timeout",
+        "120",
+        "--processes",
+        str(processes),
+        "--threads",
+        str(threads),
+        "--in-flight",
+        str(in_flight),
+        "--requests",
+        str(requests),
+    ]
     return server, client, max(processes, 1) * threads * requests
 
 
 def own(processes, in_flight, requests):
     server = [str(PROGRAMS / "own_connections"), "--cm-port", "0", "--connections", str(processes)]
-    client = [str(PROGRAMS / "own_connections"), *TO_SERVER, "--cm-port", "PORT", "--processes", str(processes), "--in-flight",
-              str(in_flight), "--requests", str(requests)]
+    client = [
+        str(PROGRAMS / "own_connections"),
+        *TO_SERVER,
+        "--cm-port",
+        "PORT",
+        "--processes",
+        str(processes),
+        "--in-flight",
+        str(in_flight),
+        "--requests",
+        str(requests),
+    ]
     return server, client, processes * requests
 
 
 def group(messages):
     """Without looking a thousand times before each sleep."""
     server = [str(PROGRAMS / "group_send"), "--tcp-port", "0", "--spin", "0"]
-    client = [str(PROGRAMS / "group_send"), *TO_SERVER, "--tcp-port", "PORT", "--spin", "0", "--measure", "0", "--messages", str(messages)]
+    client = [
+        str(PROGRAMS / "group_send"),
+        *TO_SERVER,
+        "--tcp-port",
+        "PORT",
+        "--spin",
+        "0",
+        "--measure",
+        "0",
+        "--messages",
+        str(messages),
+    ]
     return server, client, 4 * messages
 
 
-# name -> the two command lines and the number of requests, or messages, for a run of so many of each process
+# name -> the two command lines and the number of requests, or messages, for a run of so many of
+# each process
 CALLS = {
     "shared client, 1 x 1": (lambda each: shared(1, 1, 1, each), 400),
     "shared client, 16 x 16": (lambda each: shared(16, 1, 16, each), 400),
@@ -90,11 +129,16 @@ def run(arm, each, counted):
 
 
 def total(counts):
-    return sum(sum(by_name.values()) for by_name in counts.values()) if isinstance(counts, dict) else counts
+    return (
+        sum(sum(by_name.values()) for by_name in counts.values())
+        if isinstance(counts, dict)
+        else counts
+    )
 
 
 class Counted:
-    """Runs of an arm, with so many requests and with twice as many. Of each, the one with the least counts."""
+    """Runs of an arm, with so many requests and with twice as many. Of each, the one with the least
+    counts."""
 
     def __init__(self, arm, each, counted):
         self.arm, self.each, self.counted = arm, each, counted
@@ -103,20 +147,29 @@ class Counted:
     def again(self):
         for times in (1, 2):
             one = run(self.arm, times * self.each, self.counted)
-            self.least[times] = min(self.least.get(times, one), one, key=lambda each: total(each[0]))
+            self.least[times] = min(
+                self.least.get(times, one), one, key=lambda each: total(each[0])
+            )
         (few, _, few_requests), (many, said, many_requests) = self.least[1], self.least[2]
         requests = many_requests - few_requests
         if self.counted != "calls":
             return {"instructions": (many - few) / requests}
         found = {}
         for side in ("server", "client"):
-            by_name = {call: (count - few[side].get(call, 0)) / requests for call, count in many[side].items()}
+            by_name = {
+                call: (count - few[side].get(call, 0)) / requests
+                for call, count in many[side].items()
+            }
             found[f"{side}: system calls"] = sum(by_name.values())
             found |= {f"{side}: {call}": count for call, count in by_name.items() if count > 0.002}
-        for whose, counts in re.findall(r"^(sender|server): each message: (.*)$", said, re.MULTILINE):
+        for whose, counts in re.findall(
+            r"^(sender|server): each message: (.*)$", said, re.MULTILINE
+        ):
             side = "client" if whose == "sender" else whose
-            found |= {f"{side}: --stats {what}": float(count)
-                      for count, what in re.findall(r"([\d.]+) (posts|completions|wakes|sleeps)", counts)}
+            found |= {
+                f"{side}: --stats {what}": float(count)
+                for count, what in re.findall(r"([\d.]+) (posts|completions|wakes|sleeps)", counts)
+            }
         return found
 
 
@@ -131,7 +184,8 @@ def instructions(name):
 
 
 def is_asserted(what):
-    """All system calls together are: one of them alone can be so rare that 5 % of it are nothing."""
+    """All system calls together are: one of them alone can be so rare that 5 % of it are
+    nothing."""
     return "system calls" in what or "--stats" in what or what == "instructions"
 
 
@@ -148,12 +202,20 @@ class Counts(unittest.TestCase):
         was = json.loads(EXPECTED.read_text())[SYSTEM][name]
         for _ in range(TRIES):
             found = arm.again()
-            wrong = [what for what in was if is_asserted(what) and (name, what) not in NOT_STEADY and
-                     not self.least(what, was) <= found.get(what, 0) <= self.most(what, was)]
+            wrong = [
+                what
+                for what in was
+                if is_asserted(what)
+                and (name, what) not in NOT_STEADY
+                and not self.least(what, was) <= found.get(what, 0) <= self.most(what, was)
+            ]
             if not wrong:
                 return
-        self.fail(f"{name}: for a request, these have grown, or have become fewer and want to be recorded (--record): {wrong}\n"
-                  f"was {json.dumps(was, indent=1)}\nis {json.dumps(rounded(found), indent=1)}")
+        self.fail(
+            f"{name}: for a request, these have grown, or have become fewer and want to be recorded"
+            f" (--record): {wrong}\nwas {json.dumps(was, indent=1)}\nis"
+            f" {json.dumps(rounded(found), indent=1)}"
+        )
 
     def least(self, what, was):
         return was[what] * (1 - MOST_CHANGE) - slack(what)
@@ -182,7 +244,9 @@ def counted(arm, tries):
 
 def record():
     expected = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
-    expected[SYSTEM] = {name: counted(calls(name), TRIES) for name in CALLS} | {name: counted(instructions(name), 1) for name in INSTRUCTIONS}
+    expected[SYSTEM] = {name: counted(calls(name), TRIES) for name in CALLS} | {
+        name: counted(instructions(name), 1) for name in INSTRUCTIONS
+    }
     EXPECTED.write_text(json.dumps(expected, indent=2, sort_keys=True) + "\n")
 
 
@@ -190,7 +254,9 @@ if __name__ == "__main__":
     labtest.need_machine()
     if sys.argv[1:] == ["--record"]:
         record()
-    elif SYSTEM not in json.loads(EXPECTED.read_text()) and not os.environ.get("LAB_REQUIRE_DEVICE"):
+    elif SYSTEM not in json.loads(EXPECTED.read_text()) and not os.environ.get(
+        "LAB_REQUIRE_DEVICE"
+    ):
         print(f"skipped: {EXPECTED.name} has no counts of {SYSTEM}")
         sys.exit(77)
     else:

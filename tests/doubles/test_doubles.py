@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Programs on memory of the NIC's own, on InfiniBand, and with two devices: doubles behind the interface of verbs."""
+"""Programs on memory of the NIC's own, on InfiniBand, and with two devices: doubles behind the
+interface of verbs."""
 import os
 import unittest
 
@@ -8,7 +9,11 @@ from lab import examples, normalise, variants
 
 # By relative paths, since LD_PRELOAD takes a space for the end of one.
 os.chdir(needs_device.BUILD / "tests/doubles")
-MEMORY, INFINIBAND, TWO_DEVICES = "./libfake_device_memory.so", "./libfake_infiniband.so", "./libtwo_devices.so"
+MEMORY, INFINIBAND, TWO_DEVICES = (
+    "./libfake_device_memory.so",
+    "./libfake_infiniband.so",
+    "./libtwo_devices.so",
+)
 STAND_IN = "has no memory of its own: 65536 bytes of host memory stand in for it"
 ON_CHIP = "has memory of its own: 65536 bytes of it are ours"
 QUICK = ["--rounds", "8", "--no-deaths"]
@@ -16,26 +21,44 @@ QUICK = ["--rounds", "8", "--no-deaths"]
 
 def run(*arguments, doubles=(MEMORY,), program="device_memory", kind="pair"):
     under = ["env", "FAKE_CALLS=1", f"LD_PRELOAD={':'.join(doubles)}"] if doubles else []
-    return examples.run(needs_device.PLACE, needs_device.BUILD, program, kind, arguments, under=under)
+    return examples.run(
+        needs_device.PLACE, needs_device.BUILD, program, kind, arguments, under=under
+    )
 
 
-@unittest.skipIf("sanitize" in needs_device.BUILD.name, "the sanitizers' library has to be the first one loaded")
+@unittest.skipIf(
+    "sanitize" in needs_device.BUILD.name, "the sanitizers' library has to be the first one loaded"
+)
 @unittest.skipUnless(needs_device.PLACE.device.startswith("rxe"), "the doubles stand on SoftRoCE")
 class Doubles(unittest.TestCase):
     def assertAsInTheLesson(self, outcome):
         self.assertFalse(outcome.failed, outcome.text())
-        expected = variants.expected(examples.expected_file("15_device_memory"), needs_device.PLACE).read_text()
+        expected = variants.expected(
+            examples.expected_file("15_device_memory"), needs_device.PLACE
+        ).read_text()
         self.assertIn(STAND_IN, expected)
-        roles = {role: [line for line in outcome.of(role) if not line.startswith("fake: ")] for role in outcome.status}
-        found = normalise.differences(expected.replace(STAND_IN, ON_CHIP), roles, needs_device.PLACE.device)
+        roles = {
+            role: [line for line in outcome.of(role) if not line.startswith("fake: ")]
+            for role in outcome.status
+        }
+        found = normalise.differences(
+            expected.replace(STAND_IN, ON_CHIP), roles, needs_device.PLACE.device
+        )
         self.assertEqual(found, [], "\n".join(found))
 
     def test_on_the_chip_all_is_as_in_the_lesson(self):
         outcome = run("--require-device-memory")
         self.assertAsInTheLesson(outcome)
         calls = [line for line in outcome.of("server") if line.startswith("fake: ")]
-        self.assertEqual(calls, ["fake: ibv_alloc_dm 65536 bytes, aligned to 2^3", "fake: ibv_reg_dm_mr 65536 bytes at 0",
-                                 "fake: ibv_dereg_mr", "fake: ibv_free_dm with 0 regions"])
+        self.assertEqual(
+            calls,
+            [
+                "fake: ibv_alloc_dm 65536 bytes, aligned to 2^3",
+                "fake: ibv_reg_dm_mr 65536 bytes at 0",
+                "fake: ibv_dereg_mr",
+                "fake: ibv_free_dm with 0 regions",
+            ],
+        )
 
     def test_on_infiniband_by_lid(self):
         outcome = run(*QUICK, doubles=(MEMORY, INFINIBAND))
@@ -56,10 +79,13 @@ class Doubles(unittest.TestCase):
         outcome = run(doubles=(INFINIBAND,), program="datagrams")
         self.assertFalse(outcome.failed, outcome.text())
         self.assertIn("12 different messages from 3 peers", outcome.of("server"))
-        self.assertEqual(sum("69 bytes, no GRH, from LID 7" in line for line in outcome.of("server")), 3)
+        self.assertEqual(
+            sum("69 bytes, no GRH, from LID 7" in line for line in outcome.of("server")), 3
+        )
 
     def test_the_device_with_the_better_gid(self):
-        """The first device in the list has only a link-local GID; the second has an IPv4 one, as in the lesson."""
+        """The first device in the list has only a link-local GID; the second has an IPv4 one, as in
+        the lesson."""
         outcome = run(doubles=(TWO_DEVICES,), program="send_recv")
         self.assertFalse(outcome.failed, outcome.text())
         me = next(line for line in outcome.of("client") if line.startswith("me "))
@@ -71,13 +97,20 @@ class Doubles(unittest.TestCase):
             self.assertFalse(outcome.failed, outcome.text())
             self.assertNotIn("NOT", outcome.text())
             self.assertIn("ok: not a word", outcome.text())
-            self.assertEqual("ok: atomics need words that lie as such" in outcome.text(), bool(doubles))
+            self.assertEqual(
+                "ok: atomics need words that lie as such" in outcome.text(), bool(doubles)
+            )
 
     def test_exercises(self):
         for name in ("15.1_move", "15.2_readers"):
             outcome = run(program=f"{name}.solution", kind="device")
             lines = [line for line in outcome.of("") if not line.startswith("fake: ")]
-            self.assertEqual(lines[1:], variants.expected(examples.expected_file(name), needs_device.PLACE).read_text().splitlines()[1:])
+            self.assertEqual(
+                lines[1:],
+                variants.expected(examples.expected_file(name), needs_device.PLACE)
+                .read_text()
+                .splitlines()[1:],
+            )
 
 
 class Options(unittest.TestCase):
@@ -92,7 +125,10 @@ class Options(unittest.TestCase):
         self.assertEqual(len(outcome.lines), 1, outcome.text())
         self.assertIn("has no memory of its own (max_dm_size is 0)", outcome.text())
 
-    @unittest.skipIf("sanitize" in needs_device.BUILD.name, "the sanitizers' library has to be the first one loaded")
+    @unittest.skipIf(
+        "sanitize" in needs_device.BUILD.name,
+        "the sanitizers' library has to be the first one loaded",
+    )
     def test_more_than_there_is(self):
         outcome = self.server("--size", "65544", doubles=(MEMORY,))
         self.assertEqual(outcome.status[""], 1)
@@ -104,7 +140,18 @@ class Options(unittest.TestCase):
         self.assertIn("--counters: there are 1 locks for them", outcome.text())
 
     def test_many_processes_and_a_small_table(self):
-        outcome = run("--size", "192", "--counters", "2", "--processes", "8", "--rounds", "10", "--no-deaths", doubles=())
+        outcome = run(
+            "--size",
+            "192",
+            "--counters",
+            "2",
+            "--processes",
+            "8",
+            "--rounds",
+            "10",
+            "--no-deaths",
+            doubles=(),
+        )
         self.assertFalse(outcome.failed, outcome.text())
         self.assertIn("8 locks, 0 of them taken", outcome.of("server"))
         self.assertIn("the sum of 2 counters is 80", outcome.of("server"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Every example, and every "Break it" change, prints what the lessons show, and ends as they say; and when an example closes its
-device, it has destroyed every QP, CQ, MR and PD."""
+"""Every example, and every "Break it" change, prints what the lessons show, and ends as they say;
+and when an example closes its device, it has destroyed every QP, CQ, MR and PD."""
 import os
 import unittest
 
@@ -16,22 +16,32 @@ def run(job):
 
 
 def run_probed(job):
-    lesson, = job
+    (lesson,) = job
     return close_probe.run(lesson.program, lesson.kind)
 
 
-# What this one breaks is a race between two NICs. On a busy machine the server may find another message that is not the next one.
-# Runs, of which one has to be as in the lesson.
+# What this one breaks is a race between two NICs. On a busy machine the server may find another
+# message that is not the next one. Runs, of which one has to be as in the lesson.
 RACES = {("18_group_send", "on_completion"): 5}
 
 
 class Examples(unittest.TestCase):
     def differences(self, outcome, expected):
         self.assertFalse(outcome.timed_out, outcome.text())
-        # A kernel module hears of the connection's end in rdma_cm's context, and its worker may print one line more after that.
-        roles = {role: sorted(outcome.of(role), key=lambda line: line.startswith("error: the server has ended the connection"))
-                 for role in outcome.status}
-        return normalise.differences(variants.expected(expected, needs_device.PLACE).read_text(), roles, needs_device.PLACE.device)
+        # A kernel module hears of the connection's end in rdma_cm's context, and its worker may
+        # print one line more after that.
+        roles = {
+            role: sorted(
+                outcome.of(role),
+                key=lambda line: line.startswith("error: the server has ended the connection"),
+            )
+            for role in outcome.status
+        }
+        return normalise.differences(
+            variants.expected(expected, needs_device.PLACE).read_text(),
+            roles,
+            needs_device.PLACE.device,
+        )
 
     def compare(self, outcome, expected):
         found = self.differences(outcome, expected)
@@ -43,16 +53,27 @@ class Examples(unittest.TestCase):
             self.assertEqual(left, [])
             if lesson.kind != "alone" and not close_probe.HAS_SANITIZER:
                 # A kernel module opens no device; its server does.
-                opened = [count for role, count in closed.items() if (lesson.kind, role) != ("kernel", "client")]
+                opened = [
+                    count
+                    for role, count in closed.items()
+                    if (lesson.kind, role) != ("kernel", "client")
+                ]
                 self.assertGreaterEqual(min(opened), 1, outcome.text())
             self.compare(outcome, examples.expected_file(lesson.stem))
             self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
 
-        needs_device.each(self, {lesson.stem: (lesson,) for lesson in ladder.read() if lesson.kind != "lesson"}, run_probed, check)
+        needs_device.each(
+            self,
+            {lesson.stem: (lesson,) for lesson in ladder.read() if lesson.kind != "lesson"},
+            run_probed,
+            check,
+        )
 
     def test_lab_knows_what_meson_knows(self):
         written = (needs_device.BUILD / "examples/examples.json").read_text()
-        self.assertEqual((examples.ROOT / "examples/examples.json").read_text(), written, "./lab sync copies it")
+        self.assertEqual(
+            (examples.ROOT / "examples/examples.json").read_text(), written, "./lab sync copies it"
+        )
 
     def test_a_lessons_other_programs_do_so_too(self):
         def check(job, outcome):
@@ -60,8 +81,16 @@ class Examples(unittest.TestCase):
             self.compare(outcome, examples.expected_file(lesson.stem, other=other))
             self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
 
-        needs_device.each(self, {f"{lesson.stem} {other}": (lesson, other) for lesson in ladder.read()
-                                 for other in examples.others(lesson)}, run, check)
+        needs_device.each(
+            self,
+            {
+                f"{lesson.stem} {other}": (lesson, other)
+                for lesson in ladder.read()
+                for other in examples.others(lesson)
+            },
+            run,
+            check,
+        )
 
     @unittest.skipIf(os.environ.get("LAB_NESTED"), "not built with the sanitizers")
     def test_breaks_as_the_lesson_promises(self):
@@ -74,8 +103,16 @@ class Examples(unittest.TestCase):
             self.compare(outcome, examples.expected_file(lesson.stem, name))
             self.assertEqual(max(outcome.status.values()), 1, outcome.text())
 
-        needs_device.each(self, {f"{lesson.stem} {name}": (lesson, examples.program(lesson, name), name) for lesson in ladder.read()
-                                 for name in examples.breaks(lesson)}, run, check)
+        needs_device.each(
+            self,
+            {
+                f"{lesson.stem} {name}": (lesson, examples.program(lesson, name), name)
+                for lesson in ladder.read()
+                for name in examples.breaks(lesson)
+            },
+            run,
+            check,
+        )
 
     @unittest.skipIf(os.environ.get("LAB_NESTED"), "once is enough with the sanitizers")
     def test_pair_is_a_pair_twice_in_a_row(self):

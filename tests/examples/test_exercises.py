@@ -9,9 +9,14 @@ from lab import check, examples
 class Exercises(unittest.TestCase):
     def each_verdict(self, check_it, suffix=""):
         """@param check_it called with check's verdict on each exercise"""
-        needs_device.each(self, {name: (lesson, name) for name, lesson in examples.exercises().items()},
-                          lambda job: check.verdict(needs_device.PLACE, needs_device.BUILD, job[1], suffix=suffix),
-                          lambda _, verdict: check_it(verdict, []))
+        needs_device.each(
+            self,
+            {name: (lesson, name) for name, lesson in examples.exercises().items()},
+            lambda job: check.verdict(
+                needs_device.PLACE, needs_device.BUILD, job[1], suffix=suffix
+            ),
+            lambda _, verdict: check_it(verdict, []),
+        )
 
     def test_solution_passes(self):
         self.each_verdict(self.assertEqual, suffix=".solution")
@@ -21,7 +26,9 @@ class Exercises(unittest.TestCase):
 
     def test_each_lesson_has_two(self):
         for lesson in set(examples.exercises().values()):
-            self.assertGreaterEqual(sum(its == lesson for its in examples.exercises().values()), 2, lesson.stem)
+            self.assertGreaterEqual(
+                sum(its == lesson for its in examples.exercises().values()), 2, lesson.stem
+            )
 
 
 if __name__ == "__main__":

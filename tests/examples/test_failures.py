@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""11_when_it_breaks: each failure is a command of its own, with the row that the lesson's table has for it."""
+"""11_when_it_breaks: each failure is a command of its own, with the row that the lesson's table has
+for it."""
 import re
 import unittest
 
@@ -16,7 +17,9 @@ def run(*arguments):
 class Failures(unittest.TestCase):
     @unittest.skipIf(needs_device.PLACE.kind == "device", "the lesson's table is SoftRoCE's")
     def test_each_alone(self):
-        text = variants.expected(examples.expected_file("11_when_it_breaks"), needs_device.PLACE).read_text()
+        text = variants.expected(
+            examples.expected_file("11_when_it_breaks"), needs_device.PLACE
+        ).read_text()
         table = {row[1]: row[0] for row in ROW.finditer(text) if row[1] != "failure"}
         self.assertEqual(len(table), 10)
         for name, row in table.items():

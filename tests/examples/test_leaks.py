@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Nothing is left on the device when an example has ended, and what looks for it while it runs would see a leak."""
+"""Nothing is left on the device when an example has ended, and what looks for it while it runs
+would see a leak."""
 import json
 import subprocess
 import unittest
@@ -9,7 +10,9 @@ import needs_device
 
 
 def on_device(argv):
-    return subprocess.run(needs_device.PLACE.wrap(argv), capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        needs_device.PLACE.wrap(argv), capture_output=True, text=True, check=True
+    ).stdout
 
 
 def counts():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The packets that the lessons promise, counted by the device itself. Nothing else may use it meanwhile."""
+"""The packets that the lessons promise, counted by the device itself. Nothing else may use it
+meanwhile."""
 import re
 import subprocess
 import unittest
@@ -11,8 +12,12 @@ PLACE = needs_device.PLACE
 
 
 def counters():
-    output = subprocess.run(PLACE.wrap(["rdma", "statistic", "show", "link", f"{PLACE.device}/1"]),
-                            capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        PLACE.wrap(["rdma", "statistic", "show", "link", f"{PLACE.device}/1"]),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     return {name: int(value) for name, value in re.findall(r"(\w+) (\d+)", output)}
 
 
@@ -21,11 +26,16 @@ class Wire(unittest.TestCase):
     def grown_by(self, program):
         before = counters()
         examples.run(PLACE, needs_device.BUILD, program, "pair")
-        return {name: value - before[name] for name, value in counters().items() if value != before[name]}
+        return {
+            name: value - before[name]
+            for name, value in counters().items()
+            if value != before[name]
+        }
 
     def test_send_recv_takes_four_packets(self):
         wanted = {"sent_pkts": 4, "rcvd_pkts": 4, "rdma_sends": 2, "rdma_recvs": 2}
-        # Each acknowledgement waits for a work queue since Linux 6.10 (rxe_comp_queue_pkt in rxe_comp.c), not only behind another.
+        # Each acknowledgement waits for a work queue since Linux 6.10 (rxe_comp_queue_pkt in
+        # rxe_comp.c), not only behind another.
         if variants.there(PLACE)["kernel"] >= (6, 10):
             wanted["ack_deferred"] = 2
         self.assertEqual(self.grown_by("send_recv"), wanted)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the tests of peers that lie by RDMA share: an honest program against a liar, and what the honest one says of it."""
+"""What the tests of peers that lie by RDMA share: an honest program against a liar, and what the
+honest one says of it."""
 import dataclasses
 import subprocess
 import unittest
@@ -13,8 +14,14 @@ DEVICE = ["--device", needs_device.PLACE.device]
 def run(server, client) -> pair.Outcome:
     """Both by their command lines; where to listen and whom to connect to is added."""
     address = needs_device.PLACE.address
-    return pair.run(needs_device.PLACE, [*server, *DEVICE, "--tcp-port", "0"], pair.Client(
-        examples.LISTENING, lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1]]))
+    return pair.run(
+        needs_device.PLACE,
+        [*server, *DEVICE, "--tcp-port", "0"],
+        pair.Client(
+            examples.LISTENING,
+            lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1]],
+        ),
+    )
 
 
 def run_cm(server, client, host=needs_device.PLACE.address) -> pair.Outcome:
@@ -28,7 +35,9 @@ def run_cm(server, client, host=needs_device.PLACE.address) -> pair.Outcome:
 def rnr_naks() -> int:
     """Receiver-not-ready NAKs that the device has sent."""
     counter = f"/sys/class/infiniband/{needs_device.PLACE.device}/ports/1/hw_counters/send_rnr_err"
-    found = subprocess.run(needs_device.PLACE.wrap(["cat", counter]), capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        needs_device.PLACE.wrap(["cat", counter]), capture_output=True, text=True, check=True
+    )
     return int(found.stdout)
 
 

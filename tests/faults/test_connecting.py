@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What can go wrong with a connection by rdma_cm: every error event, and peers that lie. Those events that take a network are
-in two_hosts/test_cm_events.py."""
+"""What can go wrong with a connection by rdma_cm: every error event, and peers that lie. Those
+events that take a network are in two_hosts/test_cm_events.py."""
 import os
 import re
 import subprocess
@@ -46,11 +46,19 @@ AS_SERVER = {
 
 def client(*words, **environment):
     argv = ["env", *(f"{name}={value}" for name, value in environment.items()), CLIENT, *words]
-    return subprocess.run(needs_device.PLACE.wrap(argv), capture_output=True, text=True, timeout=600)
+    return subprocess.run(
+        needs_device.PLACE.wrap(argv), capture_output=True, text=True, timeout=600
+    )
 
 
 def on_device(script):
-    return subprocess.run(needs_device.PLACE.wrap(["sh", "-c", script]), check=True, timeout=600, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(
+        needs_device.PLACE.wrap(["sh", "-c", script]),
+        check=True,
+        timeout=600,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
 
 
 class Events(unittest.TestCase):
@@ -62,35 +70,61 @@ class Events(unittest.TestCase):
     def test_loopback_says_what_to_do(self):
         for host in ("127.0.0.1", "::1", "localhost"):
             with self.subTest(host):
-                self.assertError(client("--host", host), "give the address of the device's network interface", "cm-address")
+                self.assertError(
+                    client("--host", host),
+                    "give the address of the device's network interface",
+                    "cm-address",
+                )
         self.assertError(client(), "127.0.0.1 and ::1 are on no RDMA device", "cm-address")
 
     def test_no_such_host(self):
-        self.assertError(client("--host", "no.such.host.invalid"), "--host no.such.host.invalid", "unknown-host")
+        self.assertError(
+            client("--host", "no.such.host.invalid"), "--host no.such.host.invalid", "unknown-host"
+        )
 
     def test_nobody_listens(self):
-        self.assertError(client("--host", needs_device.PLACE.address, "--cm-port", FREE_PORT),
-                         "REJECTED: instead of ESTABLISHED, with reason 8, invalid service ID", "cm-nobody-listens")
+        self.assertError(
+            client("--host", needs_device.PLACE.address, "--cm-port", FREE_PORT),
+            "REJECTED: instead of ESTABLISHED, with reason 8, invalid service ID",
+            "cm-nobody-listens",
+        )
 
     def test_route_error(self):
-        self.assertError(client("--host", needs_device.PLACE.address, LD_PRELOAD="./libno_route.so"),
-                         "ROUTE_ERROR: instead of ROUTE_RESOLVED, with status -110, Connection timed out", "cm-route")
+        self.assertError(
+            client("--host", needs_device.PLACE.address, LD_PRELOAD="./libno_route.so"),
+            "ROUTE_ERROR: instead of ROUTE_RESOLVED, with status -110, Connection timed out",
+            "cm-route",
+        )
 
     def test_connect_error(self):
         outcome = liars.run_cm([SERVER, "--timeout", "2"], [LIAR, "--lie", "broken-qp"])
-        self.assertIn("CONNECT_ERROR: instead of ESTABLISHED, with status", "\n".join(outcome.of("client")))
+        self.assertIn(
+            "CONNECT_ERROR: instead of ESTABLISHED, with status", "\n".join(outcome.of("client"))
+        )
         self.assertIn("troubleshooting.md#cm-connect-error", "\n".join(outcome.of("client")))
         self.assertEqual(outcome.status, {"server": 1, "client": 1})
 
     def test_no_server_address(self):
-        for host, words in (("192.0.2.7", "Cannot assign requested address"), ("no.such.host.invalid", "--host")):
-            result = subprocess.run(needs_device.PLACE.wrap([SERVER, "--host", host]), capture_output=True, text=True, timeout=600)
+        for host, words in (
+            ("192.0.2.7", "Cannot assign requested address"),
+            ("no.such.host.invalid", "--host"),
+        ):
+            result = subprocess.run(
+                needs_device.PLACE.wrap([SERVER, "--host", host]),
+                capture_output=True,
+                text=True,
+                timeout=600,
+            )
             self.assertEqual(result.returncode, 1)
             self.assertIn(words, result.stderr)
 
     def test_nobody_comes(self):
-        result = subprocess.run(needs_device.PLACE.wrap([SERVER, "--cm-port", "0", "--wait", "1"]), capture_output=True,
-                                text=True, timeout=600)
+        result = subprocess.run(
+            needs_device.PLACE.wrap([SERVER, "--cm-port", "0", "--wait", "1"]),
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         self.assertError(result, "CONNECT_REQUEST: no event within 1000 ms", "no-client")
 
 
@@ -114,13 +148,23 @@ class Lies(liars.Refused):
     def test_client_that_lies(self):
         for lie, words in AS_CLIENT.items():
             with self.subTest(lie):
-                self.assertRefused(liars.run_cm([SERVER, "--timeout", "2", "--largest", "1024"], [LIAR, "--lie", lie, "--wait", "10"]),
-                                   "server", words)
+                self.assertRefused(
+                    liars.run_cm(
+                        [SERVER, "--timeout", "2", "--largest", "1024"],
+                        [LIAR, "--lie", lie, "--wait", "10"],
+                    ),
+                    "server",
+                    words,
+                )
 
     def test_server_that_lies(self):
         for lie, words in AS_SERVER.items():
             with self.subTest(lie):
-                self.assertRefused(liars.run_cm([LIAR, "--lie", lie, "--wait", "10"], [CLIENT, "--timeout", "2"]), "client", words)
+                self.assertRefused(
+                    liars.run_cm([LIAR, "--lie", lie, "--wait", "10"], [CLIENT, "--timeout", "2"]),
+                    "client",
+                    words,
+                )
 
     def test_client_that_writes_more_than_it_announced(self):
         """The server has no byte more in its region, so its NIC refuses the whole WRITE."""
@@ -141,18 +185,34 @@ class Lengths(unittest.TestCase):
                 outcome = self.written(text, largest=1000)
                 self.assertFalse(outcome.failed, outcome.text())
                 length = len(text) + 1  # with the 0 at its end
-                self.assertTrue(any(re.fullmatch(rf"theirs  \w+:\w+:{length:016x}", line) for line in outcome.of("client")), outcome.text())
-                self.assertIn(f'my memory before: "{"nobody has written here"[:length - 1]}"', outcome.of("server"))
+                self.assertTrue(
+                    any(
+                        re.fullmatch(rf"theirs  \w+:\w+:{length:016x}", line)
+                        for line in outcome.of("client")
+                    ),
+                    outcome.text(),
+                )
+                self.assertIn(
+                    f'my memory before: "{"nobody has written here"[:length - 1]}"',
+                    outcome.of("server"),
+                )
 
     def test_over_the_limit(self):
         """Both sides say why, and the server allocates nothing."""
         outcome = self.written("x" * 1000, largest=1000)
         self.assertEqual(outcome.status, {"server": 1, "client": 1})
-        self.assertIn("error: the client's request: it needs 1001 bytes, and may have 1 to 1000", outcome.text())
-        self.assertIn("error: the server rejects: the text needs 1001 bytes, and the server gives up to 1000", outcome.text())
+        self.assertIn(
+            "error: the client's request: it needs 1001 bytes, and may have 1 to 1000",
+            outcome.text(),
+        )
+        self.assertIn(
+            "error: the server rejects: the text needs 1001 bytes, and the server gives up to 1000",
+            outcome.text(),
+        )
 
     def test_more_than_one_message_holds(self):
-        """SoftRoCE takes 8 MiB in a message on Linux 6.1, and 2 GiB on 6.12: there one is enough."""
+        """SoftRoCE takes 8 MiB in a message on Linux 6.1, and 2 GiB on 6.12: there one is
+        enough."""
         largest = int(re.search(r"max_msg_sz:\s+(\w+)", on_device("ibv_devinfo -v"))[1], 0)
         messages = -(-9000001 // largest)
         on_device("yes 'a line of a long text' | head -c 9000000 >/tmp/long")

@@ -23,12 +23,21 @@ class Datagrams(unittest.TestCase):
     def test_server_refuses_what_is_not_right(self):
         status, said, client, lies = pair([self.PROGRAM], [PEER, "messages"])
         self.assertEqual((status, client), (0, 0), said + lies)
-        self.assertEqual(re.findall(r"refused a datagram of (\d+) bytes from QP 0x\w{6}: (.*)", said), [
-            ("0", "shorter than the header"), ("5", "shorter than the header"), ("16", "not of this example"),
-            ("16", "of another version"), *[("16", "its length is not what has arrived")] * 3,
-            ("16", "of an unknown kind"), ("12", "an acknowledgement of nothing"),
-            ("16", "its sequence number is too high")])  # and after ten it says no more
-        self.assertEqual(lies, "acknowledged 1\n" * 12)  # it has answered the right ones all the while
+        self.assertEqual(
+            re.findall(r"refused a datagram of (\d+) bytes from QP 0x\w{6}: (.*)", said),
+            [
+                ("0", "shorter than the header"),
+                ("5", "shorter than the header"),
+                ("16", "not of this example"),
+                ("16", "of another version"),
+                *[("16", "its length is not what has arrived")] * 3,
+                ("16", "of an unknown kind"),
+                ("12", "an acknowledgement of nothing"),
+                ("16", "its sequence number is too high"),
+            ],
+        )  # and after ten it says no more
+        # it has answered the right ones all the while
+        self.assertEqual(lies, "acknowledged 1\n" * 12)
         self.assertIn("1 different messages from 1 peers", said)
 
     def test_server_has_room_for_so_many_and_no_more(self):
@@ -45,8 +54,12 @@ class Datagrams(unittest.TestCase):
         _, _, status, said = pair([PEER, "always"], [self.PROGRAM, *few])
         self.assertEqual(status, 1, said)
         self.assertIn("acknowledged 0 of 4 messages; sending again 3 times brought no more", said)
-        for why in ("shorter than the header", "no acknowledgement of what was sent", "not from the server's QP",
-                    "its length is not what has arrived"):
+        for why in (
+            "shorter than the header",
+            "no acknowledgement of what was sent",
+            "not from the server's QP",
+            "its length is not what has arrived",
+        ):
             self.assertIn(why, said)
 
     def test_message_that_is_too_long_for_a_packet(self):

@@ -34,8 +34,12 @@ class AmongHonestOnes(unittest.TestCase):
         """What the server prints, and its exit status."""
         wrap, device = needs_device.PLACE.wrap, ["--device", needs_device.PLACE.device]
         counting = ["--rounds", "4", "--no-deaths"]
-        server = subprocess.Popen(wrap([HONEST, *device, *counting, "--processes", "3", "--tcp-port", "0"]),
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        server = subprocess.Popen(
+            wrap([HONEST, *device, *counting, "--processes", "3", "--tcp-port", "0"]),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         said, others = [], []
         self.addCleanup(server.stdout.close)
         self.addCleanup(server.kill)
@@ -44,17 +48,32 @@ class AmongHonestOnes(unittest.TestCase):
             listening = re.match(examples.LISTENING, line)
             if listening:
                 to = [*device, "--host", needs_device.PLACE.address, "--tcp-port", listening[1]]
-                others.append(subprocess.Popen(wrap([HONEST, *to, *counting, "--processes", "2"]), stdout=subprocess.PIPE,
-                                               stderr=subprocess.STDOUT, text=True))
+                others.append(
+                    subprocess.Popen(
+                        wrap([HONEST, *to, *counting, "--processes", "2"]),
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        text=True,
+                    )
+                )
             if line.startswith("what is on the chip"):
-                others.append(subprocess.Popen(wrap([*liar, *to]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+                others.append(
+                    subprocess.Popen(
+                        wrap([*liar, *to]),
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        text=True,
+                    )
+                )
         for other in others:
             said += other.communicate(timeout=600)[0].splitlines()
         return "\n".join(said), server.wait(60)
 
     def test_lock_of_one_that_says_rubbish(self):
         said, status = self.run_with(LIAR, "--lie", "rubbish")
-        self.assertRegex(said, r"process \d is gone; its queue pair is closed\nlock 5, which it had, is free")
+        self.assertRegex(
+            said, r"process \d is gone; its queue pair is closed\nlock 5, which it had, is free"
+        )
         self.assertIn("8176 locks, 0 of them taken", said)
         # The liar has not counted its 4.
         self.assertIn("4 increments were lost", said)
@@ -66,8 +85,12 @@ class AmongHonestOnes(unittest.TestCase):
         self.assertIn("8176 locks, 0 of them taken", said)
 
     def test_one_that_is_turned_away(self):
-        said, _ = self.run_with("sh", "-c", '"$0" --lie no-receive "$@"; "$0" --lie done-with-lock "$@"', LIAR)
-        self.assertRegex(said, r"turned process \d away: the SEND of the directory: completed with status 13")
+        said, _ = self.run_with(
+            "sh", "-c", '"$0" --lie no-receive "$@"; "$0" --lie done-with-lock "$@"', LIAR
+        )
+        self.assertRegex(
+            said, r"turned process \d away: the SEND of the directory: completed with status 13"
+        )
         self.assertIn("8176 locks, 0 of them taken", said)
 
 

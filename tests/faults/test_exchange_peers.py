@@ -14,8 +14,13 @@ LIMIT = 300  # seconds; the programs get a time limit of 2 s, and would otherwis
 
 
 def start(*argv):
-    return subprocess.Popen(needs_device.PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        needs_device.PLACE.wrap(list(argv)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def port_of(process):
@@ -39,8 +44,15 @@ class LyingPeer(unittest.TestCase):
 
     def against_client(self, what, program="send_recv"):
         server = start(sys.executable, "-S", PEER, "server", "0", what)
-        client = start(needs_device.program(program), "--host", "127.0.0.1", "--tcp-port", port_of(server),
-                       "--timeout", "2")
+        client = start(
+            needs_device.program(program),
+            "--host",
+            "127.0.0.1",
+            "--tcp-port",
+            port_of(server),
+            "--timeout",
+            "2",
+        )
         output, _ = client.communicate(timeout=600)
         server.communicate(timeout=600)
         return client.returncode, output
@@ -61,6 +73,7 @@ class LyingPeer(unittest.TestCase):
 
     def all_cases(self, against):
         """Side by side, since most of them wait for a time limit."""
+
         def run(what):
             began = time.monotonic()
             return *against(what), time.monotonic() - began
@@ -136,7 +149,8 @@ class LyingPeer(unittest.TestCase):
         self.assertIn("the WRITE: completed with status 12", output)
 
     def test_messages_that_were_not_sent(self):
-        """The peer says that they have arrived, and has sent none: nobody sleeps forever for their event."""
+        """The peer says that they have arrived, and has sent none: nobody sleeps forever for their
+        event."""
         status, output = self.against_server("eager", "completions")
         self.assertEqual(status, 1, output)
         self.assertIn("the completion: no event within 2000 ms", output)

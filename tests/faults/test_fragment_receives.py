@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""05_write_with_imm and its receives. The device counts the receiver-not-ready NAKs that it sends, whichever program causes
-them, so nothing else may run beside this test."""
+"""05_write_with_imm and its receives. The device counts the receiver-not-ready NAKs that it sends,
+whichever program causes them, so nothing else may run beside this test."""
 import os
 import unittest
 

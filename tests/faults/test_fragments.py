@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Peers of 05_write_with_imm that lie in what they say of their fragments, and sizes at the edges."""
+"""Peers of 05_write_with_imm that lie in what they say of their fragments, and sizes at the
+edges."""
 import hashlib
 import tempfile
 import unittest
@@ -50,10 +51,17 @@ class Lies(liars.Refused):
                 self.assertRefused(run([LIAR, "--lie", lie], [HONEST]), "client", words)
 
     def test_files_that_cannot_be(self):
-        for arguments, words in ((["--file", "/nowhere"], "/nowhere: cannot be opened"), (["--file", "/"], "/: cannot be read")):
+        for arguments, words in (
+            (["--file", "/nowhere"], "/nowhere: cannot be opened"),
+            (["--file", "/"], "/: cannot be read"),
+        ):
             with self.subTest(arguments):
                 self.assertRefused(run([HONEST], [HONEST, *arguments]), "client", words)
-        self.assertRefused(run([HONEST, "--save", "/nowhere/at/all"], [HONEST]), "server", "/nowhere/at/all: cannot be written")
+        self.assertRefused(
+            run([HONEST, "--save", "/nowhere/at/all"], [HONEST]),
+            "server",
+            "/nowhere/at/all: cannot be written",
+        )
 
 
 class Sizes(unittest.TestCase):
@@ -63,14 +71,19 @@ class Sizes(unittest.TestCase):
                 with self.subTest(size, length=length):
                     outcome = run([HONEST], [HONEST], "--size", str(size), "--run", str(length))
                     self.assertFalse(outcome.failed, outcome.text())
-                    self.assertIn(f"received {size} bytes in {-(-size // 4096)} fragments", outcome.text())
+                    self.assertIn(
+                        f"received {size} bytes in {-(-size // 4096)} fragments", outcome.text()
+                    )
 
     def test_a_file_arrives_as_it_is(self):
         with tempfile.TemporaryDirectory(dir=needs_device.BUILD) as folder:
             copy = Path(folder) / "a copy"
             outcome = run([HONEST, "--save", str(copy)], [HONEST, "--file", HONEST])
             self.assertFalse(outcome.failed, outcome.text())
-            self.assertEqual(hashlib.sha256(copy.read_bytes()).digest(), hashlib.sha256(Path(HONEST).read_bytes()).digest())
+            self.assertEqual(
+                hashlib.sha256(copy.read_bytes()).digest(),
+                hashlib.sha256(Path(HONEST).read_bytes()).digest(),
+            )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Peers of 18_group_send that lie about their runs and their credits, shapes at the edges, and receivers that are ready.
+"""Peers of 18_group_send that lie about their runs and their credits, shapes at the edges, and
+receivers that are ready.
 
 What can be wrong within a run: tests/unit/test_inbox.cpp."""
 import unittest
@@ -49,10 +50,12 @@ class Shapes(liars.Refused):
         return run([HONEST, *arguments], [HONEST, "--measure", "0", *arguments])
 
     def test_every_edge(self):
-        for arguments, messages in ((("--slots", "1", "--slot-size", "64", "--longest", "40", "--messages", "50"), 200),
-                                    (("--slots", "8", "--slot-size", "128", "--processes", "7", "--messages", "100"), 700),
-                                    (("--slots", "1024", "--longest", "16000", "--messages", "20", "--processes", "2"), 40),
-                                    (("--slots", "4096", "--slot-size", "192", "--group", "1", "--messages", "0"), 0)):
+        for arguments, messages in (
+            (("--slots", "1", "--slot-size", "64", "--longest", "40", "--messages", "50"), 200),
+            (("--slots", "8", "--slot-size", "128", "--processes", "7", "--messages", "100"), 700),
+            (("--slots", "1024", "--longest", "16000", "--messages", "20", "--processes", "2"), 40),
+            (("--slots", "4096", "--slot-size", "192", "--group", "1", "--messages", "0"), 0),
+        ):
             with self.subTest(arguments):
                 outcome = self.both(*arguments)
                 self.assertFalse(outcome.failed, outcome.text())
@@ -60,13 +63,21 @@ class Shapes(liars.Refused):
                 self.assertIn("nothing is lost, doubled or torn", outcome.text())
 
     def test_a_message_that_does_not_fit(self):
-        self.assertRefused(self.both("--slots", "2", "--longest", "200"), "client", "a producer: it has failed")
+        self.assertRefused(
+            self.both("--slots", "2", "--longest", "200"), "client", "a producer: it has failed"
+        )
 
     def test_shapes_that_differ(self):
-        self.assertRefused(run([HONEST], [HONEST, "--slots", "512", "--slot-size", "128"]), "server",
-                           "its --slots, --slot-size or --processes are not ours")
-        self.assertRefused(run([HONEST], [HONEST, "--processes", "3"]), "server",
-                           "its --slots, --slot-size or --processes are not ours")
+        self.assertRefused(
+            run([HONEST], [HONEST, "--slots", "512", "--slot-size", "128"]),
+            "server",
+            "its --slots, --slot-size or --processes are not ours",
+        )
+        self.assertRefused(
+            run([HONEST], [HONEST, "--processes", "3"]),
+            "server",
+            "its --slots, --slot-size or --processes are not ours",
+        )
 
 
 class Receives(unittest.TestCase):

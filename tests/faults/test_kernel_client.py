@@ -7,4 +7,5 @@ from kernel_client_cases import Midway, Never  # noqa: E402, F401: unittest find
 
 if __name__ == "__main__":
     import unittest
+
     unittest.main(verbosity=2)

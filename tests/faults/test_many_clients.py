@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""13_cm_many_clients under load, and with clients that die, lie, say nothing, or come too many at a time."""
+"""13_cm_many_clients under load, and with clients that die, lie, say nothing, or come too many at a
+time."""
 import json
 import re
 import subprocess
@@ -13,7 +14,10 @@ PLACE = needs_device.PLACE
 SERVER = needs_device.program("many_server")
 CLIENT = needs_device.program("many_client")
 LIAR = str(needs_device.BUILD / "tests/faults/lying_cm")
-SERVED = re.compile(r"served (\d+) clients, (\d+) of them rping's, at most (\d+) at once; rejected (\d+), dropped (\d+)")
+SERVED = re.compile(
+    r"served (\d+) clients, (\d+) of them rping's, at most (\d+) at once; rejected (\d+), dropped"
+    r" (\d+)"
+)
 LIES = {
     "short": "the peer's description: it has 20 bytes, not 24",
     "version": "the peer's description: it is of version 7, not 1",
@@ -27,13 +31,28 @@ LIES = {
 
 
 def start(argv):
-    return subprocess.Popen(PLACE.wrap(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        PLACE.wrap(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def resources():
-    shown = subprocess.run(PLACE.wrap(["rdma", "-j", "resource"]), capture_output=True, text=True, check=True, timeout=600)
-    return next({kind: link[kind] for kind in ("qp", "cq", "mr", "pd", "cm_id")} for link in json.loads(shown.stdout)
-                if link["ifname"] == PLACE.device)
+    shown = subprocess.run(
+        PLACE.wrap(["rdma", "-j", "resource"]),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
+    return next(
+        {kind: link[kind] for kind in ("qp", "cq", "mr", "pd", "cm_id")}
+        for link in json.loads(shown.stdout)
+        if link["ifname"] == PLACE.device
+    )
 
 
 class Many(unittest.TestCase):
@@ -60,13 +79,15 @@ class Many(unittest.TestCase):
         return out, err
 
     def stop(self):
-        """@return what the server counted: served, of rping's, at most at once, rejected, dropped; and its messages"""
+        """@return what the server counted: served, of rping's, at most at once, rejected, dropped;
+        and its messages"""
         self.server.terminate()
         out, err = self.finish(self.server)
         return [int(number) for number in SERVED.search(out).groups()], err
 
     def until_connected(self, clients):
-        """The server's queue pairs are there, and so are the clients'; the device has one of its own."""
+        """The server's queue pairs are there, and so are the clients'; the device has one of its
+        own."""
         deadline = time.monotonic() + 300
         while resources()["qp"] < 1 + 2 * clients:
             self.assertLess(time.monotonic(), deadline)
@@ -75,8 +96,10 @@ class Many(unittest.TestCase):
         """20 of them rping's own, which compares what comes back (-V)."""
         before = resources()
         self.serve()
-        script = (f"for i in $(seq 20); do rping -c -C 100 -V -a {PLACE.address} -p {self.port} & p=\"$p $!\"; done; "
-                  'for q in $p; do wait "$q" || exit 1; done')
+        script = (
+            f"for i in $(seq 20); do rping -c -C 100 -V -a {PLACE.address} -p {self.port} & p=\"$p"
+            " $!\"; done; for q in $p; do wait \"$q\" || exit 1; done"
+        )
         rpings = start(["sh", "-c", script])
         self.addCleanup(self.end, rpings)
         ours = self.client("--clients", "44", "--rounds", "200")
@@ -89,7 +112,9 @@ class Many(unittest.TestCase):
 
     def test_lesson_12s_client_is_served(self):
         self.serve()
-        out, _ = self.finish(self.client("the same protocol", program=needs_device.program("cm_client")))
+        out, _ = self.finish(
+            self.client("the same protocol", program=needs_device.program("cm_client"))
+        )
         self.assertIn("they are the same", out)
         self.assertEqual(self.stop()[0], [1, 0, 1, 0, 0])
 
@@ -134,7 +159,11 @@ class Many(unittest.TestCase):
         holders = self.client("--clients", "2", "--rounds", "1000000000")
         self.until_connected(2)
         out, err = self.finish(self.client("--clients", "1", "--attempts", "2"), 1)
-        self.assertEqual((out + err).count("the server rejects: it has as many clients as it takes"), 2, out + err)
+        self.assertEqual(
+            (out + err).count("the server rejects: it has as many clients as it takes"),
+            2,
+            out + err,
+        )
         holders.kill()
         self.finish(self.client("--clients", "1"))  # who comes back until there is room
         served, most = (lambda counts: (counts[0], counts[2]))(self.stop()[0])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Clients of 09_shared_receive that lie, are greedy or die: theirs is the only connection that ends."""
+"""Clients of 09_shared_receive that lie, are greedy or die: theirs is the only connection that
+ends."""
 import re
 import unittest
 
@@ -16,7 +17,8 @@ LIES = {
     "number": "its message: it is number 7, not 1",
     "data": "its message: its data are wrong",
     "imm": r"has been silent for too long|its message: it has 0 bytes",
-    # A server that is quick has answered each message before the next is there; then there is a credit for it.
+    # A server that is quick has answered each message before the next is there; then there is a
+    # credit for it.
     "greedy": "its message: it had no credit for it|has been silent for too long",
     "deaf": r"the answer: completed with status 13, RNR retry counter exceeded",
     "silent": "has been silent for too long",
@@ -59,7 +61,9 @@ class Lies(unittest.TestCase):
             with self.subTest(arguments):
                 outcome = run([HONEST, *arguments], [HONEST])
                 self.assertEqual(outcome.status["server"], 1, outcome.text())
-                self.assertIn("--limit: it must be from --clients to half of --pool", outcome.text())
+                self.assertIn(
+                    "--limit: it must be from --clients to half of --pool", outcome.text()
+                )
 
 
 class Pool(unittest.TestCase):
@@ -67,10 +71,15 @@ class Pool(unittest.TestCase):
         for clients, pool, limit in ((1, 2, 1), (7, 14, 7), (20, 64, 32), (48, 96, 48)):
             with self.subTest(clients=clients, pool=pool, limit=limit):
                 before = rnr_naks()
-                outcome = run([HONEST, "--clients", str(clients), "--pool", str(pool), "--limit", str(limit)],
-                              [HONEST, "--clients", str(clients), "--messages", "50"])
+                outcome = run(
+                    [HONEST, "--clients", str(clients), "--pool", str(pool), "--limit", str(limit)],
+                    [HONEST, "--clients", str(clients), "--messages", "50"],
+                )
                 self.assertFalse(outcome.failed, outcome.text())
-                self.assertIn(f"{clients} clients have finished, with {clients * 50} messages", outcome.of("server"))
+                self.assertIn(
+                    f"{clients} clients have finished, with {clients * 50} messages",
+                    outcome.of("server"),
+                )
                 self.assertEqual(rnr_naks(), before, "a message found no receive")
                 self.assertGreater(int(re.search(r"(\d+) limit events", outcome.text())[1]), 0)
 

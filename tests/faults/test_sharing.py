@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Processes that share memory with 14_fork's share_between and lie; what happens to processes whose owner is killed;
-and the import, on a device that seems to be able to."""
+"""Processes that share memory with 14_fork's share_between and lie; what happens to processes whose
+owner is killed; and the import, on a device that seems to be able to."""
 import os
 import re
 import subprocess
@@ -43,7 +43,8 @@ AS_EXPORTER = {
     "no-handles": "it is not what was agreed on",
     "huge-handle": "a handle has 32 bits",
 }
-# All in one command where the device is: starting one takes longer than a lie. An owner's first line starts the worker.
+# All in one command where the device is: starting one takes longer than a lie. An owner's first
+# line starts the worker.
 WORKERS = r"""
 for lie; do
   { "$HONEST" --device "$DEVICE" --limit 2 --serve "$NAME"; echo "server status $?"; } 2>&1 | {
@@ -54,7 +55,8 @@ for lie; do
   }
 done
 """
-# Kills the program when it has as many processes below it as it should. As long as one of those lives, the pipe stays open.
+# Kills the program when it has as many processes below it as it should. As long as one of those
+# lives, the pipe stays open.
 ORPHANS = r"""
 count=$1; shift
 below() {
@@ -74,24 +76,37 @@ below() {
 
 def run(owner, worker):
     """Both by their command lines; the name by which they meet is added."""
-    return pair.run(PLACE, [*owner, "--device", PLACE.device, "--serve", NAME], pair.Client(
-        SERVING, lambda line: [*worker, "--device", PLACE.device, "--attach", line[1]]))
+    return pair.run(
+        PLACE,
+        [*owner, "--device", PLACE.device, "--serve", NAME],
+        pair.Client(SERVING, lambda line: [*worker, "--device", PLACE.device, "--attach", line[1]]),
+    )
 
 
 class Sharing(unittest.TestCase):
     def test_workers_that_lie(self):
         """Each is named, and the children are served as if nothing had happened."""
         environment = [f"HONEST={HONEST}", f"LIAR={LIAR}", f"DEVICE={PLACE.device}", f"NAME={NAME}"]
-        text = subprocess.run(PLACE.wrap(["env", *environment, "sh", "-c", WORKERS, "sh", *AS_WORKER]), capture_output=True,
-                              text=True, timeout=600).stdout
-        outcomes = re.findall(r"(.*?)^client status (\d+)\n(.*?)^server status (\d+)\n", text, re.M | re.S)
-        for (lie, words), (client, _, server, status) in zip(AS_WORKER.items(), outcomes, strict=True):
+        text = subprocess.run(
+            PLACE.wrap(["env", *environment, "sh", "-c", WORKERS, "sh", *AS_WORKER]),
+            capture_output=True,
+            text=True,
+            timeout=600,
+        ).stdout
+        outcomes = re.findall(
+            r"(.*?)^client status (\d+)\n(.*?)^server status (\d+)\n", text, re.M | re.S
+        )
+        for (lie, words), (client, _, server, status) in zip(
+            AS_WORKER.items(), outcomes, strict=True
+        ):
             with self.subTest(lie):
                 self.assertEqual(status, "0", text)
                 said = server.splitlines()
                 self.assertIn(f"one-owner:   worker 2 {words}", re.sub(r" \(\S+\)$", "", said[-1]))
                 for worker in (0, 1):
-                    self.assertIn(f'one-owner:   worker {worker} received "request 1 of a child"', said)
+                    self.assertIn(
+                        f'one-owner:   worker {worker} received "request 1 of a child"', said
+                    )
                 if lie == "shrink":
                     self.assertEqual(client, "shrinking: EPERM\n")
 
@@ -99,8 +114,14 @@ class Sharing(unittest.TestCase):
         """These take no device, and so need not be where it is."""
         for lie, words in lies.items():
             with self.subTest(lie):
-                outcome = pair.run(HERE, [LIAR, "--lie", lie, "--serve", NAME], pair.Client(
-                    SERVING, lambda line: [HONEST, "--limit", "2", *arguments, "--attach", line[1]]))
+                outcome = pair.run(
+                    HERE,
+                    [LIAR, "--lie", lie, "--serve", NAME],
+                    pair.Client(
+                        SERVING,
+                        lambda line: [HONEST, "--limit", "2", *arguments, "--attach", line[1]],
+                    ),
+                )
                 self.assertFalse(outcome.timed_out, outcome.text())
                 self.assertEqual(outcome.status["client"], 1, outcome.text())
                 self.assertIn(words, "\n".join(outcome.of("client")))
@@ -114,16 +135,25 @@ class Sharing(unittest.TestCase):
     def test_unrelated_process_by_hand(self):
         outcome = run([HONEST], [HONEST])
         self.assertFalse(outcome.failed, outcome.text())
-        self.assertIn('one-owner:   worker 2 received "request 1 of an unrelated process"', outcome.of("server"))
+        self.assertIn(
+            'one-owner:   worker 2 received "request 1 of an unrelated process"',
+            outcome.of("server"),
+        )
 
     @unittest.skipIf(PLACE.kind != "machine", "takes root")
     def test_another_user_is_shown_the_door(self):
         """And the next one is let in."""
-        both = f'{" ".join(needs_device.AS_ANOTHER_USER)} "{LIAR}" --lie long --attach {NAME}; exec "{HONEST}" "$@"'
+        both = (
+            f'{" ".join(needs_device.AS_ANOTHER_USER)} "{LIAR}" --lie long --attach {NAME}; exec'
+            f' "{HONEST}" "$@"'
+        )
         outcome = run([HONEST], ["sh", "-c", both, "sh"])
         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         self.assertRegex(outcome.of("client")[0], "error: the owner: it is gone|ECONNRESET")
-        self.assertIn('one-owner:   worker 2 received "request 1 of an unrelated process"', outcome.of("server"))
+        self.assertIn(
+            'one-owner:   worker 2 received "request 1 of an unrelated process"',
+            outcome.of("server"),
+        )
 
     def test_no_owner(self):
         outcome = pair.run(HERE, [HONEST, "--attach", NAME])
@@ -131,12 +161,35 @@ class Sharing(unittest.TestCase):
         self.assertIn("connect: Connection refused", outcome.text())
 
     def test_children_end_with_their_parents(self):
-        for count, argv in ((2, [HONEST, "--serve", NAME]), (4, [needs_device.program("fork"), "--case", "deadlock"])):
+        for count, argv in (
+            (2, [HONEST, "--serve", NAME]),
+            (4, [needs_device.program("fork"), "--case", "deadlock"]),
+        ):
             with self.subTest(argv[0]):
-                argv = ["sh", "-c", ORPHANS, "sh", str(count), *argv, "--device", PLACE.device, "--limit", "60"]
-                said = subprocess.run(PLACE.wrap(argv), capture_output=True, text=True, timeout=600).stdout
-                # A child may see the end of its link to the parent before the signal that ends it: when it reads, or when it writes.
-                self.assertRegex(said, rf"(?m)^{count} children\n(error: (telling )?the other process: .*\n)*and all have ended$")
+                argv = [
+                    "sh",
+                    "-c",
+                    ORPHANS,
+                    "sh",
+                    str(count),
+                    *argv,
+                    "--device",
+                    PLACE.device,
+                    "--limit",
+                    "60",
+                ]
+                said = subprocess.run(
+                    PLACE.wrap(argv), capture_output=True, text=True, timeout=600
+                ).stdout
+                # A child may see the end of its link to the parent before the signal that ends it:
+                # when it reads, or when it writes.
+                self.assertRegex(
+                    said,
+                    (
+                        rf"(?m)^{count} children\n(error: (telling )?the other process: .*\n)*and"
+                        r" all have ended$"
+                    ),
+                )
 
 
 class Export(unittest.TestCase):
@@ -148,18 +201,26 @@ class Export(unittest.TestCase):
         outcome = self.export()
         self.assertEqual(outcome.status[""], 77, outcome.text())
         self.assertRegex(outcome.text(), r"the other process has uverbs\d+ and 552 bytes of memory")
-        self.assertIn("skipped: this device cannot import: ibv_import_device says EOPNOTSUPP", outcome.text())
+        self.assertIn(
+            "skipped: this device cannot import: ibv_import_device says EOPNOTSUPP", outcome.text()
+        )
 
-    @unittest.skipIf("sanitize" in needs_device.BUILD.name, "the sanitizers' library has to be the first one loaded")
+    @unittest.skipIf(
+        "sanitize" in needs_device.BUILD.name,
+        "the sanitizers' library has to be the first one loaded",
+    )
     def test_the_import_itself(self):
-        os.chdir(needs_device.BUILD / "tests/doubles")  # LD_PRELOAD takes a space for the end of a path
+        # LD_PRELOAD takes a space for the end of a path
+        os.chdir(needs_device.BUILD / "tests/doubles")
         outcome = self.export("env", "LD_PRELOAD=./libimport_double.so")
         self.assertEqual(outcome.status[""], 0, outcome.text())
         said = outcome.of("")
         self.assertIn("             imported, and sent: hello from imported memory", said)
         calls = [line for line in said if "import_" in line]
-        self.assertEqual([line.split()[0] for line in calls],
-                         ["import_device", "import_pd", "import_mr", "unimport_mr", "unimport_pd"])
+        self.assertEqual(
+            [line.split()[0] for line in calls],
+            ["import_device", "import_pd", "import_mr", "unimport_mr", "unimport_pd"],
+        )
 
 
 if __name__ == "__main__":

@@ -10,8 +10,14 @@ PLACE = needs_device.PLACE
 
 
 def run(*argv):
-    result = subprocess.run(PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, timeout=600)
+    result = subprocess.run(
+        PLACE.wrap(list(argv)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
     return result.returncode, result.stdout
 
 
@@ -33,12 +39,22 @@ class WrongChoices(unittest.TestCase):
 
     def test_more_reads_at_a_time_than_the_device_has(self):
         for program in ("read_write", "rate"):
-            outcome = examples.run(PLACE, needs_device.BUILD, program, "pair", ["--max-rd-atomic", "255"])
+            outcome = examples.run(
+                PLACE, needs_device.BUILD, program, "pair", ["--max-rd-atomic", "255"]
+            )
             self.assertEqual(outcome.status, {"server": 1, "client": 1}, outcome.text())
             self.assertIn("ibv_modify_qp(RTS): Invalid argument", outcome.text())
 
     def test_no_server_for_the_shared_client(self):
-        status, output = run(needs_device.program("shared_client"), "--host", PLACE.address, "--cm-port", "1", "--timeout", "1")
+        status, output = run(
+            needs_device.program("shared_client"),
+            "--host",
+            PLACE.address,
+            "--cm-port",
+            "1",
+            "--timeout",
+            "1",
+        )
         self.assertEqual((status, output.count("hint: ")), (1, 1), output)
 
     def test_no_sender_to_attach_to(self):
@@ -49,13 +65,26 @@ class WrongChoices(unittest.TestCase):
         self.assertNotIn("TCP", output)
 
     def test_unknown_host(self):
-        self.fails("--host", "no-such-host.invalid", says=["--host no-such-host.invalid", "#unknown-host"])
+        self.fails(
+            "--host", "no-such-host.invalid", says=["--host no-such-host.invalid", "#unknown-host"]
+        )
 
     def test_closed_port(self):
-        self.fails("--host", PLACE.address, "--tcp-port", "1", says=[
-            f"no server at {PLACE.address} TCP port 1 yet; trying for 5 s", "ECONNREFUSED", "#connection-refused"])
+        self.fails(
+            "--host",
+            PLACE.address,
+            "--tcp-port",
+            "1",
+            says=[
+                f"no server at {PLACE.address} TCP port 1 yet; trying for 5 s",
+                "ECONNREFUSED",
+                "#connection-refused",
+            ],
+        )
 
-    @unittest.skipUnless(PLACE.address == "10.77.0.1", "only the lab's own network has an address that nobody has")
+    @unittest.skipUnless(
+        PLACE.address == "10.77.0.1", "only the lab's own network has an address that nobody has"
+    )
     def test_host_that_is_down(self):
         self.fails("--host", "10.77.0.99", says=["ETIMEDOUT", "#connection-timeout"])
 
@@ -63,18 +92,30 @@ class WrongChoices(unittest.TestCase):
         self.fails("--tcp-port", "0", "--wait", "1", says=["none came within 1 s", "#no-client"])
 
     def test_tcp_port_taken(self):
-        server = subprocess.Popen(PLACE.wrap([needs_device.program("send_recv"), "--tcp-port", "0"]),
-                                  stdout=subprocess.PIPE, text=True)
+        server = subprocess.Popen(
+            PLACE.wrap([needs_device.program("send_recv"), "--tcp-port", "0"]),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         port = next(line.split()[-1] for line in server.stdout if "listening" in line)
         try:
-            self.fails("--tcp-port", port, says=[f"listen on TCP port {port}: Address already in use"])
+            self.fails(
+                "--tcp-port", port, says=[f"listen on TCP port {port}: Address already in use"]
+            )
         finally:
             server.terminate()
             server.communicate()
 
     def test_too_little_memory_to_lock(self):
-        """Root may lock what it likes, so this runs as nobody; the device's files are open to all."""
-        status, output = run(*needs_device.AS_ANOTHER_USER, "sh", "-c", 'ulimit -l 0 && exec "$0"', needs_device.program("send_recv"))
+        """Root may lock what it likes, so this runs as nobody; the device's files are open to
+        all."""
+        status, output = run(
+            *needs_device.AS_ANOTHER_USER,
+            "sh",
+            "-c",
+            'ulimit -l 0 && exec "$0"',
+            needs_device.program("send_recv"),
+        )
         self.assertEqual(status, 1, output)
         self.assertIn("#memlock", output)
 

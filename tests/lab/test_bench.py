@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""./lab bench, from one end to the other: that it measures and writes what it says. No figure matters."""
+"""./lab bench, from one end to the other: that it measures and writes what it says. No figure
+matters."""
 import csv
 import json
 import os
@@ -15,8 +16,14 @@ LAB = str(ROOT / "lab")
 
 
 def start(folder, *words, **environment):
-    process = subprocess.Popen([LAB, "bench", "--quick", "--repeats", "2", "--results", str(folder), *words], env={**os.environ, **environment},
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [LAB, "bench", "--quick", "--repeats", "2", "--results", str(folder), *words],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     return process
 
 
@@ -51,28 +58,72 @@ class Bench(unittest.TestCase):
                 self.assertTrue(row["why"], row)
         for client in clients:
             for arm, metric in arms:
-                row, = (row for row in rows if (row["arm"], row["metric"], row["client"]) == (arm, metric, client))
+                (row,) = (
+                    row
+                    for row in rows
+                    if (row["arm"], row["metric"], row["client"]) == (arm, metric, client)
+                )
                 self.assertEqual(row["state"], "ok", row)
                 self.assertGreater(float(row["median"]), 0, row)
         self.assertEqual({row["client"] for row in rows}, set(clients))
 
     def test_one_machine(self):
-        out = self.finish(start(self.folder, "--only", "latency/write,latency/ib_write_lat,rate/write_chained,groups/group,requests/shared"))
+        out = self.finish(
+            start(
+                self.folder,
+                "--only",
+                "latency/write,latency/ib_write_lat,rate/write_chained,groups/group,"
+                "requests/shared",
+            )
+        )
         self.assertIn("latency 64: write/ib_write_lat", out)
         self.assertIn("without a goal:", out)
-        self.check_rows(("write", "latency_us"), ("write", "p99_us"), ("write_chained", "messages_per_s"), ("write_chained", "cpu_us_per_message"),
-                        ("shared", "us_per_request"), ("shared", "cpu_us_per_request"), ("shared", "posts_per_request"),
-                        ("shared", "completions_per_request"), ("shared", "system_calls_per_request"))
-        self.assertEqual({(row["arm"], row["parameter"]) for row in self.table("results") if row["group"] == "groups"},
-                         {(arm, count) for arm in ("separate", "chained", "group") for count in ("4", "16", "64", "255")})
+        self.check_rows(
+            ("write", "latency_us"),
+            ("write", "p99_us"),
+            ("write_chained", "messages_per_s"),
+            ("write_chained", "cpu_us_per_message"),
+            ("shared", "us_per_request"),
+            ("shared", "cpu_us_per_request"),
+            ("shared", "posts_per_request"),
+            ("shared", "completions_per_request"),
+            ("shared", "system_calls_per_request"),
+        )
+        self.assertEqual(
+            {
+                (row["arm"], row["parameter"])
+                for row in self.table("results")
+                if row["group"] == "groups"
+            },
+            {
+                (arm, count)
+                for arm in ("separate", "chained", "group")
+                for count in ("4", "16", "64", "255")
+            },
+        )
         runs = self.table("runs")
         self.assertEqual({run["repeat"] for run in runs}, {"0", "1"})
         ratios = {ratio["name"]: ratio for ratio in self.table("ratios")}
         self.assertEqual(set(ratios), {"write/ib_write_lat", "group/separate", "group/chained"})
         self.assertEqual(ratios["write/ib_write_lat"]["limit"], "<= 1.03")
-        self.assertIn(ratios["write/ib_write_lat"]["state"], ("undecided", "skipped"))  # two repeats decide nothing
+        # two repeats decide nothing
+        self.assertIn(ratios["write/ib_write_lat"]["state"], ("undecided", "skipped"))
         machine = json.loads((self.folder / "machine.json").read_text())
-        for name in ("date", "host", "cpu", "cpus", "kernel", "emulated", "device", "driver", "node_type", "link_layer", "mtu", "versions", "options"):
+        for name in (
+            "date",
+            "host",
+            "cpu",
+            "cpus",
+            "kernel",
+            "emulated",
+            "device",
+            "driver",
+            "node_type",
+            "link_layer",
+            "mtu",
+            "versions",
+            "options",
+        ):
             self.assertTrue(machine[name], name)
         # A tarball has no commit, and a machine may have no git.
         self.assertRegex(machine["commit"] or "", r"^([0-9a-f]{12}\+?)?$")
@@ -83,31 +134,74 @@ class Bench(unittest.TestCase):
         ssh = self.folder.parent / "ssh"
         ssh.write_text(f'#!/bin/sh\necho "$1" >> "{ssh}.log"\nshift\nexec sh -c "$*"\n')
         ssh.chmod(0o755)
-        self.finish(start(self.folder, "--only", "latency/send", "--repeats", "1", "--server", "other", BENCH_SSH=str(ssh)))
+        self.finish(
+            start(
+                self.folder,
+                "--only",
+                "latency/send",
+                "--repeats",
+                "1",
+                "--server",
+                "other",
+                BENCH_SSH=str(ssh),
+            )
+        )
         self.assertEqual(Path(f"{ssh}.log").read_text(), "other\n")
         self.check_rows(("send", "latency_us"))
-        self.assertEqual(json.loads((self.folder / "machine.json").read_text())["server"]["device"], needs_device.PLACE.device)
+        self.assertEqual(
+            json.loads((self.folder / "machine.json").read_text())["server"]["device"],
+            needs_device.PLACE.device,
+        )
 
     def test_server_that_cannot_be_reached(self):
-        process = start(self.folder, "--only", "latency/send", "--server", "nowhere", BENCH_SSH="false")
+        process = start(
+            self.folder, "--only", "latency/send", "--server", "nowhere", BENCH_SSH="false"
+        )
         _, err = process.communicate(timeout=600)
-        self.assertEqual((process.returncode, "the agent on nowhere did not start" in err), (1, True), err)
+        self.assertEqual(
+            (process.returncode, "the agent on nowhere did not start" in err), (1, True), err
+        )
 
     def test_tasks_of_a_launcher(self):
         """The first serves two clients, one after the other, and has the figures of both."""
-        tasks = [start(self.folder, "--only", "latency/write", "--repeats", "1", SLURM_PROCID=str(rank), SLURM_NTASKS="3", SLURM_JOB_ID=str(os.getpid()))
-                 for rank in (2, 0, 1)]
+        tasks = [
+            start(
+                self.folder,
+                "--only",
+                "latency/write",
+                "--repeats",
+                "1",
+                SLURM_PROCID=str(rank),
+                SLURM_NTASKS="3",
+                SLURM_JOB_ID=str(os.getpid()),
+            )
+            for rank in (2, 0, 1)
+        ]
         printed = [self.finish(task) for task in tasks]
         self.assertEqual([bool(text) for text in printed], [False, True, False])
         self.assertIn("(client 2)", printed[1])
         self.check_rows(("write", "latency_us"), clients=("1", "2"))
-        self.assertEqual(set(json.loads((self.folder / "machine.json").read_text())["clients"]), {"1", "2"})
-        self.assertEqual({path.name for path in self.folder.iterdir()},
-                         {"results.csv", "runs.csv", "ratios.csv", "machine.json", "latency_1.svg", "latency_2.svg"})
+        self.assertEqual(
+            set(json.loads((self.folder / "machine.json").read_text())["clients"]), {"1", "2"}
+        )
+        self.assertEqual(
+            {path.name for path in self.folder.iterdir()},
+            {
+                "results.csv",
+                "runs.csv",
+                "ratios.csv",
+                "machine.json",
+                "latency_1.svg",
+                "latency_2.svg",
+            },
+        )
 
     def test_wrong_words(self):
-        for words, says in ((["--only", "latncy"], "there is no latncy to measure (did you mean latency?)"), (["--repeats", "0"], "more than 0"),
-                            (["--results", "/proc/x"], "cannot make the folder /proc/x")):
+        for words, says in (
+            (["--only", "latncy"], "there is no latncy to measure (did you mean latency?)"),
+            (["--repeats", "0"], "more than 0"),
+            (["--results", "/proc/x"], "cannot make the folder /proc/x"),
+        ):
             process = start(self.folder, *words)
             out, err = process.communicate(timeout=600)
             self.assertIn(process.returncode, (1, 2))

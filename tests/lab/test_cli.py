@@ -12,8 +12,14 @@ from lab.paths import ROOT
 
 
 def lab(*words, **environment):
-    result = subprocess.run([ROOT / "lab", *words], env={**os.environ, "LAB_PROGRESS": "off", **environment}, stdin=subprocess.DEVNULL,
-                            capture_output=True, text=True, timeout=600)
+    result = subprocess.run(
+        [ROOT / "lab", *words],
+        env={**os.environ, "LAB_PROGRESS": "off", **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     return result.returncode, result.stdout, result.stderr
 
 
@@ -54,12 +60,19 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(cli.run(["test", *words]), words)
 
     def test_works_from_any_folder(self):
-        result = subprocess.run([ROOT / "lab", "run", "nosuch"], cwd="/", capture_output=True, text=True)
+        result = subprocess.run(
+            [ROOT / "lab", "run", "nosuch"], cwd="/", capture_output=True, text=True
+        )
         self.assertIn("no example nosuch", result.stderr)
 
     def test_without_home(self):
         environment = {name: value for name, value in os.environ.items() if name != "HOME"}
-        result = subprocess.run([ROOT / "lab", "progress"], env={**environment, "LAB_PROGRESS": "off"}, capture_output=True, text=True)
+        result = subprocess.run(
+            [ROOT / "lab", "progress"],
+            env={**environment, "LAB_PROGRESS": "off"},
+            capture_output=True,
+            text=True,
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_package_lists(self):
@@ -69,26 +82,44 @@ class CommandLine(unittest.TestCase):
 
     def test_says_what_to_install_where_it_may_not(self):
         """No package tool and no root: the line to type."""
-        with unittest.mock.patch.object(packages, "missing", lambda *groups: ["meson"]), \
-                unittest.mock.patch.object(packages, "privilege", lambda: None), \
-                self.assertRaises(LabError) as caught:
+        with unittest.mock.patch.object(
+            packages, "missing", lambda *groups: ["meson"]
+        ), unittest.mock.patch.object(packages, "privilege", lambda: None), self.assertRaises(
+            LabError
+        ) as caught:
             packages.ensure("build")
-        self.assertIn("As root: apt-get install -y --no-install-recommends meson", str(caught.exception))
-        for tool, says in (("dnf", "dnf install meson"), ("pacman", "pacman -S --needed meson"),
-                           ("zypper", "zypper install meson")):
-            with unittest.mock.patch.object(shutil, "which", lambda name: name if name == tool else None):
+        self.assertIn(
+            "As root: apt-get install -y --no-install-recommends meson", str(caught.exception)
+        )
+        for tool, says in (
+            ("dnf", "dnf install meson"),
+            ("pacman", "pacman -S --needed meson"),
+            ("zypper", "zypper install meson"),
+        ):
+            with unittest.mock.patch.object(
+                shutil, "which", lambda name: name if name == tool else None
+            ):
                 self.assertIn(says, packages.command("build"))
 
     def test_only_a_command_that_begins_installs(self):
         """What it calls later says what is missing: somebody may be using a machine."""
-        calling = {path.stem for path in (ROOT / "tools").rglob("*.py") if "packages.ensure(" in path.read_text()}
+        calling = {
+            path.stem
+            for path in (ROOT / "tools").rglob("*.py")
+            if "packages.ensure(" in path.read_text()
+        }
         self.assertEqual(calling - {cli.MODULES.get(name, name) for name in cli.COMMANDS}, set())
-        with unittest.mock.patch.object(packages, "missing", lambda *groups: ["meson"]), \
-                unittest.mock.patch.object(packages, "_apt", self.fail), self.assertRaises(LabError):
+        with unittest.mock.patch.object(
+            packages, "missing", lambda *groups: ["meson"]
+        ), unittest.mock.patch.object(packages, "_apt", self.fail), self.assertRaises(LabError):
             packages.need("build")
-        with unittest.mock.patch.object(packages, "missing", lambda *groups: ["meson"]), \
-                unittest.mock.patch.object(packages, "_apt", self.fail), \
-                unittest.mock.patch.dict(os.environ, LAB_INSTALL="no"), self.assertRaises(LabError):
+        with unittest.mock.patch.object(
+            packages, "missing", lambda *groups: ["meson"]
+        ), unittest.mock.patch.object(packages, "_apt", self.fail), unittest.mock.patch.dict(
+            os.environ, LAB_INSTALL="no"
+        ), self.assertRaises(
+            LabError
+        ):
             packages.ensure("build")  # what ./lab test sets for its tests
 
 

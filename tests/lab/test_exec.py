@@ -50,9 +50,17 @@ class Exec(unittest.TestCase):
 
     def test_one_stream_for_both_keeps_the_order(self):
         script = "for i in $(seq 200); do echo out $i; echo err $i >&2; done"
-        result = subprocess.run([LAB, "exec", "--", "sh", "-c", script], env=ENVIRONMENT, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
-        self.assertEqual(result.stdout.splitlines(), [f"{name} {i}" for i in range(1, 201) for name in ("out", "err")])
+        result = subprocess.run(
+            [LAB, "exec", "--", "sh", "-c", script],
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.assertEqual(
+            result.stdout.splitlines(),
+            [f"{name} {i}" for i in range(1, 201) for name in ("out", "err")],
+        )
 
     def test_a_command_that_cannot_start(self):
         for name, status in (("no-such-command", 127), ("/etc/passwd", 126)):
@@ -62,8 +70,17 @@ class Exec(unittest.TestCase):
 
     def test_arguments_and_environment(self):
         words = ["a b", "", "ü", "*", "$HOME", os.fsdecode(b"\xff\xfe")]
-        result = run("sh", "-c", 'printf "%s|" "$@" "$MARK"', "sh", *words, env={**ENVIRONMENT, "MARK": "x y"})
-        self.assertEqual(result.stdout, b"".join(os.fsencode(word) + b"|" for word in [*words, "x y"]))
+        result = run(
+            "sh",
+            "-c",
+            'printf "%s|" "$@" "$MARK"',
+            "sh",
+            *words,
+            env={**ENVIRONMENT, "MARK": "x y"},
+        )
+        self.assertEqual(
+            result.stdout, b"".join(os.fsencode(word) + b"|" for word in [*words, "x y"])
+        )
 
     def test_five_megabytes_both_ways(self):
         data = random.Random(1).randbytes(5 << 20)
@@ -87,12 +104,20 @@ class Exec(unittest.TestCase):
         self.assertEqual(run("true", input=bytes(4 << 20)).returncode, 0)
 
     def test_closed_standard_files(self):
-        # Without what may stand before the system's own python3 in the path: pyenv's script does not survive this.
+        # Without what may stand before the system's own python3 in the path: pyenv's script does
+        # not survive this.
         environment = {**ENVIRONMENT, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         for closed in ("0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"):
-            process = subprocess.run(["sh", "-c", f'"$0" exec -- sh -c "cat; echo out; echo err >&2" {closed}', LAB],
-                                     env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=600)
-            self.assertEqual((process.returncode, b"err\n" in process.stderr), (0, "2>" not in closed), closed)
+            process = subprocess.run(
+                ["sh", "-c", f'"$0" exec -- sh -c "cat; echo out; echo err >&2" {closed}', LAB],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=600,
+            )
+            self.assertEqual(
+                (process.returncode, b"err\n" in process.stderr), (0, "2>" not in closed), closed
+            )
             self.assertNotIn(b"Traceback", process.stderr)
 
     def test_output_pipe_that_closes(self):
@@ -104,19 +129,24 @@ class Exec(unittest.TestCase):
 
     def test_time_limit(self):
         began = time.monotonic()
-        result = finish(labtest.lab("exec", "--timeout", "3", "--", "sh", "-c", "echo before; exec sleep 60"))
+        result = finish(
+            labtest.lab("exec", "--timeout", "3", "--", "sh", "-c", "echo before; exec sleep 60")
+        )
         self.assertEqual((result.returncode, result.stdout), (124, b"before\n"))
         self.assertEqual(result.stderr, b"lab: stopped after the time limit of 3 s\n")
         self.assertLess(time.monotonic() - began, 60)  # which the command would have taken
 
     def test_time_limit_of_a_stubborn_command_that_nobody_reads(self):
-        process = labtest.lab("exec", "--timeout", "0.5", "--", "sh", "-c", "trap '' TERM; exec yes")
+        process = labtest.lab(
+            "exec", "--timeout", "0.5", "--", "sh", "-c", "trap '' TERM; exec yes"
+        )
         self.assertEqual(process.wait(timeout=600), 124)
         finish(process)
 
     def test_signals_reach_the_command(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-            # Another client is there, so that an interrupt ends the command only and not the machine.
+            # Another client is there, so that an interrupt ends the command only and not the
+            # machine.
             other = start("cat", stdin=subprocess.PIPE)
             process = start("/usr/bin/python3", "-c", LISTENER)
             self.assertEqual(process.stdout.readline(), b"ready\n")
@@ -132,12 +162,15 @@ class Exec(unittest.TestCase):
         self.assertIn(mark.encode(), run("ps", "-eo", "args").stdout)
         process.kill()
         finish(process)
-        listing = run("sh", "-c", f"ps -eo args | grep -v grep | grep -e {mark} -e '^sleep 60'; true").stdout
+        listing = run(
+            "sh", "-c", f"ps -eo args | grep -v grep | grep -e {mark} -e '^sleep 60'; true"
+        ).stdout
         self.assertEqual(listing, b"")
 
     def test_side_by_side(self):
         first, second = start("cat", stdin=subprocess.PIPE), start("cat", stdin=subprocess.PIPE)
-        for process, text in ((second, b"two"), (first, b"one")):  # each waits for its input, so both run at once
+        # each waits for its input, so both run at once
+        for process, text in ((second, b"two"), (first, b"one")):
             self.assertEqual(finish(process, text).stdout, text)
 
     def test_a_slow_reader_holds_up_its_own_command_and_nobody_else(self):
@@ -145,7 +178,8 @@ class Exec(unittest.TestCase):
         slow = start("sh", "-c", f"echo ready; head -c 20000000 /dev/zero; touch {mark}")
         self.assertEqual(slow.stdout.readline(), b"ready\n")
         self.assertEqual(run("seq", "300000").stdout.count(b"\n"), 300000)
-        self.assertEqual(run("test", "-e", mark).returncode, 1)  # it waits, and nobody keeps 20 MB for it
+        # it waits, and nobody keeps 20 MB for it
+        self.assertEqual(run("test", "-e", mark).returncode, 1)
         self.assertEqual(len(finish(slow).stdout), 20000000)
         self.assertEqual(run("test", "-e", mark).returncode, 0)
 
@@ -166,7 +200,11 @@ class Terminal(unittest.TestCase):
     def test_a_prompt_with_size_and_status(self):
         pid, terminal = pty.fork()
         if pid == 0:
-            os.execve(LAB, [LAB, "shell"], {**ENVIRONMENT, "PS1": "", "HOME": "/nonexistent", "LAB_CACHE": str(cache_dir())})
+            os.execve(
+                LAB,
+                [LAB, "shell"],
+                {**ENVIRONMENT, "PS1": "", "HOME": "/nonexistent", "LAB_CACHE": str(cache_dir())},
+            )
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 33, 77, 0, 0))
 
         def read_until(text):
@@ -178,7 +216,9 @@ class Terminal(unittest.TestCase):
         read_until(b"ready")
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 44, 88, 0, 0))
         # The new size arrives by a signal: look until it is there.
-        os.write(terminal, b"until [ \"$(stty size)\" = '44 88' ]; do :; done; echo re''sized; exit 9\n")
+        os.write(
+            terminal, b"until [ \"$(stty size)\" = '44 88' ]; do :; done; echo re''sized; exit 9\n"
+        )
         read_until(b"resized")
         try:
             while os.read(terminal, 4096):
@@ -230,7 +270,8 @@ class Files(unittest.TestCase):
         self.check(self.folder("/tmp"))
 
     def test_the_host_is_read_only_elsewhere(self):
-        self.assertEqual(run("sh", "-c", "echo broken > /etc/lab-test").returncode, 0)  # into memory
+        # into memory
+        self.assertEqual(run("sh", "-c", "echo broken > /etc/lab-test").returncode, 0)
         self.assertFalse(Path("/etc/lab-test").exists())
 
     def test_tmp_is_the_machines_own(self):

@@ -18,8 +18,12 @@ class Hint(unittest.TestCase):
         self.progress = str(Path(folder.name) / "progress")
 
     def run_lab(self, *words):
-        result = subprocess.run([ROOT / "lab", "hint", *words], env={**os.environ, "LAB_PROGRESS": self.progress},
-                                capture_output=True, text=True)
+        result = subprocess.run(
+            [ROOT / "lab", "hint", *words],
+            env={**os.environ, "LAB_PROGRESS": self.progress},
+            capture_output=True,
+            text=True,
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 
@@ -36,7 +40,9 @@ class Hint(unittest.TestCase):
         self.assertEqual(self.numbers("05.2"), ["1"])
 
     def test_all_at_once(self):
-        self.assertEqual(len(self.numbers("05.1", "--all")), len(hint.hints(examples.find_exercise("05.1"))))
+        self.assertEqual(
+            len(self.numbers("05.1", "--all")), len(hint.hints(examples.find_exercise("05.1")))
+        )
 
     def test_each_exercise_has_some(self):
         for name in examples.exercises():
@@ -45,7 +51,10 @@ class Hint(unittest.TestCase):
                 self.assertGreaterEqual(len(every), 2)
                 for text in every:
                     self.assertLessEqual(max(map(len, text.splitlines())), 100)
-                self.assertIn(f"Hints: ./lab hint {name.split('_')[0]}\n", examples.exercise_file(name).read_text())
+                self.assertIn(
+                    f"Hints: ./lab hint {name.split('_')[0]}\n",
+                    examples.exercise_file(name).read_text(),
+                )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The kernel in the cache: half of one is never used, and the machine's archive is one that cpio reads."""
+"""The kernel in the cache: half of one is never used, and the machine's archive is one that cpio
+reads."""
 import gzip
 import os
 import subprocess
@@ -24,7 +25,11 @@ class Kernel(unittest.TestCase):
         self.addCleanup(temp.cleanup)
         saved = os.environ.get("LAB_CACHE")
         os.environ["LAB_CACHE"] = temp.name
-        self.addCleanup(lambda: os.environ.pop("LAB_CACHE") if saved is None else os.environ.update(LAB_CACHE=saved))
+        self.addCleanup(
+            lambda: (
+                os.environ.pop("LAB_CACHE") if saved is None else os.environ.update(LAB_CACHE=saved)
+            )
+        )
         self.cache = Path(temp.name)
         # Downloading takes time and network: the one thing that is replaced here.
         self.downloads = 0
@@ -46,9 +51,11 @@ class Kernel(unittest.TestCase):
         self.assertEqual(self.downloads, 1)
 
     def test_half_a_kernel_is_fetched_again(self):
-        for damage in (lambda folder: (folder / "vmlinux").write_bytes(b"x" * 10),
-                       lambda folder: (folder / "complete").unlink(),
-                       lambda folder: (folder / "lib/modules" / self.real.version / "modules.dep").unlink()):
+        for damage in (
+            lambda folder: (folder / "vmlinux").write_bytes(b"x" * 10),
+            lambda folder: (folder / "complete").unlink(),
+            lambda folder: (folder / "lib/modules" / self.real.version / "modules.dep").unlink(),
+        ):
             kernel.get()
             before = self.downloads
             damage(self.cache / "kernel/stable")
@@ -58,6 +65,7 @@ class Kernel(unittest.TestCase):
     def test_interrupted_download_leaves_nothing(self):
         def interrupted(folder, wanted=""):
             raise KeyboardInterrupt
+
         kernel._download = kernel._host_kernel = interrupted
         with self.assertRaises(KeyboardInterrupt):
             kernel.get()
@@ -70,7 +78,9 @@ class Kernel(unittest.TestCase):
         self.assertTrue((self.cache / "kernel/bookworm-backports/complete").exists())
 
     def test_modules_come_after_what_they_need(self):
-        order = [path.name.split(".")[0].replace("-", "_") for path in kernel._load_order(self.real)]
+        order = [
+            path.name.split(".")[0].replace("-", "_") for path in kernel._load_order(self.real)
+        ]
         self.assertLess(order.index("ib_core"), order.index("ib_uverbs"))
         self.assertLess(order.index("ib_uverbs"), order.index("rdma_rxe"))
         self.assertLess(order.index("9pnet"), order.index("9p"))
@@ -96,13 +106,22 @@ class Kernel(unittest.TestCase):
         self.assertEqual(kernel.arch().console, "ttyAMA0")
 
 
-@unittest.skipUnless(os.environ.get("LAB_TEST_DOWNLOAD"), "downloads 70 MB: LAB_TEST_DOWNLOAD=1 for it")
+@unittest.skipUnless(
+    os.environ.get("LAB_TEST_DOWNLOAD"), "downloads 70 MB: LAB_TEST_DOWNLOAD=1 for it"
+)
 class Download(unittest.TestCase):
     def test_as_this_user(self):
         with tempfile.TemporaryDirectory(prefix="lab cache ") as temp:
             environment = {**os.environ, "LAB_CACHE": temp}
-            subprocess.run([sys.executable, "-c", "from lab import kernel; kernel.get()"], env=environment, check=True)
-            self.assertEqual(sorted(path.name for path in Path(temp, "kernel").iterdir()), ["stable", "stable.lock"])
+            subprocess.run(
+                [sys.executable, "-c", "from lab import kernel; kernel.get()"],
+                env=environment,
+                check=True,
+            )
+            self.assertEqual(
+                sorted(path.name for path in Path(temp, "kernel").iterdir()),
+                ["stable", "stable.lock"],
+            )
 
 
 if __name__ == "__main__":

@@ -28,11 +28,17 @@ class Sources(unittest.TestCase):
             self.assertEqual(examples.targets(program), ["examples/page_server"])
 
     def test_exercise_starts_from_the_lesson(self):
-        """Below its banner it is the file in whose place it stands, without the marks of snippets."""
+        """Below its banner it is the file in whose place it stands, without the marks of
+        snippets."""
         for name, lesson in examples.exercises().items():
             if lesson == LESSON:
                 text = examples.exercise_file(name).read_text()
-                replaced = (examples.ROOT / "examples" / LESSON.stem / re.search(r"in place of (\w+\.c)", text)[1]).read_text()
+                replaced = (
+                    examples.ROOT
+                    / "examples"
+                    / LESSON.stem
+                    / re.search(r"in place of (\w+\.c)", text)[1]
+                ).read_text()
                 body = re.sub(r"^// \[\w+\]\n", "", replaced, flags=re.M).split("*/\n", 1)[1]
                 self.assertTrue(text.endswith(body), name)
 
@@ -49,31 +55,54 @@ class Headers(unittest.TestCase):
     def test_gone_from_the_archive(self):
         """The message says what to remove."""
         with tempfile.TemporaryDirectory() as folder:
-            old = kernel.Kernel("1.0-none", Path(folder) / "vmlinuz", Path(folder) / "lib/modules/1.0-none")
-            with mock.patch.object(kernel, "output_of", return_value="linux-headers-9.9-some\n"), mock.patch("subprocess.run"), \
-                    self.assertRaisesRegex(LabError, f"newer kernel by now. Then remove {folder}"):
+            old = kernel.Kernel(
+                "1.0-none", Path(folder) / "vmlinuz", Path(folder) / "lib/modules/1.0-none"
+            )
+            with mock.patch.object(
+                kernel, "output_of", return_value="linux-headers-9.9-some\n"
+            ), mock.patch("subprocess.run"), self.assertRaisesRegex(
+                LabError, f"newer kernel by now. Then remove {folder}"
+            ):
                 headers.get(old)
             self.assertEqual([path.name for path in Path(folder).iterdir()], ["headers.lock"])
 
     def test_no_space_in_the_path(self):
-        with tempfile.TemporaryDirectory(prefix="lab test ") as folder, mock.patch.object(kernel, "get"), \
-                mock.patch.object(headers, "get", return_value=Path(folder)), self.assertRaisesRegex(LabError, "space or a colon"):
+        with tempfile.TemporaryDirectory(prefix="lab test ") as folder, mock.patch.object(
+            kernel, "get"
+        ), mock.patch.object(headers, "get", return_value=Path(folder)), self.assertRaisesRegex(
+            LabError, "space or a colon"
+        ):
             kbuild.module(LESSON, "kernel_client", Path(folder))
 
 
 class Log(unittest.TestCase):
     def test_what_counts_as_a_complaint(self):
-        for line in ("BUG: kernel NULL pointer dereference, address: 0000000000000008", "Oops: 0000 [#1] PREEMPT SMP NOPTI",
-                     "WARNING: CPU: 0 PID: 48 at drivers/infiniband/sw/rxe/rxe_pool.c:255 __rxe_cleanup+0x118/0x160 [rdma_rxe]",
-                     "INFO: task rmmod:123 blocked for more than 120 seconds.", "rcu: INFO: rcu_preempt self-detected stall on CPU",
-                     "divide error: 0000 [#1] PREEMPT SMP NOPTI", "------------[ cut here ]------------", "UBSAN: array-index-out-of-bounds",
-                     "WARNING: possible circular locking dependency detected"):
+        for line in (
+            "BUG: kernel NULL pointer dereference, address: 0000000000000008",
+            "Oops: 0000 [#1] PREEMPT SMP NOPTI",
+            (
+                "WARNING: CPU: 0 PID: 48 at drivers/infiniband/sw/rxe/rxe_pool.c:255"
+                " __rxe_cleanup+0x118/0x160 [rdma_rxe]"
+            ),
+            "INFO: task rmmod:123 blocked for more than 120 seconds.",
+            "rcu: INFO: rcu_preempt self-detected stall on CPU",
+            "divide error: 0000 [#1] PREEMPT SMP NOPTI",
+            "------------[ cut here ]------------",
+            "UBSAN: array-index-out-of-bounds",
+            "WARNING: possible circular locking dependency detected",
+        ):
             self.assertTrue(guest_module.COMPLAINT.search(line), line)
-        for line in ("lab0 speed is unknown, defaulting to 1000", "infiniband rxe0: added lab0", "kernel_client: done"):
+        for line in (
+            "lab0 speed is unknown, defaulting to 1000",
+            "infiniband rxe0: added lab0",
+            "kernel_client: done",
+        ):
             self.assertFalse(guest_module.COMPLAINT.search(line), line)
 
     def test_not_outside_of_the_machine(self):
-        with mock.patch.object(guest_module, "HOST", "/no/such/folder"), self.assertRaisesRegex(SystemExit, "emulated machine only"):
+        with mock.patch.object(guest_module, "HOST", "/no/such/folder"), self.assertRaisesRegex(
+            SystemExit, "emulated machine only"
+        ):
             guest_module.main(["kernel_client.ko"])
 
 

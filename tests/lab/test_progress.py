@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""./lab progress: what is noted, by whom, and that nothing about the file can make a run fail. Needs no device."""
+"""./lab progress: what is noted, by whom, and that nothing about the file can make a run fail.
+Needs no device."""
 import contextlib
 import io
 import os
@@ -43,8 +44,14 @@ class Progress(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def lab(self, *words, **environment):
-        result = subprocess.run([ROOT / "lab", "progress", *words], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                                capture_output=True, text=True, timeout=600)
+        result = subprocess.run(
+            [ROOT / "lab", "progress", *words],
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout, result.stderr
 
@@ -60,29 +67,53 @@ class Progress(unittest.TestCase):
         """./lab run, and what it notes; the programs themselves do not run."""
         parser = __import__("argparse").ArgumentParser()
         run.add_parser(parser.add_subparsers())
-        with mock.patch.object(packages, "ensure"), mock.patch.object(build, "build", return_value=Path()), \
-                mock.patch.object(place, "find_place", return_value=SimpleNamespace(why="x")), \
-                mock.patch.object(examples, "run", return_value=outcome), contextlib.redirect_stderr(io.StringIO()):
+        with mock.patch.object(packages, "ensure"), mock.patch.object(
+            build, "build", return_value=Path()
+        ), mock.patch.object(
+            place, "find_place", return_value=SimpleNamespace(why="x")
+        ), mock.patch.object(
+            examples, "run", return_value=outcome
+        ), contextlib.redirect_stderr(
+            io.StringIO()
+        ):
             status = run.main(parser.parse_args(["run", *words]))
         return status, self.noted()
 
     def test_run_notes_what_has_worked(self):
         self.assertEqual(self.do_run(self.outcome(server=0, client=1), "02"), (1, ""))
-        self.assertEqual(self.do_run(self.outcome(timed_out=True, server=0, client=0), "02"), (1, ""))
-        self.assertEqual(self.do_run(self.outcome(server=0, client=0), "02"), (0, "run 02_send_recv\n"))
-        self.assertEqual(self.do_run(self.outcome(server=0, client=0), "02"), (0, "run 02_send_recv\n"))
+        self.assertEqual(
+            self.do_run(self.outcome(timed_out=True, server=0, client=0), "02"), (1, "")
+        )
+        self.assertEqual(
+            self.do_run(self.outcome(server=0, client=0), "02"), (0, "run 02_send_recv\n")
+        )
+        self.assertEqual(
+            self.do_run(self.outcome(server=0, client=0), "02"), (0, "run 02_send_recv\n")
+        )
 
     def test_a_device_that_cannot_do_it_does_not_stop_the_reader(self):
-        self.assertEqual(self.do_run(self.outcome(server=77, client=77), "10"), (1, "run 10_memory_windows\n"))
+        self.assertEqual(
+            self.do_run(self.outcome(server=77, client=77), "10"), (1, "run 10_memory_windows\n")
+        )
 
     def test_a_break_is_noted_if_it_has_failed(self):
-        self.assertEqual(self.do_run(self.outcome(server=0, client=0), "02", "--break", "no_grh"), (1, ""))
-        self.assertEqual(self.do_run(self.outcome(server=1, client=1), "02", "--break", "no_grh"), (0, "broken 02_send_recv no_grh\n"))
+        self.assertEqual(
+            self.do_run(self.outcome(server=0, client=0), "02", "--break", "no_grh"), (1, "")
+        )
+        self.assertEqual(
+            self.do_run(self.outcome(server=1, client=1), "02", "--break", "no_grh"),
+            (0, "broken 02_send_recv no_grh\n"),
+        )
 
     def test_an_exercise_is_noted_if_it_is_solved(self):
         for missing, noted in ((["x"], ""), ([], "solved 02.1_three_messages\n")):
-            with mock.patch.object(packages, "ensure"), mock.patch.object(build, "build"), mock.patch.object(place, "find_place"), \
-                    mock.patch.object(check, "verdict", return_value=missing), contextlib.redirect_stdout(io.StringIO()):
+            with mock.patch.object(packages, "ensure"), mock.patch.object(
+                build, "build"
+            ), mock.patch.object(place, "find_place"), mock.patch.object(
+                check, "verdict", return_value=missing
+            ), contextlib.redirect_stdout(
+                io.StringIO()
+            ):
                 self.assertEqual(check.main(SimpleNamespace(exercise="02.1")), int(bool(missing)))
             self.assertEqual(self.noted(), noted)
 
@@ -99,9 +130,13 @@ class Progress(unittest.TestCase):
         self.assertEqual(progress.file(), Path("/var/x/rdma-by-example/progress") / name)
         for ignored in ("", "not/absolute"):
             self.set(XDG_STATE_HOME=ignored)
-            self.assertEqual(progress.file(), Path("/home/x/.local/state/rdma-by-example/progress") / name)
+            self.assertEqual(
+                progress.file(), Path("/home/x/.local/state/rdma-by-example/progress") / name
+            )
         with mock.patch.object(progress, "ROOT", ROOT.parent / "another" / ROOT.name):
-            self.assertNotEqual(progress.file().name, name, "another clone's progress is not this one's")
+            self.assertNotEqual(
+                progress.file().name, name, "another clone's progress is not this one's"
+            )
         with mock.patch.object(Path, "home", side_effect=RuntimeError):
             self.assertIsNone(progress.file())
             progress.note("run", "02_send_recv")
@@ -109,15 +144,27 @@ class Progress(unittest.TestCase):
     # ---- whatever the file is like
 
     def test_two_at_a_time(self):
-        code = "import sys; from lab import progress\nfor i in range(100): progress.note('run', f'{sys.argv[1]}-{i}')"
-        started = [subprocess.Popen([sys.executable, "-c", code, str(n)], env={**os.environ, "PYTHONPATH": str(ROOT / "tools")})
-                   for n in range(6)]
+        code = (
+            "import sys; from lab import progress\nfor i in range(100): progress.note('run',"
+            " f'{sys.argv[1]}-{i}')"
+        )
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-c", code, str(n)],
+                env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+            )
+            for n in range(6)
+        ]
         self.assertEqual([process.wait(60) for process in started], [0] * 6)
-        self.assertEqual(progress.read(), {("run", f"{n}-{i}") for n in range(6) for i in range(100)})
+        self.assertEqual(
+            progress.read(), {("run", f"{n}-{i}") for n in range(6) for i in range(100)}
+        )
 
     def test_damage(self):
         self.file.parent.mkdir()
-        self.file.write_bytes(b"run 02_send_recv\n\xff\xfe\0 rubbish\nrun 99_no_such\nbroken\n\nrun 03_send_var")
+        self.file.write_bytes(
+            b"run 02_send_recv\n\xff\xfe\0 rubbish\nrun 99_no_such\nbroken\n\nrun 03_send_var"
+        )
         self.assertIn("02_send_recv         yes", self.lab()[0])
         self.assertNotIn((), progress.read())
         progress.note("run", "03_send_variants")  # not behind the half line
@@ -128,19 +175,32 @@ class Progress(unittest.TestCase):
 
     def test_what_is_no_file(self):
         self.file.parent.mkdir()
-        for make in (self.file.mkdir, lambda: os.mkfifo(self.file), lambda: self.file.symlink_to("/dev/zero"),
-                     lambda: self.file.symlink_to(self.file), lambda: self.file.write_bytes(bytes(progress.LARGEST + 1))):
+        for make in (
+            self.file.mkdir,
+            lambda: os.mkfifo(self.file),
+            lambda: self.file.symlink_to("/dev/zero"),
+            lambda: self.file.symlink_to(self.file),
+            lambda: self.file.write_bytes(bytes(progress.LARGEST + 1)),
+        ):
             make()
             status, _ = self.do_run(self.outcome(server=0, client=0), "02")
             self.assertEqual(status, 0)
             out, err = self.lab()
             self.assertIn("02_send_recv         -", out)
             self.assertIn("progress is not kept", err)
-            self.file.rmdir() if self.file.is_dir() and not self.file.is_symlink() else self.file.unlink()
+            (
+                self.file.rmdir()
+                if self.file.is_dir() and not self.file.is_symlink()
+                else self.file.unlink()
+            )
 
     def test_where_nothing_can_be_written(self):
         (self.folder / "file").write_text("")
-        for unwritable in (self.folder / "file/progress.txt", Path("/proc/no/progress.txt"), Path("/dev/full")):
+        for unwritable in (
+            self.folder / "file/progress.txt",
+            Path("/proc/no/progress.txt"),
+            Path("/dev/full"),
+        ):
             self.set(LAB_PROGRESS=str(unwritable))
             progress.note("run", "02_send_recv")
             if unwritable.parts[1] != "proc":  # where root seems to be allowed everything
@@ -159,9 +219,13 @@ class Progress(unittest.TestCase):
         for line in everything():
             commands = progress.State(done).next()
             command = shlex.split(commands[0], comments=True)
-            expected = {"run": lambda stem: ["./lab", "doctor"] if stem == "00_your_lab" else ["./lab", "run", stem],
-                        "broken": lambda stem, name: ["./lab", "run", stem, "--break", name],
-                        "solved": lambda name: ["./lab", "check", name.split("_")[0]]}[line[0]](*line[1:])
+            expected = {
+                "run": lambda stem: (
+                    ["./lab", "doctor"] if stem == "00_your_lab" else ["./lab", "run", stem]
+                ),
+                "broken": lambda stem, name: ["./lab", "run", stem, "--break", name],
+                "solved": lambda name: ["./lab", "check", name.split("_")[0]],
+            }[line[0]](*line[1:])
             self.assertEqual(command, expected, done[-1:])
             done.append(line)
         self.assertEqual(progress.State(done).next(), [])
@@ -170,11 +234,14 @@ class Progress(unittest.TestCase):
         commands = progress.State([("run", "04_read_write")]).next()
         self.assertTrue(commands[0].startswith("./lab run 04_read_write --break"), commands)
         self.assertTrue(commands[1].startswith("./lab run 05_write_with_imm "), commands)
-        self.assertTrue(commands[2].startswith("./lab doctor "), commands)  # and to what was left out
+        # and to what was left out
+        self.assertTrue(commands[2].startswith("./lab doctor "), commands)
         commands = progress.State([("run", "00_your_lab"), ("run", "02_send_recv")]).next()
         self.assertTrue(commands[2].startswith("./lab run 01_hello_device "), commands)
         last = ladder.read()[-1].stem
-        left = progress.State([line for line in everything() if last in line[1] or last.split("_")[0] in line[1]]).next()
+        left = progress.State(
+            [line for line in everything() if last in line[1] or last.split("_")[0] in line[1]]
+        ).next()
         self.assertTrue(left[0].startswith("./lab doctor"), left)
 
     def test_command(self):

@@ -10,8 +10,15 @@ from lab.errors import UsageError
 from lab.paths import ROOT
 from lab.place import Place
 
-NAMES = ["x.txt", "x.kernel-6.4.txt", "x.kernel-6.12.txt", "x.break.y.txt", "x.transcript.txt",
-         "x.transcript.kernel-6.2.rdma-core-45.txt", "xx.kernel-6.1.txt"]
+NAMES = [
+    "x.txt",
+    "x.kernel-6.4.txt",
+    "x.kernel-6.12.txt",
+    "x.break.y.txt",
+    "x.transcript.txt",
+    "x.transcript.kernel-6.2.rdma-core-45.txt",
+    "xx.kernel-6.1.txt",
+]
 
 
 class Choosing(unittest.TestCase):
@@ -23,22 +30,43 @@ class Choosing(unittest.TestCase):
             (self.folder / name).touch()
 
     def chosen(self, name, **have):
-        return variants.choose(self.folder / name, {what.replace("_", "-"): number for what, number in have.items()}).name
+        return variants.choose(
+            self.folder / name, {what.replace("_", "-"): number for what, number in have.items()}
+        ).name
 
     def test_the_newest_that_is_reached(self):
-        for kernel, name in {(6, 1): "x.txt", (6, 3, 99): "x.txt", (6, 4): "x.kernel-6.4.txt", (6, 4, 0): "x.kernel-6.4.txt",
-                             (6, 11, 5): "x.kernel-6.4.txt", (6, 12, 107): "x.kernel-6.12.txt", (7, 0): "x.kernel-6.12.txt"}.items():
+        for kernel, name in {
+            (6, 1): "x.txt",
+            (6, 3, 99): "x.txt",
+            (6, 4): "x.kernel-6.4.txt",
+            (6, 4, 0): "x.kernel-6.4.txt",
+            (6, 11, 5): "x.kernel-6.4.txt",
+            (6, 12, 107): "x.kernel-6.12.txt",
+            (7, 0): "x.kernel-6.12.txt",
+        }.items():
             with self.subTest(kernel):
                 self.assertEqual(self.chosen("x.txt", kernel=kernel, rdma_core=(44, 0)), name)
 
     def test_all_conditions_have_to_hold(self):
-        for kernel, library, is_variant in (((6, 1), (56, 0), False), ((6, 12), (44, 0), False), ((6, 12), (45, 0), True)):
+        for kernel, library, is_variant in (
+            ((6, 1), (56, 0), False),
+            ((6, 12), (44, 0), False),
+            ((6, 12), (45, 0), True),
+        ):
             with self.subTest(kernel=kernel, library=library):
-                self.assertEqual(self.chosen("x.transcript.txt", kernel=kernel, rdma_core=library),
-                                 "x.transcript.kernel-6.2.rdma-core-45.txt" if is_variant else "x.transcript.txt")
+                self.assertEqual(
+                    self.chosen("x.transcript.txt", kernel=kernel, rdma_core=library),
+                    (
+                        "x.transcript.kernel-6.2.rdma-core-45.txt"
+                        if is_variant
+                        else "x.transcript.txt"
+                    ),
+                )
 
     def test_without_a_variant(self):
-        self.assertEqual(self.chosen("x.break.y.txt", kernel=(9, 9), rdma_core=(99,)), "x.break.y.txt")
+        self.assertEqual(
+            self.chosen("x.break.y.txt", kernel=(9, 9), rdma_core=(99,)), "x.break.y.txt"
+        )
         self.assertEqual(self.chosen("no_such.txt", kernel=(9, 9), rdma_core=(99,)), "no_such.txt")
         self.assertEqual(self.chosen("x.txt"), "x.txt")
 
@@ -48,13 +76,19 @@ class Choosing(unittest.TestCase):
         for name in NAMES:
             path = self.folder / name
             self.assertEqual(bool(variants.conditions(path)), variants.base(path) != path, name)
-        self.assertEqual(variants.conditions(self.folder / NAMES[5]), {"kernel": (6, 2), "rdma-core": (45,)})
+        self.assertEqual(
+            variants.conditions(self.folder / NAMES[5]), {"kernel": (6, 2), "rdma-core": (45,)}
+        )
         for wrong in ("kernel", "6.4", "kernel-six", "glibc-2.41", "kernel-6.4.x"):
             with self.subTest(wrong), self.assertRaises(ValueError):
                 variants.named(file, wrong)
 
     def test_versions(self):
-        for text, numbers in {"6.12.107+deb13-amd64": (6, 12, 107), "6.1.0-56-amd64": (6, 1, 0), "1.14.56.0\n": (1, 14, 56, 0)}.items():
+        for text, numbers in {
+            "6.12.107+deb13-amd64": (6, 12, 107),
+            "6.1.0-56-amd64": (6, 1, 0),
+            "1.14.56.0\n": (1, 14, 56, 0),
+        }.items():
             self.assertEqual(variants.version(text), numbers)
 
 
@@ -78,21 +112,31 @@ class There(unittest.TestCase):
 
 class Used(unittest.TestCase):
     """Those of tests/expected."""
-    FILES = [path for path in sorted((ROOT / "tests/expected").iterdir()) if variants.conditions(path)]
+
+    FILES = [
+        path for path in sorted((ROOT / "tests/expected").iterdir()) if variants.conditions(path)
+    ]
 
     def test_each_differs_from_an_output_that_is_there(self):
         self.assertGreater(len(self.FILES), 5)
         for path in self.FILES:
             with self.subTest(path.name):
-                sides = [[normalise.normalise(line, "rxe0") for line in file.read_text().splitlines()]
-                         for file in (variants.base(path), path)]
+                sides = [
+                    [normalise.normalise(line, "rxe0") for line in file.read_text().splitlines()]
+                    for file in (variants.base(path), path)
+                ]
                 self.assertNotEqual(*sides)
 
     def test_its_lesson_shows_it_and_names_the_condition(self):
         for path in self.FILES:
             with self.subTest(path.name):
                 text = (ROOT / "lessons" / f"{path.name.split('.')[0]}.md").read_text()
-                self.assertTrue(any(f"<!-- {marker} tests/expected/{path.name} -->" in text for marker in ("newer", "output")))
+                self.assertTrue(
+                    any(
+                        f"<!-- {marker} tests/expected/{path.name} -->" in text
+                        for marker in ("newer", "output")
+                    )
+                )
                 words = " ".join(text.split())
                 for what, number in variants.conditions(path).items():
                     condition = f"{what} {'.'.join(map(str, number))}"
@@ -100,10 +144,14 @@ class Used(unittest.TestCase):
 
     def test_what_is_newer(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(sync, "ROOT", Path(folder)):
-            for name, lines in {"x.txt": "same\nold 1.250 us\nport: TCP port 5\n",
-                                "x.kernel-6.4.txt": "same\nnew 3.500 us\nport: TCP port 7\n"}.items():
+            for name, lines in {
+                "x.txt": "same\nold 1.250 us\nport: TCP port 5\n",
+                "x.kernel-6.4.txt": "same\nnew 3.500 us\nport: TCP port 7\n",
+            }.items():
                 Path(folder, name).write_text(lines)
-            self.assertEqual(sync.newer(Path("x.md"), "x.kernel-6.4.txt"), ["```text", "new 3.500 us", "```"])
+            self.assertEqual(
+                sync.newer(Path("x.md"), "x.kernel-6.4.txt"), ["```text", "new 3.500 us", "```"]
+            )
             with self.assertRaisesRegex(ValueError, "names no condition"):
                 sync.newer(Path("x.md"), "x.txt")
 

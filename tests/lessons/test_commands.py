@@ -15,8 +15,9 @@ from lab.paths import ROOT
 
 BLOCK = re.compile(r"^(<!-- not-run: [^\n]+ -->\n)?```sh\n(.*?)^```", re.S | re.M)
 NOT_HERE = {"./lab test": "the tests that run now"}
-# Most of all commands, and minutes: test_examples runs the same programs by the same functions, and compares what they print. Of these,
-# one lesson's are enough to see that ./lab run passes on what it should.
+# Most of all commands, and minutes: test_examples runs the same programs by the same functions, and
+# compares what they print. Of these, one lesson's are enough to see that ./lab run passes on what
+# it should.
 IN_TEST_EXAMPLES = re.compile(r"\./lab run (?!02_)\w+( --break \w+)?")
 LIMIT = 900
 
@@ -28,8 +29,16 @@ def in_test_timeline():
         for which in ["", *examples.breaks(lesson)]:
             file = recording.file_of(lesson.stem, which)
             if file.exists() and lesson.number != "02":
-                arguments = " ".join(["", "--", *given] if (given := recording.Recording.load(file).arguments) else [])
-                commands.add(f"./lab trace {lesson.stem}" + (f" --break {which}" if which else "") + arguments)
+                arguments = " ".join(
+                    ["", "--", *given]
+                    if (given := recording.Recording.load(file).arguments)
+                    else []
+                )
+                commands.add(
+                    f"./lab trace {lesson.stem}"
+                    + (f" --break {which}" if which else "")
+                    + arguments
+                )
     return commands
 
 
@@ -41,8 +50,16 @@ def blocks(text):
 class Commands(unittest.TestCase):
     def run_block(self, commands):
         environment = {**os.environ, "CDPATH": ""}
-        return subprocess.run(["sh", "-e", "-c", commands], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+        return subprocess.run(
+            ["sh", "-e", "-c", commands],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LIMIT,
+        )
 
     def run_and_clean_up(self, commands):
         for made in re.findall(r"/tmp/[\w-]+", commands):
@@ -50,7 +67,8 @@ class Commands(unittest.TestCase):
         try:
             return self.run_block(commands)
         finally:
-            if "./lab hosts" in commands:  # a block that fails half-way must not leave the wire as it is
+            # a block that fails half-way must not leave the wire as it is
+            if "./lab hosts" in commands:
                 self.run_block("./lab hosts repair")
             for made in re.findall(r"/tmp/[\w-]+", commands):
                 shutil.rmtree(made, ignore_errors=True)
@@ -65,7 +83,9 @@ class Commands(unittest.TestCase):
                 with self.subTest(f"{path.name}: {commands.strip()}"):
                     print(f"  {path.name}: {commands.strip()}", flush=True)
                     result = self.run_and_clean_up(commands)
-                    if result.returncode:  # the programs' time limits are the reader's, and can be too short for a busy machine
+                    # the programs' time limits are the reader's, and can be too short for a busy
+                    # machine
+                    if result.returncode:
                         print(result.stdout, "  again:", flush=True)
                         result = self.run_and_clean_up(commands)
                     self.assertEqual(result.returncode, 0, result.stdout)
@@ -79,7 +99,13 @@ class Commands(unittest.TestCase):
     def test_a_failing_command_would_be_seen(self):
         self.assertNotEqual(self.run_block("false\ntrue\n").returncode, 0)
         self.assertEqual(blocks("```sh\na\n```\n<!-- not-run: x -->\n```sh\nb\n```\n"), ["a\n"])
-        self.assertEqual(blocks("<!-- not-run: x -->\n```sh\na\n```\n```sh\nb\n```\n<!-- not-run: y -->\n```sh\nc\n```\n"), ["b\n"])
+        self.assertEqual(
+            blocks(
+                "<!-- not-run: x -->\n```sh\na\n```\n```sh\nb\n```\n<!-- not-run: y"
+                " -->\n```sh\nc\n```\n"
+            ),
+            ["b\n"],
+        )
 
 
 if __name__ == "__main__":

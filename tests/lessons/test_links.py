@@ -14,8 +14,16 @@ from filter import LINK  # noqa: E402
 from lab.headings import slug  # noqa: E402
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "lessons").glob("*.md"))]
-SECTIONS = ["You will learn", "Before you start", "Run it", "On the wire", "Break it", "Exercises",
-            "On real hardware", "Where to read more"]
+SECTIONS = [
+    "You will learn",
+    "Before you start",
+    "Run it",
+    "On the wire",
+    "Break it",
+    "Exercises",
+    "On real hardware",
+    "Where to read more",
+]
 
 
 def without_code(text: str) -> str:
@@ -23,7 +31,9 @@ def without_code(text: str) -> str:
 
 
 def anchors(path: Path) -> set:
-    return {slug(heading) for heading in re.findall(r"^#+ (.*)", without_code(path.read_text()), re.M)}
+    return {
+        slug(heading) for heading in re.findall(r"^#+ (.*)", without_code(path.read_text()), re.M)
+    }
 
 
 def problems(path: Path, text: str) -> list:
@@ -39,32 +49,52 @@ def problems(path: Path, text: str) -> list:
         elif anchor and anchor not in anchors(linked):
             found.append(f"{path.name}: {linked.name} has no heading for #{anchor}")
         if picture and len(label) < 15:
-            found.append(f"{path.name}: the picture {target} needs words for those who cannot see it")
+            found.append(
+                f"{path.name}: the picture {target} needs words for those who cannot see it"
+            )
     return found
 
 
 class Links(unittest.TestCase):
     def test_every_link_leads_somewhere(self):
-        self.assertEqual([problem for page in PAGES for problem in problems(page, page.read_text())], [])
+        self.assertEqual(
+            [problem for page in PAGES for problem in problems(page, page.read_text())], []
+        )
 
     def test_a_wrong_link_is_found(self):
         page = ROOT / "lessons/02_send_recv.md"
-        for text in ("[x](no_such.md)", "[x](troubleshooting.md#no-such)", "[x](#no-such)", "![x](../picture/x.svg)",
-                     "![short](../picture/02_send_recv_flow.svg)"):
+        for text in (
+            "[x](no_such.md)",
+            "[x](troubleshooting.md#no-such)",
+            "[x](#no-such)",
+            "![x](../picture/x.svg)",
+            "![short](../picture/02_send_recv_flow.svg)",
+        ):
             self.assertNotEqual(problems(page, text), [], text)
 
     def test_lessons_are_whole(self):
         for lesson in ladder.read():
             text = lesson.file.read_text()
             self.assertEqual(text.count("<!-- nav -->"), 2, lesson.stem)
-            self.assertEqual("<!-- contents -->" in text, text.count("\n") > 400, f"{lesson.stem}: a table of contents if it has over 400 lines")
+            self.assertEqual(
+                "<!-- contents -->" in text,
+                text.count("\n") > 400,
+                f"{lesson.stem}: a table of contents if it has over 400 lines",
+            )
             wanted = [name for name in SECTIONS if lesson.kind != "lesson" or name != "On the wire"]
             headings = re.findall(r"^## (.*)", text, re.M)
-            self.assertEqual([heading for heading in headings if heading in SECTIONS], wanted, lesson.stem)
+            self.assertEqual(
+                [heading for heading in headings if heading in SECTIONS], wanted, lesson.stem
+            )
             self.assertIn("../picture/", text, lesson.stem)
 
     def test_every_picture_is_shown(self):
-        shown = {Path(target).name for page in PAGES for picture, _, target in LINK.findall(page.read_text()) if picture}
+        shown = {
+            Path(target).name
+            for page in PAGES
+            for picture, _, target in LINK.findall(page.read_text())
+            if picture
+        }
         self.assertEqual({path.name for path in (ROOT / "picture").glob("*.svg")}, shown)
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Plots and tables of a run of ./lab bench: what is valid is shown, what is not is said, and not every run is published."""
+"""Plots and tables of a run of ./lab bench: what is valid is shown, what is not is said, and not
+every run is published."""
 import csv
 import itertools
 import json
@@ -16,13 +17,42 @@ from lab.timeline_svg import pixels
 
 SVG = "{http://www.w3.org/2000/svg}"
 RESULTS = "group,arm,parameter,client,metric,unit,median,low,high,runs,state,why".split(",")
-RATIOS = "name,group,ours,peer,parameter,metric,client,ratio,low,high,repeats,limit,state".split(",")
-LATENCY = ["write", "write_imm", "write_imm_events", "send", "send_events", "read", "ib_write_lat", "ib_send_lat",
-           "ib_send_lat -e", "ib_read_lat", "ucx", "libfabric_mean", "rsockets_mean", "tcp_mean"]
-RATE = ["write_separate", "write_chained", "read_1", "ib_write_bw", "ib_write_bw -l 64", "ib_read_bw -o 1"]
+RATIOS = "name,group,ours,peer,parameter,metric,client,ratio,low,high,repeats,limit,state".split(
+    ","
+)
+LATENCY = [
+    "write",
+    "write_imm",
+    "write_imm_events",
+    "send",
+    "send_events",
+    "read",
+    "ib_write_lat",
+    "ib_send_lat",
+    "ib_send_lat -e",
+    "ib_read_lat",
+    "ucx",
+    "libfabric_mean",
+    "rsockets_mean",
+    "tcp_mean",
+]
+RATE = [
+    "write_separate",
+    "write_chained",
+    "read_1",
+    "ib_write_bw",
+    "ib_write_bw -l 64",
+    "ib_read_bw -o 1",
+]
 REQUESTS = ["shared", "shared_no_groups", "own", "tcp", "wide", "narrow"]
-PER_REQUEST = ["us_per_request", "cpu_us_per_request", "posts_per_request", "completions_per_request", "wakes_per_request",
-               "system_calls_per_request"]
+PER_REQUEST = [
+    "us_per_request",
+    "cpu_us_per_request",
+    "posts_per_request",
+    "completions_per_request",
+    "wakes_per_request",
+    "system_calls_per_request",
+]
 SIZES = (8, 64, 1024, 4096, 16384, 65536)
 
 
@@ -31,8 +61,27 @@ def made_up() -> list:
     rows = []
 
     def add(group, arm, parameter, metric, median):
-        rows.append(dict(zip(RESULTS, (group, arm, str(parameter), "", metric, "", f"{median:g}", f"{median * 0.97:g}",
-                                       f"{median * 1.04:g}", "15", "ok", ""))))
+        rows.append(
+            dict(
+                zip(
+                    RESULTS,
+                    (
+                        group,
+                        arm,
+                        str(parameter),
+                        "",
+                        metric,
+                        "",
+                        f"{median:g}",
+                        f"{median * 0.97:g}",
+                        f"{median * 1.04:g}",
+                        "15",
+                        "ok",
+                        "",
+                    ),
+                )
+            )
+        )
 
     for number, arm in enumerate(LATENCY):
         for size, metric in itertools.product(SIZES, ("latency_us", "p99_us")):
@@ -45,8 +94,12 @@ def made_up() -> list:
             add("groups", arm, slots, "messages_per_s", 20000 * (1 + slots * number / 3))
     for number, arm in enumerate(REQUESTS):
         for processes, in_flight, metric in itertools.product((1, 16, 64), (1, 16), PER_REQUEST):
-            add("requests", arm, f"{processes}x{in_flight}", metric, (100 + 30 * number) / in_flight)
-    for percent, metric in itertools.product((50, 90, 100), ("request_median_us", "request_p99_us")):
+            add(
+                "requests", arm, f"{processes}x{in_flight}", metric, (100 + 30 * number) / in_flight
+            )
+    for percent, metric in itertools.product(
+        (50, 90, 100), ("request_median_us", "request_p99_us")
+    ):
         add("timetable", "shared", percent, metric, percent + (metric == "request_p99_us"))
     return rows
 
@@ -60,8 +113,29 @@ def change(rows: list, state: str, why: str = "", **wanted) -> None:
 
 
 def ratio(**words) -> dict:
-    return {**dict(zip(RATIOS, ("ping-pong", "latency", "write", "ib_write_lat", "8", "latency_us", "", "1.034", "1.02", "1.05",
-                                "15", "<= 1.03", "undecided"))), **words}
+    return {
+        **dict(
+            zip(
+                RATIOS,
+                (
+                    "ping-pong",
+                    "latency",
+                    "write",
+                    "ib_write_lat",
+                    "8",
+                    "latency_us",
+                    "",
+                    "1.034",
+                    "1.02",
+                    "1.05",
+                    "15",
+                    "<= 1.03",
+                    "undecided",
+                ),
+            )
+        ),
+        **words,
+    }
 
 
 class Measured(unittest.TestCase):
@@ -72,19 +146,44 @@ class Measured(unittest.TestCase):
         self.folder.mkdir()
         self.published.mkdir()
         self.rows = made_up()
-        self.ratios = [ratio(), ratio(peer="libfabric_mean", ours="write_imm_mean", ratio="", low="", high="", repeats="0", limit="< 0.95",
-                                      state="skipped")]
-        self.machine = {"date": "2031-02-03T04:05:06Z", "host": "h", "cpu": "Abacus 9", "cpus": 2, "kernel": "7.8.9",
-                        "emulated": "TCG", "device": "rxe7", "driver": "rdma_rxe", "link_layer": "Ethernet", "mtu": 1024,
-                        "versions": {"perftest": "4.5"}, "commit": "0123456789abcdef",
-                        "options": {"quick": False, "repeats": 60}}
+        self.ratios = [
+            ratio(),
+            ratio(
+                peer="libfabric_mean",
+                ours="write_imm_mean",
+                ratio="",
+                low="",
+                high="",
+                repeats="0",
+                limit="< 0.95",
+                state="skipped",
+            ),
+        ]
+        self.machine = {
+            "date": "2031-02-03T04:05:06Z",
+            "host": "h",
+            "cpu": "Abacus 9",
+            "cpus": 2,
+            "kernel": "7.8.9",
+            "emulated": "TCG",
+            "device": "rxe7",
+            "driver": "rdma_rxe",
+            "link_layer": "Ethernet",
+            "mtu": 1024,
+            "versions": {"perftest": "4.5"},
+            "commit": "0123456789abcdef",
+            "options": {"quick": False, "repeats": 60},
+        }
         patch = mock.patch.object(measured, "PUBLISHED", self.published)
         patch.start()
         self.addCleanup(patch.stop)
 
     def write(self, folder=None, prefix="") -> None:
         folder = folder or self.folder
-        for name, head, lines in (("results.csv", RESULTS, self.rows), ("ratios.csv", RATIOS, self.ratios)):
+        for name, head, lines in (
+            ("results.csv", RESULTS, self.rows),
+            ("ratios.csv", RATIOS, self.ratios),
+        ):
             with (folder / (prefix + name)).open("w", newline="") as file:
                 writer = csv.DictWriter(file, head)
                 writer.writeheader()
@@ -94,7 +193,10 @@ class Measured(unittest.TestCase):
     def draw(self) -> dict:
         """The plots of the run, by name, each parsed."""
         self.write()
-        return {path.stem: ElementTree.parse(path).getroot() for path in plots.draw_all(self.folder, self.folder)}
+        return {
+            path.stem: ElementTree.parse(path).getroot()
+            for path in plots.draw_all(self.folder, self.folder)
+        }
 
     @staticmethod
     def words(plot) -> str:
@@ -121,11 +223,20 @@ class Measured(unittest.TestCase):
         self.assertEqual(self.points(drawn["groups"]), 4 * 5)
         self.assertEqual(self.points(drawn["processes"]), 4 * 6)
         self.assertEqual(self.points(drawn["cpu"]), 4 * 6)
-        self.assertIn("WRITE: 50.1 at 8 B to 778 at 64 KiB", drawn["latency"].find(SVG + "desc").text)
+        self.assertIn(
+            "WRITE: 50.1 at 8 B to 778 at 64 KiB", drawn["latency"].find(SVG + "desc").text
+        )
 
     def test_what_is_not_valid_has_no_point_and_a_note(self):
         change(self.rows, "failed", "no end", group="latency", arm="read", parameter="1024")
-        change(self.rows, "failed", "<it> & \x1bthat\nhangs", group="latency", arm="ucx", parameter="65536")
+        change(
+            self.rows,
+            "failed",
+            "<it> & \x1bthat\nhangs",
+            group="latency",
+            arm="ucx",
+            parameter="65536",
+        )
         change(self.rows, "skipped", "not installed", group="latency", arm="libfabric_mean")
         change(self.rows, "failed", group="requests", arm="own", parameter="16x16")
         drawn = self.draw()
@@ -136,19 +247,34 @@ class Measured(unittest.TestCase):
         self.assertIn("Not shown: libfabric (mean): skipped (not installed)", notes)
         for name in ("processes", "cpu"):
             self.assertEqual(self.points(drawn[name]), 4 * 6 - 1, name)
-            self.assertIn("Not shown: own connections at 16 processes, 16 requests in flight: failed", self.words(drawn[name]))
+            self.assertIn(
+                "Not shown: own connections at 16 processes, 16 requests in flight: failed",
+                self.words(drawn[name]),
+            )
 
     def test_no_line_leads_over_a_gap(self):
         change(self.rows, "failed", group="groups", arm="chained", parameter="16")
         plot = self.draw()["groups"]
-        lines = sorted(path.get("d").count("M") for path in plot.findall(SVG + "path") if "line" in path.get("class").split())
+        lines = sorted(
+            path.get("d").count("M")
+            for path in plot.findall(SVG + "path")
+            if "line" in path.get("class").split()
+        )
         self.assertEqual(lines, [1, 1, 1, 2])
 
     def test_a_single_row_says_that_all_failed(self):
         for metric in ("", "latency_us"):
             self.rows = [row for row in made_up() if row["arm"] != "ucx"]
-            self.rows.append({**dict.fromkeys(RESULTS, ""), "group": "latency", "arm": "ucx", "metric": metric, "state": "failed",
-                              "why": "no device"})
+            self.rows.append(
+                {
+                    **dict.fromkeys(RESULTS, ""),
+                    "group": "latency",
+                    "arm": "ucx",
+                    "metric": metric,
+                    "state": "failed",
+                    "why": "no device",
+                }
+            )
             self.assertIn("Not shown: UCX: failed (no device)", self.words(self.draw()["latency"]))
             self.assertIn("| UCX |" + " failed |" * len(SIZES), self.table("latency"))
 
@@ -163,7 +289,12 @@ class Measured(unittest.TestCase):
         self.assertEqual(list(self.draw()), ["groups"])
 
     def test_each_client_has_its_plots(self):
-        self.rows = [{**row, "client": client} for row in self.rows for client in ("a", "b/0") if row["group"] == "groups"]
+        self.rows = [
+            {**row, "client": client}
+            for row in self.rows
+            for client in ("a", "b/0")
+            if row["group"] == "groups"
+        ]
         change(self.rows, "skipped", arm="ib_write_bw")
         for row in self.rows:
             row.update(client="" if row["state"] == "skipped" else row["client"])
@@ -178,44 +309,81 @@ class Measured(unittest.TestCase):
             self.rows = made_up()
             for row in self.rows:
                 if row["arm"] in ("tcp", "shared"):
-                    row.update({name: str(float(row[name]) * far) for name in ("median", "low", "high")})
+                    row.update(
+                        {name: str(float(row[name]) * far) for name in ("median", "low", "high")}
+                    )
             change(self.rows, "failed", "a long reason " * 20, arm="ib_read_lat")
             for name, plot in self.draw().items():
                 boxes = []
                 for text in plot.iter(SVG + "text"):
                     width = pixels(text.text) * (1.2 if "bold" in text.get("class") else 1)
-                    left = float(text.get("x")) - {"start": 0, "middle": width / 2, "end": width}[text.get("text-anchor")]
+                    left = (
+                        float(text.get("x"))
+                        - {"start": 0, "middle": width / 2, "end": width}[text.get("text-anchor")]
+                    )
                     boxes.append((left, float(text.get("y")), width, text.text))
                     self.assertGreaterEqual(left, 0, (name, text.text))
                     self.assertLess(left + width, 800, (name, text.text))
-                for (x1, y1, width1, one), (x2, y2, width2, two) in itertools.combinations(boxes, 2):
-                    self.assertFalse(abs(y1 - y2) < 12 and x1 < x2 + width2 and x2 < x1 + width1, (name, one, two))
+                for (x1, y1, width1, one), (x2, y2, width2, two) in itertools.combinations(
+                    boxes, 2
+                ):
+                    self.assertFalse(
+                        abs(y1 - y2) < 12 and x1 < x2 + width2 and x2 < x1 + width1,
+                        (name, one, two),
+                    )
 
     # ---- tables
 
     def table(self, name: str) -> str:
         self.write(self.published, measured.PREFIX)
-        return sync.renewed(f"<!-- table {name} -->\nold\n<!-- end -->\n", ROOT / "lessons/20_measure.md")
+        return sync.renewed(
+            f"<!-- table {name} -->\nold\n<!-- end -->\n", ROOT / "lessons/20_measure.md"
+        )
 
     def test_tables(self):
         change(self.rows, "failed", "no end", group="latency", arm="read", parameter="1024")
         change(self.rows, "skipped", group="rate", arm="ib_read_bw -o 1")
         for name, parts in {
-            "latency": ["| 8 B | 64 B | 1 KiB | 4 KiB | 16 KiB | 64 KiB |", "|---|---:|", "| WRITE | 50.1 | 50.7 | 61.4 |",
-                        "| READ | 85.1 | 85.7 | failed | 131 |", "| `ib_send_lat -e` |"],
+            "latency": [
+                "| 8 B | 64 B | 1 KiB | 4 KiB | 16 KiB | 64 KiB |",
+                "|---|---:|",
+                "| WRITE | 50.1 | 50.7 | 61.4 |",
+                "| READ | 85.1 | 85.7 | failed | 131 |",
+                "| `ib_send_lat -e` |",
+            ],
             "p99": ["99th percentile", "| failed |"],
-            "rate": ["| `ib_write_bw -l 64` | 23,598 |", "| `ib_read_bw -o 1` |" + " skipped |" * 6],
+            "rate": [
+                "| `ib_write_bw -l 64` | 23,598 |",
+                "| `ib_read_bw -o 1` |" + " skipped |" * 6,
+            ],
             "groups": ["| 1 | 4 | 16 | 64 | 255 |", "| one group | 33,333 |"],
-            "requests": ["| 1 × 1 | 16 × 1 | 64 × 1 | 1 × 16 | 16 × 16 | 64 × 16 |",
-                         "| own connections | 160 | 160 | 160 | 10.0 |"],
+            "requests": [
+                "| 1 × 1 | 16 × 1 | 64 × 1 | 1 × 16 | 16 × 16 | 64 × 16 |",
+                "| own connections | 160 | 160 | 160 | 10.0 |",
+            ],
             "cpu": ["µs of CPU", "| TCP, epoll | 190 |"],
-            "timetable": ["| 50 %, median | 50 %, 99th percentile | 90 %, median |", "| shared client | 50.0 | 51.0 | 90.0 | 91.0 | 100 | 101 |"],
-            "counters": ["| 64 processes, for a request | posts | completions | wakes | system calls |",
-                         "| shared client, 16 requests in flight | 6.25 | 6.25 | 6.25 | 6.25 |"],
-            "goals": ["| WRITE / `ib_write_lat` | latency | 8 B | 1.034 | 1.020–1.050 | ≤ 1.03 | undecided |",
-                      "| WRITE_WITH_IMM, polling (mean) / libfabric (mean) | latency | 8 B | – | – | < 0.95 | skipped |"],
-            "machine": ["rxe7 (rdma_rxe, Ethernet, MTU 1024); 2 × Abacus 9, emulated machine; Linux 7.8.9; 2031-02-03; "
-                        "perftest 4.5; commit 0123456789ab."],
+            "timetable": [
+                "| 50 %, median | 50 %, 99th percentile | 90 %, median |",
+                "| shared client | 50.0 | 51.0 | 90.0 | 91.0 | 100 | 101 |",
+            ],
+            "counters": [
+                "| 64 processes, for a request | posts | completions | wakes | system calls |",
+                "| shared client, 16 requests in flight | 6.25 | 6.25 | 6.25 | 6.25 |",
+            ],
+            "goals": [
+                (
+                    "| WRITE / `ib_write_lat` | latency | 8 B | 1.034 | 1.020–1.050 | ≤ 1.03 |"
+                    " undecided |"
+                ),
+                (
+                    "| WRITE_WITH_IMM, polling (mean) / libfabric (mean) | latency | 8 B | – | – |"
+                    " < 0.95 | skipped |"
+                ),
+            ],
+            "machine": [
+                "rxe7 (rdma_rxe, Ethernet, MTU 1024); 2 × Abacus 9, emulated machine; Linux 7.8.9;"
+                " 2031-02-03; perftest 4.5; commit 0123456789ab."
+            ],
         }.items():
             text = self.table(name)
             self.assertNotIn("old", text)
@@ -225,10 +393,14 @@ class Measured(unittest.TestCase):
                 self.assertEqual(row.count("|"), text.splitlines()[2].count("|"), row)
 
     def test_a_table_of_nothing_is_an_error(self):
-        with self.assertRaisesRegex(LabError, "20_measure.md:1: .*No such file.*20_measure_results.csv"):
+        with self.assertRaisesRegex(
+            LabError, "20_measure.md:1: .*No such file.*20_measure_results.csv"
+        ):
             sync.renewed("<!-- table latency -->\n<!-- end -->\n", ROOT / "lessons/20_measure.md")
         self.rows = [row for row in self.rows if row["group"] != "rate"]
-        with self.assertRaisesRegex(LabError, "20_measure.md:1: the published run has not measured this"):
+        with self.assertRaisesRegex(
+            LabError, "20_measure.md:1: the published run has not measured this"
+        ):
             self.table("rate")
 
     # ---- publish
@@ -243,10 +415,16 @@ class Measured(unittest.TestCase):
         change(self.rows, "failed", group="groups", arm="chained", parameter="16")
         self.publish()
         for name in measured.FILES:
-            self.assertEqual((self.published / f"20_measure_{name}").read_text(), (self.folder / name).read_text())
+            self.assertEqual(
+                (self.published / f"20_measure_{name}").read_text(),
+                (self.folder / name).read_text(),
+            )
         plots.draw_all(self.folder, self.folder)
         for plot in ("latency", "groups", "processes", "cpu"):
-            self.assertEqual((self.published / f"20_measure_{plot}.svg").read_text(), (self.folder / f"{plot}.svg").read_text())
+            self.assertEqual(
+                (self.published / f"20_measure_{plot}.svg").read_text(),
+                (self.folder / f"{plot}.svg").read_text(),
+            )
 
     def refused(self, says: str) -> None:
         with self.assertRaises(LabError) as caught:
@@ -274,7 +452,9 @@ class Measured(unittest.TestCase):
         self.refused("has not measured rate, groups")
 
     def test_another_folder_is_refused(self):
-        with self.assertRaisesRegex(LabError, "no results folder of ./lab bench: it has no results.csv"):
+        with self.assertRaisesRegex(
+            LabError, "no results folder of ./lab bench: it has no results.csv"
+        ):
             publish.publish(self.folder)
 
 

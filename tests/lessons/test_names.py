@@ -13,14 +13,19 @@ SUFFIXES = {".cpp", ".hpp", ".c", ".h", ".py", ".sh", ".svg", ".txt", ".patch"}
 
 
 def files():
-    return [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
-            if path.suffix in SUFFIXES and "__pycache__" not in path.parts]
+    return [
+        path
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in SUFFIXES and "__pycache__" not in path.parts
+    ]
 
 
 class Names(unittest.TestCase):
     def test_basenames_are_unique(self):
-        # A header and its source share a stem, not a name; a change that is shown may have one name in two lessons. What ./lab new
-        # copies has the names that a project of one's own would have.
+        # A header and its source share a stem, not a name; a change that is shown may have one name
+        # in two lessons. What ./lab new copies has the names that a project of one's own would
+        # have.
         names = Counter(path.name for path in files() if path.parent.name not in ("break", "new"))
         self.assertEqual([name for name, count in names.items() if count > 1], [])
 
@@ -29,23 +34,36 @@ class Names(unittest.TestCase):
         self.assertEqual(stems, sorted(stems))
         for lesson in ladder.read():
             self.assertTrue(lesson.file.exists(), lesson.stem)
-            self.assertEqual((ROOT / "examples" / lesson.stem).is_dir(), lesson.kind != "lesson", lesson.stem)
-        self.assertLessEqual({path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}, set(stems))
+            self.assertEqual(
+                (ROOT / "examples" / lesson.stem).is_dir(), lesson.kind != "lesson", lesson.stem
+            )
+        self.assertLessEqual(
+            {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}, set(stems)
+        )
         self.assertEqual({path.stem for path in (ROOT / "lessons").glob("[0-9]*.md")}, set(stems))
 
     def test_examples_stay_short(self):
-        for path in [*(ROOT / "examples").rglob("*.?pp"), *(ROOT / "examples").rglob("*.[ch]"), *(ROOT / "shared").rglob("*.?pp")]:
+        for path in [
+            *(ROOT / "examples").rglob("*.?pp"),
+            *(ROOT / "examples").rglob("*.[ch]"),
+            *(ROOT / "shared").rglob("*.?pp"),
+        ]:
             self.assertLessEqual(len(path.read_text().splitlines()), 300, path)
 
     def test_no_expected_output_is_left_over(self):
         known = set()
         for lesson in ladder.read():
             folder = ROOT / "examples" / lesson.stem
-            known |= {lesson.stem} | {f"{lesson.stem}.break.{path.stem}" for path in folder.glob("break/*.patch")}
+            known |= {lesson.stem} | {
+                f"{lesson.stem}.break.{path.stem}" for path in folder.glob("break/*.patch")
+            }
             known |= {name for name, its in examples.exercises().items() if its == lesson}
             known |= {f"{lesson.stem}.{other}" for other in examples.others(lesson)}
-        names = {path.stem for path in map(variants.base, (ROOT / "tests/expected").iterdir())
-                 if not path.stem.endswith(".transcript")}
+        names = {
+            path.stem
+            for path in map(variants.base, (ROOT / "tests/expected").iterdir())
+            if not path.stem.endswith(".transcript")
+        }
         self.assertLessEqual(names, known)
 
 
@@ -56,7 +74,9 @@ def banner(lesson, name):
 
 def grade(lesson, name):
     """One star, two or three; "" if the exercise does not say."""
-    found = re.match(rf"// Exercise {name.split('_')[0]} \((★{{1,3}})\): \S", banner(lesson, name)[0])
+    found = re.match(
+        rf"// Exercise {name.split('_')[0]} \((★{{1,3}})\): \S", banner(lesson, name)[0]
+    )
     return found[1] if found else ""
 
 
@@ -73,10 +93,18 @@ class Exercises(unittest.TestCase):
     def test_the_lesson_gives_the_same_grade(self):
         for lesson in ladder.read():
             names = [name for name, its in examples.exercises().items() if its == lesson]
-            told = re.findall(r"^(\d+)\. \[(.+?)\]\((.+?)\) \((★+)\): \S", lesson.file.read_text(), re.M)
+            told = re.findall(
+                r"^(\d+)\. \[(.+?)\]\((.+?)\) \((★+)\): \S", lesson.file.read_text(), re.M
+            )
             files = [examples.exercise_file(name) for name in names]
-            self.assertEqual(told, [(str(number), file.name, f"../{file.relative_to(ROOT)}", grade(lesson, name))
-                                    for number, (name, file) in enumerate(zip(names, files), 1)], lesson.stem)
+            self.assertEqual(
+                told,
+                [
+                    (str(number), file.name, f"../{file.relative_to(ROOT)}", grade(lesson, name))
+                    for number, (name, file) in enumerate(zip(names, files), 1)
+                ],
+                lesson.stem,
+            )
 
 
 if __name__ == "__main__":

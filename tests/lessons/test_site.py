@@ -35,11 +35,16 @@ class Site(unittest.TestCase):
         self.assertEqual(missing, set())
 
     def test_links_to_headings(self):
-        """Doxygen says nothing if it prints a heading as text, with its label, and then nothing has the label."""
+        """Doxygen says nothing if it prints a heading as text, with its label, and then nothing has
+        the label."""
         pages = {page.name: page.read_text() for page in self.html.glob("page_*.html")}
         ids = {name: set(re.findall(r'id="([^"]+)"', text)) for name, text in pages.items()}
-        missing = {f"{name}: {target}#{heading}" for name, text in pages.items()
-                   for target, heading in re.findall(r'href="(page_[^"#]*)#([^"]+)"', text) if heading not in ids[target]}
+        missing = {
+            f"{name}: {target}#{heading}"
+            for name, text in pages.items()
+            for target, heading in re.findall(r'href="(page_[^"#]*)#([^"]+)"', text)
+            if heading not in ids[target]
+        }
         self.assertEqual(missing, set())
 
     def test_lessons_have_pages_in_order(self):
@@ -61,29 +66,53 @@ class Site(unittest.TestCase):
 
     def test_every_helper_is_linked_to_its_lesson(self):
         without, helpers = set(), 0
-        for page in [*self.html.glob("*rdmacommon_1_1*.html"), *self.html.glob("*rdmashared_1_1*.html"), *self.html.glob("*_8hpp.html")]:
+        for page in [
+            *self.html.glob("*rdmacommon_1_1*.html"),
+            *self.html.glob("*rdmashared_1_1*.html"),
+            *self.html.glob("*_8hpp.html"),
+        ]:
             if page.stem.endswith("-members"):
                 continue
             text = page.read_text()
-            # A class is one helper, with its members; a header's page has one memitem for each function.
-            parts = re.split(r'<div class="memitem">', text)[1:] if page.stem.endswith("_8hpp") else [text]
+            # A class is one helper, with its members; a header's page has one memitem for each
+            # function.
+            parts = (
+                re.split(r'<div class="memitem">', text)[1:]
+                if page.stem.endswith("_8hpp")
+                else [text]
+            )
             helpers += len(parts)
-            without |= {f"{page.name}: {part[:200]}" for part in parts if 'href="page_lessons_' not in part}
+            without |= {
+                f"{page.name}: {part[:200]}" for part in parts if 'href="page_lessons_' not in part
+            }
         self.assertEqual(without, set())
         self.assertGreater(helpers, 80)
 
     def test_a_header_names_the_lesson_of_each_helper(self):
-        self.assertEqual(docs_filter.header("/// @file\n/// Lesson 02_send_recv.\n\n/// One.\nint one();\n/// Two: 04_read_write.\nint two();\n"),
-                         '/// @file\n/// Lesson @ref page_lessons_02_send_recv "02_send_recv".\n\n'
-                         '/// One. @see lesson @ref page_lessons_02_send_recv "02_send_recv"\nint one();\n'
-                         '/// Two: @ref page_lessons_04_read_write "04_read_write".\nint two();\n')
+        self.assertEqual(
+            docs_filter.header(
+                "/// @file\n/// Lesson 02_send_recv.\n\n/// One.\nint one();\n/// Two:"
+                " 04_read_write.\nint two();\n"
+            ),
+            (
+                '/// @file\n/// Lesson @ref page_lessons_02_send_recv "02_send_recv".\n\n'
+                '/// One. @see lesson @ref page_lessons_02_send_recv "02_send_recv"\nint one();\n'
+                '/// Two: @ref page_lessons_04_read_write "04_read_write".\nint two();\n'
+            ),
+        )
 
     def test_ninja_makes_it_in_its_own_folder(self):
         """`ninja docs`, as people type it who know Meson, with a build folder of any name."""
         environment = {name: value for name, value in os.environ.items() if name != "LAB_BUILD"}
         with tempfile.TemporaryDirectory() as temp:
             for command in (["meson", "setup", temp, str(ROOT)], ["ninja", "-C", temp, "docs"]):
-                result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                result = subprocess.run(
+                    command,
+                    env=environment,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
                 self.assertEqual(result.returncode, 0, result.stdout)
             self.assertTrue((Path(temp) / "docs/html/index.html").exists(), result.stdout)
 

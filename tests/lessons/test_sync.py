@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The generated blocks of the lessons are what their sources say; and the tool notices each way to be wrong."""
+"""The generated blocks of the lessons are what their sources say; and the tool notices each way to
+be wrong."""
 import contextlib
 import io
 import re
@@ -22,8 +23,14 @@ class Sync(unittest.TestCase):
 
     def test_the_version_of_lesson_19s_protocol(self):
         """The tables of its messages are written by hand."""
-        version = re.search(r"protocol_version = (\d+);", (ROOT / "shared/src/wire.hpp").read_text())[1]
-        rows = re.findall(r"^\| 4 \| 2 \| version \| (\d+) \|$", (ROOT / "lessons/19_shared_client.md").read_text(), re.MULTILINE)
+        version = re.search(
+            r"protocol_version = (\d+);", (ROOT / "shared/src/wire.hpp").read_text()
+        )[1]
+        rows = re.findall(
+            r"^\| 4 \| 2 \| version \| (\d+) \|$",
+            (ROOT / "lessons/19_shared_client.md").read_text(),
+            re.MULTILINE,
+        )
         self.assertEqual(rows, [version, version])
 
     def test_renewing_twice_changes_nothing(self):
@@ -39,14 +46,18 @@ class Sync(unittest.TestCase):
         self.assertNotIn("old text", new)
 
     def test_usage_of_a_header(self):
-        new = sync.renewed("<!-- usage shared/include/rdmashared/messages.hpp -->\n<!-- end -->\n", LESSON)
+        new = sync.renewed(
+            "<!-- usage shared/include/rdmashared/messages.hpp -->\n<!-- end -->\n", LESSON
+        )
         self.assertRegex(new, r"(?s)-->\n```cpp\nstruct .*\n\n[^\n]+\n```\n<!-- end -->\n$")
         self.assertNotIn("///", new)
 
     def test_errors_name_file_and_line(self):
         for text, says in {
             "<!-- usage shared/src/wire.hpp -->\n<!-- end -->\n": "no code in its first comment",
-            "x\n<!-- snippet examples/02_send_recv/send_recv.cpp no-such -->\n<!-- end -->\n": ":2: ",
+            "x\n<!-- snippet examples/02_send_recv/send_recv.cpp no-such -->\n<!-- end -->\n": (
+                ":2: "
+            ),
             "<!-- snippet no/such/file.cpp tag -->\n<!-- end -->\n": "No such file",
             "<!-- snippet onlyonething -->\n<!-- end -->\n": "missing",
             "<!-- snipet a b -->\n<!-- end -->\n": "no marker is called snipet",
@@ -60,7 +71,13 @@ class Sync(unittest.TestCase):
                 self.assertIn(says, str(caught.exception))
 
     def test_reading_time(self):
-        text = "<!-- not-run: this is not read -->\nword " + "word " * 1799 + "\n| a | table |\n```cpp\n" + "code;\n\n" * 100 + "```\n"
+        text = (
+            "<!-- not-run: this is not read -->\nword "
+            + "word " * 1799
+            + "\n| a | table |\n```cpp\n"
+            + "code;\n\n" * 100
+            + "```\n"
+        )
         self.assertEqual(sync.reading_minutes(text), 15)  # 10 for the words, 5 for the code
         self.assertEqual(sync.reading_minutes("a few words"), 5)
 

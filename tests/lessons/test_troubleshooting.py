@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Troubleshooting is complete: each hint of a program leads to an entry, and what the lessons break has one."""
+"""Troubleshooting is complete: each hint of a program leads to an entry, and what the lessons break
+has one."""
 import re
 import unittest
 
@@ -11,11 +12,17 @@ ROWS = headings.symptom_rows(PAGE.read_text())
 ANCHORS = {headings.slug(heading) for _, heading, _ in ROWS}
 SEEN = "\n".join(sees for _, _, sees in ROWS)
 # A row of hints.cpp: what it is about, and how it ends, the strings in between perhaps in pieces.
-ROW = re.compile(r'^    \{((?:"[\w() ]+", E\w+)|IBV_WC_\w+|RDMA_CM_EVENT_\w+, -?\d+),(.*?)\},?$', re.M | re.S)
+ROW = re.compile(
+    r'^    \{((?:"[\w() ]+", E\w+)|IBV_WC_\w+|RDMA_CM_EVENT_\w+, -?\d+),(.*?)\},?$', re.M | re.S
+)
 
 
 def sources() -> dict:
-    return {path: path.read_text() for folder in ("common", "shared", "examples") for path in (ROOT / folder).rglob("*.?pp")}
+    return {
+        path: path.read_text()
+        for folder in ("common", "shared", "examples")
+        for path in (ROOT / folder).rglob("*.?pp")
+    }
 
 
 def arguments(text: str, start: int) -> list:
@@ -45,7 +52,11 @@ def anchors_of(text: str, is_table: bool = False) -> "tuple[set, list]":
     found, without = set(re.findall(r"troubleshooting\.md#([a-z][\w-]*)", text)), []
     for match in re.finditer(r"\b(?:throw |rdmacommon::|: )+Error\(", text):
         given = arguments(text, match.end() - 1)
-        if len(given) > 2 and not re.match(r'hint\w*\(|why\b|""$', given[2]) and "troubleshooting.md#" not in given[2]:
+        if (
+            len(given) > 2
+            and not re.match(r'hint\w*\(|why\b|""$', given[2])
+            and "troubleshooting.md#" not in given[2]
+        ):
             without.append(given[2])
     for match in re.finditer(r'\bhint\("', text):
         given = arguments(text, match.end() - 2)
@@ -80,11 +91,17 @@ class Troubleshooting(unittest.TestCase):
         self.assertEqual(len(ROW.findall(text)), len(rows))
 
     def test_a_hint_without_an_anchor_is_found(self):
-        self.assertEqual(anchors_of('throw Error("a, b", f(1, 2), hint("do", "flush"));'), ({"flush"}, []))
-        self.assertEqual(anchors_of('throw Error("a", "b", hint_for_errno(call, error));'), (set(), []))
+        self.assertEqual(
+            anchors_of('throw Error("a, b", f(1, 2), hint("do", "flush"));'), ({"flush"}, [])
+        )
+        self.assertEqual(
+            anchors_of('throw Error("a", "b", hint_for_errno(call, error));'), (set(), [])
+        )
         self.assertEqual(anchors_of('throw Error("a", "b", "just do it");')[1], ['"just do it"'])
         self.assertEqual(anchors_of('throw Error("a", "b", hint("do it", ""));')[1], ['"do it" ""'])
-        self.assertEqual(anchors_of('    {IBV_WC_X, "do"\n     "it", "flush"},\n', True), ({"flush"}, []))
+        self.assertEqual(
+            anchors_of('    {IBV_WC_X, "do"\n     "it", "flush"},\n', True), ({"flush"}, [])
+        )
         self.assertEqual(anchors_of('    {IBV_WC_X, "do"\n     "it"},\n', True)[1], ["IBV_WC_X"])
         self.assertEqual(anchors_of('    {"call", EX, "do it", ""},\n', True)[1], ['"call", EX'])
 
@@ -102,14 +119,21 @@ class Troubleshooting(unittest.TestCase):
                 self.assertRegex(SEEN, rf"status {status}\b", path.name)
             for event in set(re.findall(r"\bevent: ([A-Za-z ]+);", text)):
                 self.assertIn(event, SEEN, path.name)
-            for call, error in set(re.findall(r"error: ((?:ibv|rdma)_\w+)[^:]*: ([A-Z][a-z ]+),", text)):
-                self.assertTrue(any(call in sees for _, _, sees in ROWS), f"{path.name}: {call}: {error}")
+            for call, error in set(
+                re.findall(r"error: ((?:ibv|rdma)_\w+)[^:]*: ([A-Z][a-z ]+),", text)
+            ):
+                self.assertTrue(
+                    any(call in sees for _, _, sees in ROWS), f"{path.name}: {call}: {error}"
+                )
             for event in set(re.findall(r"error: (?:[\w ]+: )?([A-Z_]{8,}): ", text)):
                 self.assertIn(event, SEEN, path.name)
 
     def test_symptoms(self):
         self.assertEqual(len(ANCHORS), len(ROWS))
-        self.assertEqual(headings.symptom_rows("## G\n\n### A b\n\n**You see** `x. y`,\nor z.\nMore.\n"), [("G", "A b", "`x. y`, or z")])
+        self.assertEqual(
+            headings.symptom_rows("## G\n\n### A b\n\n**You see** `x. y`,\nor z.\nMore.\n"),
+            [("G", "A b", "`x. y`, or z")],
+        )
         with self.assertRaisesRegex(ValueError, "A b"):
             headings.symptom_rows("## G\n\n### A b\n\nMore.\n")
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""rdmashared in a program that has several servers and senders: in_one_process.cpp, and the files beside it."""
+"""rdmashared in a program that has several servers and senders: in_one_process.cpp, and the files
+beside it."""
 import subprocess
 import unittest
 
@@ -11,8 +12,14 @@ PROGRAM = str(needs_device.BUILD / "tests/shared/in_one_process")
 
 class Library(unittest.TestCase):
     def test_in_one_process(self):
-        done = subprocess.run(PLACE.wrap([PROGRAM, PLACE.address]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=1800)
+        done = subprocess.run(
+            PLACE.wrap([PROGRAM, PLACE.address]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=1800,
+        )
         self.assertEqual(done.returncode, 0, done.stdout)
 
 

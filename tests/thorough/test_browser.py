@@ -42,8 +42,15 @@ class Browser(unittest.TestCase):
         cls.address = f"http://127.0.0.1:{cls.server.server_port}"
         threading.Thread(target=cls.server.serve_forever, daemon=True).start()
         # Listings of the sources and lists of members are Doxygen's own affair.
-        cls.pages = sorted(path.name for path in cls.html.glob("*.html") if path.name != "look.html"
-                           and not re.search(r"_source\.html$|-members\.html$|^(globals|functions|namespacemembers|dir_)", path.name))
+        cls.pages = sorted(
+            path.name
+            for path in cls.html.glob("*.html")
+            if path.name != "look.html"
+            and not re.search(
+                r"_source\.html$|-members\.html$|^(globals|functions|namespacemembers|dir_)",
+                path.name,
+            )
+        )
         cls.wide, cls.said = cls.look(WIDE)
 
     @classmethod
@@ -57,15 +64,34 @@ class Browser(unittest.TestCase):
         found, said = {}, ""
         pages = pages or cls.pages
         for begin in range(0, len(pages), AT_ONCE):
-            wanted = urllib.parse.quote(json.dumps({"pages": pages[begin:begin + AT_ONCE], "width": width}))
+            wanted = urllib.parse.quote(
+                json.dumps({"pages": pages[begin : begin + AT_ONCE], "width": width})
+            )
             with tempfile.TemporaryDirectory() as profile:
                 result = subprocess.run(
-                    ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={profile}",
-                     "--enable-logging=stderr", "--virtual-time-budget=600000", f"--window-size={WIDE + 40},1000", *options, "--dump-dom",
-                     f"{cls.address}/look.html#{wanted}"], capture_output=True, text=True, timeout=LIMIT)
+                    [
+                        "chromium",
+                        "--headless",
+                        "--no-sandbox",
+                        "--disable-gpu",
+                        "--disable-dev-shm-usage",
+                        f"--user-data-dir={profile}",
+                        "--enable-logging=stderr",
+                        "--virtual-time-budget=600000",
+                        f"--window-size={WIDE + 40},1000",
+                        *options,
+                        "--dump-dom",
+                        f"{cls.address}/look.html#{wanted}",
+                    ],
+                    capture_output=True,
+                    text=True,
+                    timeout=LIMIT,
+                )
             body = re.search(r"<body>(\{.*\})</body>", result.stdout, re.S)
             if not body:
-                raise AssertionError(f"the browser did not finish:\n{result.stdout[-2000:]}\n{result.stderr[-2000:]}")
+                raise AssertionError(
+                    f"the browser did not finish:\n{result.stdout[-2000:]}\n{result.stderr[-2000:]}"
+                )
             found.update(json.loads(html.unescape(body[1])))
             said += result.stderr
         return found, said
@@ -74,7 +100,14 @@ class Browser(unittest.TestCase):
         self.assertEqual([line for line in self.said.splitlines() if "CONSOLE" in line], [])
 
     def test_pictures_are_there_and_have_words(self):
-        self.assertEqual({name: page["pictures"] + page["nameless"] for name, page in self.wide.items() if page["pictures"] + page["nameless"]}, {})
+        self.assertEqual(
+            {
+                name: page["pictures"] + page["nameless"]
+                for name, page in self.wide.items()
+                if page["pictures"] + page["nameless"]
+            },
+            {},
+        )
 
     def test_links_lead_to_what_there_is(self):
         missing = set()
@@ -86,26 +119,42 @@ class Browser(unittest.TestCase):
                 file = urllib.parse.unquote(target.path).lstrip("/") or "index.html"
                 if not (self.html / file).exists():
                     missing.add(f"{name}: {file}")
-                elif target.fragment and file in self.wide and urllib.parse.unquote(target.fragment) not in self.wide[file]["ids"]:
+                elif (
+                    target.fragment
+                    and file in self.wide
+                    and urllib.parse.unquote(target.fragment) not in self.wide[file]["ids"]
+                ):
                     missing.add(f"{name}: {file}#{target.fragment}")
         self.assertEqual(missing, set())
 
     def test_nothing_overflows(self):
         phone, _ = self.look(PHONE)
         for width, pages in ((WIDE, self.wide), (PHONE, phone)):
-            self.assertEqual({name: page["overflow"][:3] for name, page in pages.items() if page["overflow"]}, {}, f"at {width} pixels")
+            self.assertEqual(
+                {name: page["overflow"][:3] for name, page in pages.items() if page["overflow"]},
+                {},
+                f"at {width} pixels",
+            )
 
     def test_code_is_coloured(self):
         for lesson in ladder.read():
             if lesson.kind != "lesson":
-                self.assertGreater(self.wide[f"page_lessons_{lesson.stem}.html"]["coloured"], 0, lesson.stem)
+                self.assertGreater(
+                    self.wide[f"page_lessons_{lesson.stem}.html"]["coloured"], 0, lesson.stem
+                )
 
     def test_follows_the_readers_theme(self):
         page = ["page_lessons_02_send_recv.html"]
         dark, _ = self.look(WIDE, "--blink-settings=preferredColorScheme=0", pages=page)
         light, _ = self.look(WIDE, "--blink-settings=preferredColorScheme=1", pages=page)
-        self.assertEqual([dark[page[0]]["background"], dark[page[0]]["ink"]], ["rgb(13, 17, 23)", "rgb(230, 237, 243)"])
-        self.assertEqual([light[page[0]]["background"], light[page[0]]["ink"]], ["rgb(255, 255, 255)", "rgb(31, 35, 40)"])
+        self.assertEqual(
+            [dark[page[0]]["background"], dark[page[0]]["ink"]],
+            ["rgb(13, 17, 23)", "rgb(230, 237, 243)"],
+        )
+        self.assertEqual(
+            [light[page[0]]["background"], light[page[0]]["ink"]],
+            ["rgb(255, 255, 255)", "rgb(31, 35, 40)"],
+        )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Every example stands on its own feet: its copy (./lab new) builds and runs, and so does the command in its README."""
+"""Every example stands on its own feet: its copy (./lab new) builds and runs, and so does the
+command in its README."""
 import os
 import re
 import subprocess
@@ -21,13 +22,17 @@ COPIED = [lesson for lesson in LESSONS if not (ROOT / "examples" / lesson.stem /
 
 class Examples(copies.Copies):
     def build_all(self, **environment):
-        """All copies are subprojects of one project, so that they build side by side. @return the project's folder"""
+        """All copies are subprojects of one project, so that they build side by side. @return the
+        project's folder"""
         top = Path(tempfile.mkdtemp(dir=self.top))
         for lesson in COPIED:
             self.new("--from", lesson.stem, folder=top / "subprojects" / lesson.stem)
-        self.new("--from", "13", "--only", "many_client", folder=top / "subprojects/alone")  # has all that the program needs
+        # has all that the program needs
+        self.new("--from", "13", "--only", "many_client", folder=top / "subprojects/alone")
         names = ["alone", *(lesson.stem for lesson in COPIED)]
-        (top / "meson.build").write_text("project('copies', 'cpp')\n" + "".join(f"subproject('{name}')\n" for name in names))
+        (top / "meson.build").write_text(
+            "project('copies', 'cpp')\n" + "".join(f"subproject('{name}')\n" for name in names)
+        )
         if not environment:
             (top / "subprojects/rdma-by-example").symlink_to(ROOT)
         copies.run(["meson", "setup", "build", *copies.FAST], top, **environment)
@@ -44,13 +49,19 @@ class Examples(copies.Copies):
             with self.subTest(lesson.stem):
                 if needs_device.why_not(lesson):
                     self.skipTest(needs_device.why_not(lesson))
-                outcome = examples.run(needs_device.PLACE, top / "flat", lesson.program, lesson.kind, under=under)
+                outcome = examples.run(
+                    needs_device.PLACE, top / "flat", lesson.program, lesson.kind, under=under
+                )
                 self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
                 if lesson.kind == "kernel":  # its last line may come twice (test_examples)
                     continue
-                expected = variants.expected(examples.expected_file(lesson.stem), needs_device.PLACE).read_text()
+                expected = variants.expected(
+                    examples.expected_file(lesson.stem), needs_device.PLACE
+                ).read_text()
                 roles = {role: outcome.of(role) for role in outcome.status}
-                self.assertEqual(normalise.differences(expected, roles, needs_device.PLACE.device), [])
+                self.assertEqual(
+                    normalise.differences(expected, roles, needs_device.PLACE.device), []
+                )
 
     def test_copies_use_the_installed_library(self):
         top = self.build_all(PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
@@ -66,26 +77,51 @@ class Examples(copies.Copies):
         self.assertEqual(list(static.rglob("*.so*")), [])
         for example, program in (("02", "send_recv"), ("19", "client")):
             project = self.new("--from", example)
-            copies.run(["meson", "setup", "by_meson", *copies.FAST], project, PKG_CONFIG_PATH=str(static / "lib/pkgconfig"))
+            copies.run(
+                ["meson", "setup", "by_meson", *copies.FAST],
+                project,
+                PKG_CONFIG_PATH=str(static / "lib/pkgconfig"),
+            )
             copies.run(["ninja", "-C", "by_meson"], project)
-            copies.run(["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={static}"], project)
+            copies.run(
+                ["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={static}"], project
+            )
             copies.run(["cmake", "--build", "by_cmake", "--parallel", "2"], project)
             for folder in ("by_meson", "by_cmake"):
                 with self.subTest(example=example, build=folder):
-                    needed = copies.run(["readelf", "--dynamic", project / folder / program], project)
+                    needed = copies.run(
+                        ["readelf", "--dynamic", project / folder / program], project
+                    )
                     self.assertIn("libibverbs", needed)
                     self.assertNotRegex(needed, "librdma(common|shared)")
                     copies.run([project / folder / program, "--help"], project)
 
     def test_members_of_a_newer_rdma_core_are_found(self):
-        """By Meson and by CMake: both define HAVE_WR_FLUSH. Where rdma-core is too old, another member has that name for this test."""
-        header = copies.run(["sh", "-c", "echo '#include <infiniband/verbs.h>' | c++ -E -x c++ -"], self.top)
+        """By Meson and by CMake: both define HAVE_WR_FLUSH. Where rdma-core is too old, another
+        member has that name for this test."""
+        header = copies.run(
+            ["sh", "-c", "echo '#include <infiniband/verbs.h>' | c++ -E -x c++ -"], self.top
+        )
         flags = "" if "wr_flush" in header else "-Dwr_abort=wr_flush"
         project = self.new("--from", "06")
-        copies.run(["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={self.installed}"], project, CXXFLAGS=flags)
-        copies.run(["meson", "setup", "by_meson", *copies.FAST], project, CXXFLAGS=flags, PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
-        by_cmake, by_meson = (set(re.findall(r"-D(HAVE_\w+)", copies.run(words, project))) for words in (
-            ["grep", "-rh", "CXX_DEFINES", "by_cmake"], ["ninja", "-C", "by_meson", "-t", "commands"]))
+        copies.run(
+            ["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={self.installed}"],
+            project,
+            CXXFLAGS=flags,
+        )
+        copies.run(
+            ["meson", "setup", "by_meson", *copies.FAST],
+            project,
+            CXXFLAGS=flags,
+            PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"),
+        )
+        by_cmake, by_meson = (
+            set(re.findall(r"-D(HAVE_\w+)", copies.run(words, project)))
+            for words in (
+                ["grep", "-rh", "CXX_DEFINES", "by_cmake"],
+                ["ninja", "-C", "by_meson", "-t", "commands"],
+            )
+        )
         self.assertEqual(by_cmake, by_meson)
         self.assertIn("HAVE_WR_FLUSH", by_cmake)
 
@@ -93,10 +129,23 @@ class Examples(copies.Copies):
         why_not = needs_device.why_not(examples.find("16"))
         if why_not:
             self.skipTest(why_not)
-        with tempfile.TemporaryDirectory(prefix="lab-module-") as folder:  # kbuild takes no folder with a space in its name
+        # kbuild takes no folder with a space in its name
+        with tempfile.TemporaryDirectory(prefix="lab-module-") as folder:
             project = self.new("--from", "16", folder=Path(folder) / "mine")
             tree = headers.get(kernel.get())
-            copies.run(["make", "-s", "-C", tree, f"M={project}", f"CC={kbuild.compiler(tree)}", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"], project)
+            copies.run(
+                [
+                    "make",
+                    "-s",
+                    "-C",
+                    tree,
+                    f"M={project}",
+                    f"CC={kbuild.compiler(tree)}",
+                    "CONFIG_DEBUG_INFO_BTF_MODULES=",
+                    "modules",
+                ],
+                project,
+            )
             self.assertTrue((project / "kernel_client.ko").exists())
 
     def commands(self, lesson):
@@ -104,7 +153,8 @@ class Examples(copies.Copies):
         return re.findall(r"^c\+\+ .*$", text, re.M)
 
     def compile(self, lesson, command):
-        """In the example's folder, as the reader does. The program goes to a folder of the test's."""
+        """In the example's folder, as the reader does. The program goes to a folder of the
+        test's."""
         into = Path(tempfile.mkdtemp(dir=self.top))
         program = command.split()[-1]
         self.assertTrue(command.endswith(f" -o {program}"))
@@ -114,19 +164,28 @@ class Examples(copies.Copies):
 
     def test_command_is_all_that_it_takes(self):
         lesson = examples.find("02")
-        command, = self.commands(lesson)
+        (command,) = self.commands(lesson)
         program = str(self.compile(lesson, command))
         outcome = examples.run_pair(needs_device.PLACE, [program], [program])
         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
 
     def test_every_command_compiles(self):
         """Against the installed libraries in place of their sources, which take longer."""
+
         def status(job):
             lesson, command = job
             fast = re.sub(r"\.\./\.\./(\w+)/src/\*\.cpp", "", command)
             library = "rdmashared" if "shared/src/*.cpp" in command else "rdmacommon"
-            fast = fast.replace(" -lrdmacm", f" -L'{self.installed}/lib' -Wl,-rpath,'{self.installed}/lib' -l{library} -lrdmacommon -lrdmacm")
-            return subprocess.run([self.compile(lesson, fast), "--help"], capture_output=True).returncode
+            fast = fast.replace(
+                " -lrdmacm",
+                (
+                    f" -L'{self.installed}/lib' -Wl,-rpath,'{self.installed}/lib'"
+                    f" -l{library} -lrdmacommon -lrdmacm"
+                ),
+            )
+            return subprocess.run(
+                [self.compile(lesson, fast), "--help"], capture_output=True
+            ).returncode
 
         jobs = [(lesson, command) for lesson in LESSONS for command in self.commands(lesson)]
         self.assertGreaterEqual(len(jobs), len(LESSONS))

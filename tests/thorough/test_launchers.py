@@ -26,9 +26,19 @@ BENCH = [LAB, "bench", "--quick", "--repeats", "1", "--only", ONLY]
 LIMIT = 600  # seconds
 HOSTS = "abcd"
 NODES = len(HOSTS)
-PROGRAMS = {"Ssh": ["/usr/sbin/sshd", "ssh", "ssh-keygen"], "OpenMpi": ["mpirun"],
-            "Slurm": ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "srun",
-                      "sinfo", "squeue", "scancel"]}
+PROGRAMS = {
+    "Ssh": ["/usr/sbin/sshd", "ssh", "ssh-keygen"],
+    "OpenMpi": ["mpirun"],
+    "Slurm": [
+        "/usr/sbin/munged",
+        "/usr/sbin/slurmctld",
+        "/usr/sbin/slurmd",
+        "srun",
+        "sinfo",
+        "squeue",
+        "scancel",
+    ],
+}
 
 
 def free_ports(count):
@@ -53,7 +63,13 @@ class Launcher(unittest.TestCase):
         """A daemon, until the test ends."""
         log = open(self.folder / f"{Path(argv[0]).name}.log", "a")
         self.addCleanup(log.close)
-        process = subprocess.Popen(argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            argv,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
 
         def end():
             process.terminate()
@@ -61,6 +77,7 @@ class Launcher(unittest.TestCase):
                 process.wait(20)
             process.kill()
             process.wait()
+
         self.addCleanup(end)
         return process
 
@@ -75,12 +92,25 @@ class Launcher(unittest.TestCase):
             time.sleep(0.1)
 
     def bench(self, argv, clients, **environment):
-        run = subprocess.run([*map(str, argv), "--results", str(self.results)], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                             capture_output=True, text=True, timeout=LIMIT, cwd=ROOT)
+        run = subprocess.run(
+            [*map(str, argv), "--results", str(self.results)],
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            cwd=ROOT,
+        )
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr + self.logs())
         with open(self.results / "results.csv", newline="") as file:
-            rows = [row for row in csv.DictReader(file) if (row["arm"], row["metric"]) == ("write", "latency_us")]
-        self.assertEqual(sorted(row["client"] for row in rows), [str(client) for client in range(1, clients + 1)])
+            rows = [
+                row
+                for row in csv.DictReader(file)
+                if (row["arm"], row["metric"]) == ("write", "latency_us")
+            ]
+        self.assertEqual(
+            sorted(row["client"] for row in rows), [str(client) for client in range(1, clients + 1)]
+        )
         for row in rows:
             self.assertEqual(row["state"], "ok", row)
             self.assertGreater(float(row["median"]), 0, row)
@@ -92,15 +122,42 @@ class Ssh(Launcher):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
         shutil.copy(f"{key}.pub", self.folder / "authorized")
         config = self.folder / "config"
-        config.write_text(f"ListenAddress 127.0.0.1:{port}\nHostKey {key}\nAuthorizedKeysFile {self.folder}/authorized\nPidFile none\n"
-                          "AcceptEnv LAB_*\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n")
+        config.write_text(
+            f"ListenAddress 127.0.0.1:{port}\nHostKey {key}\nAuthorizedKeysFile"
+            f" {self.folder}/authorized\nPidFile none\nAcceptEnv LAB_*\nStrictModes no\nUsePAM"
+            " no\nPasswordAuthentication no\nPermitRootLogin yes\n"
+        )
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
         self.start("/usr/sbin/sshd", "-D", "-e", "-f", str(config))
         known = self.folder / "known"
-        ssh = ["ssh", "-p", str(port), "-i", str(key), "-o", "BatchMode=yes", "-o", "SendEnv=LAB_*",
-               "-o", "ConnectTimeout=5", "-o", "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={known}"]
-        self.wait_until(lambda: subprocess.run([*ssh, "127.0.0.1", "true"], capture_output=True, stdin=subprocess.DEVNULL, timeout=60).returncode == 0, "sshd")
+        ssh = [
+            "ssh",
+            "-p",
+            str(port),
+            "-i",
+            str(key),
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "SendEnv=LAB_*",
+            "-o",
+            "ConnectTimeout=5",
+            "-o",
+            "StrictHostKeyChecking=accept-new",
+            "-o",
+            f"UserKnownHostsFile={known}",
+        ]
+        self.wait_until(
+            lambda: subprocess.run(
+                [*ssh, "127.0.0.1", "true"],
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=60,
+            ).returncode
+            == 0,
+            "sshd",
+        )
         self.bench([*BENCH, "--server", "127.0.0.1"], 1, BENCH_SSH=" ".join(ssh))
 
 
@@ -111,7 +168,8 @@ class OpenMpi(Launcher):
 
 
 class Slurm(Launcher):
-    """A cluster of one machine: each of its nodes is a slurmd with a port and a folder of its own."""
+    """A cluster of one machine: each of its nodes is a slurmd with a port and a folder of its
+    own."""
 
     def setUp(self):
         super().setUp()
@@ -127,24 +185,50 @@ class Slurm(Launcher):
         here, (port, *ports) = socket.gethostname().split(".")[0], free_ports(1 + NODES)
         # Without cgroups, which a container cannot make: processes are found in /proc, and nothing
         # limits or counts what they use.
-        config.write_text("\n".join([
-            "ClusterName=lab", f"SlurmctldHost={here}(127.0.0.1)", f"SlurmctldPort={port}",
-            f"SlurmUser={os.getuid()}", f"SlurmdUser={os.getuid()}", f"AuthInfo=socket={munge}",
-            f"StateSaveLocation={self.folder}/state", f"SlurmdSpoolDir={self.folder}/%n",
-            f"SlurmctldPidFile={self.folder}/slurmctld.pid", f"SlurmdPidFile={self.folder}/%n.pid",
-            "ProctrackType=proctrack/linuxproc", "JobAcctGatherType=jobacct_gather/none",
-            "TaskPlugin=task/none", "MpiDefault=none",
-            *(f"NodeName={name} NodeHostname={here} NodeAddr=127.0.0.1 Port={port}"
-              for name, port in zip(HOSTS, ports)),
-            "PartitionName=all Nodes=ALL Default=YES\n"]))
+        config.write_text(
+            "\n".join(
+                [
+                    "ClusterName=lab",
+                    f"SlurmctldHost={here}(127.0.0.1)",
+                    f"SlurmctldPort={port}",
+                    f"SlurmUser={os.getuid()}",
+                    f"SlurmdUser={os.getuid()}",
+                    f"AuthInfo=socket={munge}",
+                    f"StateSaveLocation={self.folder}/state",
+                    f"SlurmdSpoolDir={self.folder}/%n",
+                    f"SlurmctldPidFile={self.folder}/slurmctld.pid",
+                    f"SlurmdPidFile={self.folder}/%n.pid",
+                    "ProctrackType=proctrack/linuxproc",
+                    "JobAcctGatherType=jobacct_gather/none",
+                    "TaskPlugin=task/none",
+                    "MpiDefault=none",
+                    *(
+                        f"NodeName={name} NodeHostname={here} NodeAddr=127.0.0.1 Port={port}"
+                        for name, port in zip(HOSTS, ports)
+                    ),
+                    "PartitionName=all Nodes=ALL Default=YES\n",
+                ]
+            )
+        )
         # The plugin for version 1 looks at cgroups only when somebody wants one. By default slurmd
         # looks for their version when it starts, and then ends: "No filesystem mounted on
         # /sys/fs/cgroup".
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         self.environment = {**os.environ, "SLURM_CONF": str(config)}
-        self.start("/usr/sbin/munged", "--foreground", "--key-file", str(key),
-                   "--socket", str(munge), "--pid-file", f"{munge}.pid",
-                   "--log-file", f"{munge}.log", "--seed-file", f"{munge}.seed")
+        self.start(
+            "/usr/sbin/munged",
+            "--foreground",
+            "--key-file",
+            str(key),
+            "--socket",
+            str(munge),
+            "--pid-file",
+            f"{munge}.pid",
+            "--log-file",
+            f"{munge}.log",
+            "--seed-file",
+            f"{munge}.seed",
+        )
         self.wait_until(munge.exists, "munged")
         self.start("/usr/sbin/slurmctld", "-D", "-f", str(config))
         for name in HOSTS:
@@ -154,8 +238,14 @@ class Slurm(Launcher):
         self.addCleanup(self.end_jobs)
 
     def ask(self, *argv):
-        return subprocess.run(argv, env=self.environment, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=60).stdout
+        return subprocess.run(
+            argv,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
 
     def end_jobs(self):
         """What srun has left behind, if its time limit has ended it."""
@@ -164,8 +254,12 @@ class Slurm(Launcher):
             self.wait_until(lambda: not self.ask("squeue", "--noheader"), "end of the job")
 
     def srun(self, *argv, **environment):
-        self.bench(["srun", f"--nodes={NODES}", f"--ntasks={NODES}", *argv], NODES - 1,
-                   SLURM_CONF=self.environment["SLURM_CONF"], **environment)
+        self.bench(
+            ["srun", f"--nodes={NODES}", f"--ntasks={NODES}", *argv],
+            NODES - 1,
+            SLURM_CONF=self.environment["SLURM_CONF"],
+            **environment,
+        )
 
     def test_tasks_of_srun(self):
         self.srun(*BENCH)
@@ -180,8 +274,15 @@ class Slurm(Launcher):
         hosts = {"LAB_HOSTS": "4", "LAB_MACHINE": f"test-{os.getpid()}", "LAB_PLACE": ""}
 
         def lab(*words):
-            return subprocess.run([LAB, *words], env={**os.environ, **hosts}, timeout=LIMIT,
-                                  stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            return subprocess.run(
+                [LAB, *words],
+                env={**os.environ, **hosts},
+                timeout=LIMIT,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+            )
+
         self.addCleanup(lab, "down")
         # Not by a task: what that starts ends with it.
         started = lab("exec", "--on", HOSTS[-1], "--", "true")

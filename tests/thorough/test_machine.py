@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The emulated machine's life: how it starts, is shared, dies, goes away, and what is left of it."""
+"""The emulated machine's life: how it starts, is shared, dies, goes away, and what is left of
+it."""
 import os
 import shutil
 import signal
@@ -19,7 +20,9 @@ def processes_with(text: str) -> "list[str]":
     for path in Path("/proc").glob("[0-9]*"):
         try:
             if text.encode() in (path / "cmdline").read_bytes() + (path / "environ").read_bytes():
-                found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                found.append(
+                    (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
         except OSError:
             continue
     return found
@@ -43,7 +46,9 @@ class Life(unittest.TestCase):
         # The next command gets a new machine, whose kernel then panics.
         result = run("sh", "-c", "echo c > /proc/sysrq-trigger; sleep 60", env=environment)
         self.assertEqual(result.returncode, 125)
-        self.assertRegex(result.stderr.decode(), r"the emulated machine died: .*(\n  console: .*)*panic")
+        self.assertRegex(
+            result.stderr.decode(), r"the emulated machine died: .*(\n  console: .*)*panic"
+        )
 
     def test_goes_away_when_idle_and_takes_qemu_along(self):
         environment = {**self.machine("idle"), "LAB_IDLE": "1"}
@@ -59,8 +64,10 @@ class Life(unittest.TestCase):
         os.kill(pids["keeper"], signal.SIGKILL)
         self.assertTrue(wait_gone(pids["qemu"], 60))
         # What it has left behind is in nobody's way, be it two who start the next machine at once.
-        both = [start("sh", "-c", "cat /proc/sys/kernel/random/boot_id; exec sleep 60", env=environment)
-                for _ in range(2)]
+        both = [
+            start("sh", "-c", "cat /proc/sys/kernel/random/boot_id; exec sleep 60", env=environment)
+            for _ in range(2)
+        ]
         boots = {process.stdout.readline() for process in both}
         self.assertEqual(len(boots), 1)
         pids = status(environment)
@@ -68,7 +75,8 @@ class Life(unittest.TestCase):
             process.send_signal(signal.SIGINT)
         for process in both:
             self.assertEqual(finish(process).returncode, -signal.SIGINT)
-        self.assertTrue(wait_gone(pids["keeper"], 0) and wait_gone(pids["qemu"], 0))  # the last one has ended it
+        # the last one has ended it
+        self.assertTrue(wait_gone(pids["keeper"], 0) and wait_gone(pids["qemu"], 0))
 
     def test_interrupted_while_it_starts(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
@@ -88,7 +96,9 @@ class Elsewhere(unittest.TestCase):
 
     def clone(self):
         folder = temporary_folder(self) / "a clone, with comma"
-        shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__")
+        )
         shutil.copy(ROOT / "lab", folder)
         return folder
 
@@ -105,8 +115,14 @@ class Elsewhere(unittest.TestCase):
 
     def test_an_unprivileged_user_in_a_path_with_a_space(self):
         folder = self.clone()
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder), "LAB_PLACE": "machine",
-                       "LAB_CACHE": str(self.cache(folder)), "LAB_IDLE": "20", "LAB_ACCEL": status_accelerator()}
+        environment = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(folder),
+            "LAB_PLACE": "machine",
+            "LAB_CACHE": str(self.cache(folder)),
+            "LAB_IDLE": "20",
+            "LAB_ACCEL": status_accelerator(),
+        }
         other = []
         if os.getuid() == 0:
             other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -114,11 +130,20 @@ class Elsewhere(unittest.TestCase):
             folder.parent.chmod(0o755)
 
         def command(*words):
-            return subprocess.run([*other, str(folder / "lab"), *words], env=environment, cwd=folder, timeout=600,
-                                  stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            return subprocess.run(
+                [*other, str(folder / "lab"), *words],
+                env=environment,
+                cwd=folder,
+                timeout=600,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+            )
 
         self.addCleanup(command, "down")
-        result = command("exec", "--", "sh", "-c", "id -u; pwd; cat lab | head -1; echo made > file; ibv_devices")
+        result = command(
+            "exec", "--", "sh", "-c", "id -u; pwd; cat lab | head -1; echo made > file; ibv_devices"
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout.splitlines()[:3], ["0", str(folder), "#!/bin/sh"])
         self.assertIn("rxe0", result.stdout)
@@ -127,7 +152,9 @@ class Elsewhere(unittest.TestCase):
 
 def status_accelerator() -> str:
     """Does not have every new cache try KVM afresh."""
-    return "tcg" if keeper.kvm_verdict_file().exists() or not os.access("/dev/kvm", os.W_OK) else "kvm"
+    return (
+        "tcg" if keeper.kvm_verdict_file().exists() or not os.access("/dev/kvm", os.W_OK) else "kvm"
+    )
 
 
 class Places(unittest.TestCase):
@@ -138,7 +165,8 @@ class Places(unittest.TestCase):
         cls.addClassCleanup(lambda: finish(lab("down")))
 
     def inside(self, script):
-        """Runs a script in the machine; `lab` in it is ./lab, which finds itself in a machine with a device."""
+        """Runs a script in the machine; `lab` in it is ./lab, which finds itself in a machine with
+        a device."""
         lines = f'lab() {{ "{LAB}" "$@"; }}; export LAB_CACHE=/tmp/cache; unset LAB_PLACE; {script}'
         result = finish(start("sh", "-c", lines))
         return result.returncode, result.stdout.decode(), result.stderr.decode()
@@ -150,8 +178,10 @@ class Places(unittest.TestCase):
         self.assertRegex(out, r"(?m)^ok +port 1 GID 1: ::ffff:10\.77\.0\.1 \(RoCE v2\)$")
 
     def test_native_results_are_those_of_the_machine(self):
-        code, out, err = self.inside("lab exec -- nothing-here; echo $?; lab exec --timeout 0.3 -- sleep 20; echo $?; "
-                                     "lab exec -- sh -c 'kill -9 $$'; echo $?")
+        code, out, err = self.inside(
+            "lab exec -- nothing-here; echo $?; lab exec --timeout 0.3 -- sleep 20; echo $?; "
+            "lab exec -- sh -c 'kill -9 $$'; echo $?"
+        )
         self.assertEqual(out.split(), ["127", "124", "137"])
         self.assertIn("lab: nothing-here: No such file or directory", err)
 
@@ -161,7 +191,8 @@ class Places(unittest.TestCase):
         self.assertEqual(err, "lab: no device mlx5_0; there are rxe0\n")
 
     def test_soft_roce_made_and_removed(self):
-        code, out, err = self.inside("""
+        code, out, err = self.inside(
+            """
             rdma link delete rxe0; ip link delete lab0
             LAB_DEVICE=mlx5_0 lab exec -- true; echo "wrong: $?"
             rdma link show
@@ -169,25 +200,35 @@ class Places(unittest.TestCase):
             lab exec -- rdma link show
             lab down
             rdma link show; ip link show lab0
-            ip link add lab0 type dummy; ip address add 10.77.0.1/24 dev lab0; ip link set lab0 up # somebody's own
+            # somebody's own
+            ip link add lab0 type dummy; ip address add 10.77.0.1/24 dev lab0; ip link set lab0 up
             lab exec -- true; echo "made again: $?"
             lab down
             ip -brief link show lab0 | cut -d ' ' -f 1
-            rdma link add rxe0 type rxe netdev lab0""")
+            rdma link add rxe0 type rxe netdev lab0"""
+        )
         self.assertEqual(code, 0, err)
         lines = out.splitlines()
         self.assertEqual(lines[:2], ["wrong: 1", "1"], err)
         self.assertIn("link rxe0/1 state ACTIVE", lines[2])
-        self.assertEqual(lines[3:6], ["no emulated machine was running", "removed the SoftRoCE device",
-                                      "made again: 0"])
-        self.assertEqual(lines[6:], ["no emulated machine was running", "removed the SoftRoCE device", "lab0"])
+        self.assertEqual(
+            lines[3:6],
+            ["no emulated machine was running", "removed the SoftRoCE device", "made again: 0"],
+        )
+        self.assertEqual(
+            lines[6:], ["no emulated machine was running", "removed the SoftRoCE device", "lab0"]
+        )
 
     def test_no_place_at_all(self):
-        code, out, err = self.inside("rdma link delete rxe0; PATH=/nowhere:/bin; mount -t tmpfs none /lib/modules; "
-                                     "lab exec -- true; code=$?; umount /lib/modules; "
-                                     "rdma link add rxe0 type rxe netdev lab0; exit $code")
+        code, out, err = self.inside(
+            "rdma link delete rxe0; PATH=/nowhere:/bin; mount -t tmpfs none /lib/modules; "
+            "lab exec -- true; code=$?; umount /lib/modules; "
+            "rdma link add rxe0 type rxe netdev lab0; exit $code"
+        )
         self.assertEqual(code, 1)
-        self.assertRegex(err, r"^lab: no RDMA device is available\. device: .+; softroce: .+; machine: .+\n$")
+        self.assertRegex(
+            err, r"^lab: no RDMA device is available\. device: .+; softroce: .+; machine: .+\n$"
+        )
 
 
 if __name__ == "__main__":

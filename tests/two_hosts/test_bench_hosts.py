@@ -13,15 +13,32 @@ from two_hosts import lab
 class Bench(unittest.TestCase):
     def test_two_hosts(self):
         with tempfile.TemporaryDirectory() as folder:
-            lab("bench", "--two-hosts", "--quick", "--repeats", "1",
-                "--only", "latency/write_imm_events,latency/ib_send_lat,requests/shared", "--results", folder)
+            lab(
+                "bench",
+                "--two-hosts",
+                "--quick",
+                "--repeats",
+                "1",
+                "--only",
+                "latency/write_imm_events,latency/ib_send_lat,requests/shared",
+                "--results",
+                folder,
+            )
             with open(Path(folder) / "results.csv", newline="") as file:
                 rows = {(row["arm"], row["metric"]): row for row in csv.DictReader(file)}
             machine = json.loads((Path(folder) / "machine.json").read_text())
-        for arm, metric in (("write_imm_events", "latency_us"), ("ib_send_lat", "latency_us"), ("shared", "us_per_request")):
-            self.assertEqual(rows[arm, metric]["state"], "ok", rows)  # one repeat, so it cannot spread
+        for arm, metric in (
+            ("write_imm_events", "latency_us"),
+            ("ib_send_lat", "latency_us"),
+            ("shared", "us_per_request"),
+        ):
+            # one repeat, so it cannot spread
+            self.assertEqual(rows[arm, metric]["state"], "ok", rows)
             self.assertGreater(float(rows[arm, metric]["median"]), 0)
-        self.assertEqual((machine["options"]["two_hosts"], machine["server"]["device"]), (True, two_hosts.A.device))
+        self.assertEqual(
+            (machine["options"]["two_hosts"], machine["server"]["device"]),
+            (True, two_hosts.A.device),
+        )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Captured packets say what the programs said: PSNs, QP numbers, sizes, keys, addresses, immediate data."""
+"""Captured packets say what the programs said: PSNs, QP numbers, sizes, keys, addresses, immediate
+data."""
 import re
 import subprocess
 import unittest
@@ -19,19 +20,26 @@ def rows(text):
 
 
 def once(sent):
-    """What was sent again counts once: under emulation an acknowledgement may come after its sender's timeout of 67 ms."""
+    """What was sent again counts once: under emulation an acknowledgement may come after its
+    sender's timeout of 67 ms."""
     return list(dict.fromkeys(sent))
 
 
 def packet_once(found):
-    return list({(packet.host, packet.name, packet.dest_qp, packet.psn): packet for packet in found}.values())
+    return list(
+        {
+            (packet.host, packet.name, packet.dest_qp, packet.psn): packet for packet in found
+        }.values()
+    )
 
 
 class Capture(unittest.TestCase):
     def stock(self, server, client):
         """The packets of a stock tool between the two hosts."""
         with Tap(A, pcap("test")):
-            listener = subprocess.Popen(A.wrap(server), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            listener = subprocess.Popen(
+                A.wrap(server), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
             self.addCleanup(listener.kill)
             two_hosts.on("a", "sh", "-c", f"until ss -ltn | grep -q ':{client[-1]} '; do :; done")
             done = subprocess.run(B.wrap(client[:-1]), capture_output=True, text=True, timeout=600)
@@ -47,38 +55,71 @@ class Capture(unittest.TestCase):
         result = lab("capture", "02_send_recv", "--at", "a")
         seen = {(row[0], row[2]): row for row in once(rows(result.stdout))}
         self.assertEqual(len(seen), 4, result.stdout)
-        # The server's SEND may overtake its acknowledgement: the program is told of what came before the peer is.
-        first, ack, second, second_ack = (seen.get(key, ("",) * 6) for key in (
-            ("b", "SEND Only"), ("a", "Acknowledge"), ("a", "SEND Only"), ("b", "Acknowledge")))
-        self.assertEqual(first[:3] + first[5:], ("b", "a", "SEND Only", "64", "acknowledgement requested"))
-        self.assertEqual(second[:3] + second[5:], ("a", "b", "SEND Only", "64", "acknowledgement requested"))
+        # The server's SEND may overtake its acknowledgement: the program is told of what came
+        # before the peer is.
+        first, ack, second, second_ack = (
+            seen.get(key, ("",) * 6)
+            for key in (
+                ("b", "SEND Only"),
+                ("a", "Acknowledge"),
+                ("a", "SEND Only"),
+                ("b", "Acknowledge"),
+            )
+        )
+        self.assertEqual(
+            first[:3] + first[5:], ("b", "a", "SEND Only", "64", "acknowledgement requested")
+        )
+        self.assertEqual(
+            second[:3] + second[5:], ("a", "b", "SEND Only", "64", "acknowledgement requested")
+        )
         self.assertEqual(ack[:3] + ack[5:], ("a", "b", "Acknowledge", "", "ACK, MSN 1"))
-        self.assertEqual((ack[4], second_ack[4]), (first[4], second[4]))  # each acknowledges the other's PSN
-        self.assertEqual((ack[3], first[3]), (second[3], second_ack[3]))  # and each QP has its number
+        # each acknowledges the other's PSN
+        self.assertEqual((ack[4], second_ack[4]), (first[4], second[4]))
+        # and each QP has its number
+        self.assertEqual((ack[3], first[3]), (second[3], second_ack[3]))
 
     def test_numbers_are_those_that_the_program_printed(self):
         with Tap(B, pcap("test")):
             result = lab("run", "--two-hosts", "02_send_recv")
-        lines = {role: re.search(rf"\[{role}\] me +\w+:(\w+):(\w+):", result.stdout).groups()
-                 for role in ("server", "client")}
+        lines = {
+            role: re.search(rf"\[{role}\] me +\w+:(\w+):(\w+):", result.stdout).groups()
+            for role in ("server", "client")
+        }
         numbers = {role: (int(qpn, 16), int(psn, 16)) for role, (qpn, psn) in lines.items()}
-        sends = {packet.host: packet for packet in packets.read(pcap("test")) if packet.name == "SEND Only"}
-        self.assertEqual((sends["b"].dest_qp, sends["b"].psn), (numbers["server"][0], numbers["client"][1]))
-        self.assertEqual((sends["a"].dest_qp, sends["a"].psn), (numbers["client"][0], numbers["server"][1]))
+        sends = {
+            packet.host: packet
+            for packet in packets.read(pcap("test"))
+            if packet.name == "SEND Only"
+        }
+        self.assertEqual(
+            (sends["b"].dest_qp, sends["b"].psn), (numbers["server"][0], numbers["client"][1])
+        )
+        self.assertEqual(
+            (sends["a"].dest_qp, sends["a"].psn), (numbers["client"][0], numbers["server"][1])
+        )
 
     def test_rnr_nak(self):
         result = lab("capture", "02_send_recv", "--break", "no_receive")
         kinds = [(row[2], row[6]) for row in rows(result.stdout)]
-        send, nak = ("SEND Only", "acknowledgement requested"), ("Acknowledge", "RNR NAK, retry after 0.64 ms, MSN 0")
+        send, nak = ("SEND Only", "acknowledgement requested"), (
+            "Acknowledge",
+            "RNR NAK, retry after 0.64 ms, MSN 0",
+        )
         self.assertEqual((kinds[:2], set(kinds)), ([send, nak], {send, nak}))
         # rnr_retry is 6; under emulation a timeout of the acknowledgement may come between.
         self.assertAlmostEqual(kinds.count(nak), 7, delta=1, msg=result.stdout)
 
     def test_write_is_cut_into_packets(self):
         """3000 bytes at a path MTU of 1024; RETH in the first packet only."""
-        writes = [packet for packet in self.perftest("ib_write_bw", "-s", "3000") if "WRITE" in packet.name]
-        self.assertEqual([(packet.name, packet.length) for packet in writes[:3]],
-                         [("RDMA WRITE First", 1024), ("RDMA WRITE Middle", 1024), ("RDMA WRITE Last", 952)])
+        writes = [
+            packet
+            for packet in self.perftest("ib_write_bw", "-s", "3000")
+            if "WRITE" in packet.name
+        ]
+        self.assertEqual(
+            [(packet.name, packet.length) for packet in writes[:3]],
+            [("RDMA WRITE First", 1024), ("RDMA WRITE Middle", 1024), ("RDMA WRITE Last", 952)],
+        )
         names = [[name for name, _ in packet.more] for packet in writes[:3]]
         self.assertEqual(names, [["address", "rkey", "DMA length"], [], []])
         self.assertIn(("DMA length", "3000"), writes[0].more)
@@ -86,21 +127,51 @@ class Capture(unittest.TestCase):
 
     def test_read_and_atomics(self):
         reads = self.perftest("ib_read_lat", "-s", "3000")
-        self.assertEqual([(packet.host, packet.name, packet.length) for packet in reads[:4]],
-                         [("b", "RDMA READ Request", 0), ("a", "RDMA READ Response First", 1024),
-                          ("a", "RDMA READ Response Middle", 1024), ("a", "RDMA READ Response Last", 952)])
-        self.assertEqual(reads[4].psn - reads[0].psn, 3)  # the responses have used up PSNs of the requester's
+        self.assertEqual(
+            [(packet.host, packet.name, packet.length) for packet in reads[:4]],
+            [
+                ("b", "RDMA READ Request", 0),
+                ("a", "RDMA READ Response First", 1024),
+                ("a", "RDMA READ Response Middle", 1024),
+                ("a", "RDMA READ Response Last", 952),
+            ],
+        )
+        # the responses have used up PSNs of the requester's
+        self.assertEqual(reads[4].psn - reads[0].psn, 3)
         atomics = self.perftest("ib_atomic_lat", "-A", "CMP_AND_SWAP")
         self.assertEqual([packet.name for packet in atomics[:2]], ["CmpSwap", "ATOMIC Acknowledge"])
-        self.assertEqual([name for name, _ in atomics[0].more], ["address", "rkey", "compare", "swap"])
+        self.assertEqual(
+            [name for name, _ in atomics[0].more], ["address", "rkey", "compare", "swap"]
+        )
         adds = self.perftest("ib_atomic_lat", "-A", "FETCH_AND_ADD")
         self.assertEqual(adds[0].name, "FetchAdd")
-        old = [int(dict(packet.more)["original value"]) for packet in adds if packet.name == "ATOMIC Acknowledge"]
+        old = [
+            int(dict(packet.more)["original value"])
+            for packet in adds
+            if packet.name == "ATOMIC Acknowledge"
+        ]
         self.assertEqual([later - old[0] for later in old], list(range(5)))
 
     def test_connection_manager(self):
-        """rping's server does not listen on TCP; ./lab trace starts the client once it has called rdma_listen()."""
-        lab("trace", "--", "rping", "-s", "-a", A.address, "-C", "1", "--", "rping", "-c", "-a", A.address, "-C", "1")
+        """rping's server does not listen on TCP; ./lab trace starts the client once it has called
+        rdma_listen()."""
+        lab(
+            "trace",
+            "--",
+            "rping",
+            "-s",
+            "-a",
+            A.address,
+            "-C",
+            "1",
+            "--",
+            "rping",
+            "-c",
+            "-a",
+            A.address,
+            "-C",
+            "1",
+        )
         found = packets.read(pcap("trace-a"))
         names = [packet.name for packet in found]
         self.assertEqual(names[:3], ["CM ConnectRequest", "CM ConnectReply", "CM ReadyToUse"])
@@ -108,7 +179,9 @@ class Capture(unittest.TestCase):
 
     def test_wireshark_opens_it(self):
         lab("capture", "02")
-        about = subprocess.run(["capinfos", "-E", "-t", pcap("send_recv")], capture_output=True, text=True, check=True)
+        about = subprocess.run(
+            ["capinfos", "-E", "-t", pcap("send_recv")], capture_output=True, text=True, check=True
+        )
         self.assertIn("nanosecond", about.stdout)
 
     def test_empty_capture_is_an_error(self):
@@ -123,12 +196,14 @@ class Capture(unittest.TestCase):
 
     def test_without_tcpdump_it_is_named(self):
         """On a host whose PATH has none of it (the package is there, since ./lab installs it)."""
+
         class Bare:
             host = "a"
 
             @staticmethod
             def wrap(argv):
                 return A.wrap(["env", "PATH=/nowhere", *argv])
+
         with self.assertRaisesRegex(LabError, "tcpdump on host a ended"):
             with Tap(Bare, Path("nothing.pcap")):
                 pass

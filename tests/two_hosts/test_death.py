@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The two hosts as a pair: they come up together and quickly, and where one dies the other goes too, with a message."""
+"""The two hosts as a pair: they come up together and quickly, and where one dies the other goes
+too, with a message."""
 import os
 import signal
 import subprocess
@@ -41,18 +42,27 @@ class Hosts(unittest.TestCase):
             self.assertLess(kib, MEMORY_LIMIT)
 
     def test_a_dead_host_is_named_and_leaves_nothing(self):
-        for victim, words in (("b", ["exec", "--on", "b", "--", "sleep", "100"]),
-                              ("a", ["exec", "--on", "b", "--", "sleep", "100"]),
-                              ("a", ["run", "--two-hosts", "02_send_recv", "--break", "no_receive"]),
-                              ("b", ["capture", "02_send_recv", "--break", "no_receive"]),
-                              ("b", ["trace", "02_send_recv", "--break", "no_receive"])):
+        for victim, words in (
+            ("b", ["exec", "--on", "b", "--", "sleep", "100"]),
+            ("a", ["exec", "--on", "b", "--", "sleep", "100"]),
+            ("a", ["run", "--two-hosts", "02_send_recv", "--break", "no_receive"]),
+            ("b", ["capture", "02_send_recv", "--break", "no_receive"]),
+            ("b", ["trace", "02_send_recv", "--break", "no_receive"]),
+        ):
             with self.subTest(victim=victim, words=words):
                 machine.start("a")
                 pids = [status[which] for status in self.statuses() for which in ("qemu", "keeper")]
                 command = labtest.lab(*words)
                 program = "sleep" if "sleep" in words else "send_recv"
-                running = labtest.lab("exec", "--on", "b", "--", "sh", "-c",
-                                      f"until pidof {program} {program}.no_receive; do :; done")
+                running = labtest.lab(
+                    "exec",
+                    "--on",
+                    "b",
+                    "--",
+                    "sh",
+                    "-c",
+                    f"until pidof {program} {program}.no_receive; do :; done",
+                )
                 self.assertEqual(labtest.finish(running).returncode, 0)
                 os.kill(machine.status(victim)["qemu"], signal.SIGKILL)
                 result = labtest.finish(command)
@@ -80,7 +90,9 @@ class Hosts(unittest.TestCase):
         result = labtest.finish(command)
         self.assertEqual(result.returncode, 130, result.stderr)
         self.assertEqual(self.statuses(), [None, None])
-        left = subprocess.run(["pgrep", "-f", str(runtime_dir("hosts"))], capture_output=True, text=True).stdout.split()
+        left = subprocess.run(
+            ["pgrep", "-f", str(runtime_dir("hosts"))], capture_output=True, text=True
+        ).stdout.split()
         self.assertEqual(left, [])
 
 

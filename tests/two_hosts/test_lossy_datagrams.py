@@ -19,12 +19,26 @@ class Lossy(unittest.TestCase):
         left, came = pcap("datagrams-b"), pcap("datagrams-a")
         with Tap(A, came), Tap(B, left):
             # Receives for all, so that only the wire loses some.
-            outcome = examples.run(A, BUILD, "datagrams", "pair", client_place=B, extra=[
-                "--qps", "2", "--messages", str(MESSAGES), "--receives", "1024"])
+            outcome = examples.run(
+                A,
+                BUILD,
+                "datagrams",
+                "pair",
+                client_place=B,
+                extra=["--qps", "2", "--messages", str(MESSAGES), "--receives", "1024"],
+            )
         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         self.assertIn(f"{2 * MESSAGES} different messages from 2 peers", outcome.text())
-        return [sum(packet.host == "b" and packet.name.startswith("UD") or packet.host == "b" and "SEND" in packet.name
-                    for packet in packets.read(file)) for file in (left, came)]
+        return [
+            sum(
+                packet.host == "b"
+                and packet.name.startswith("UD")
+                or packet.host == "b"
+                and "SEND" in packet.name
+                for packet in packets.read(file)
+            )
+            for file in (left, came)
+        ]
 
     def test_all_messages_arrive(self):
         left, came = self.run_it()

@@ -30,7 +30,9 @@ class Pairs(unittest.TestCase):
                         outcome = run(other or lesson.program, lesson.kind)
                         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
                         roles = {role: outcome.of(role) for role in outcome.status}
-                        expected = variants.expected(examples.expected_file(lesson.stem, other=other), A).read_text()
+                        expected = variants.expected(
+                            examples.expected_file(lesson.stem, other=other), A
+                        ).read_text()
                         self.assertEqual(normalise.differences(expected, roles, A.device), [])
 
     def test_changes_fail_as_on_one_host(self):
@@ -38,18 +40,26 @@ class Pairs(unittest.TestCase):
             with self.subTest(name):
                 outcome = run(f"send_recv.{name}")
                 roles = {role: outcome.of(role) for role in outcome.status}
-                expected = variants.expected(examples.expected_file("02_send_recv", name), A).read_text()
+                expected = variants.expected(
+                    examples.expected_file("02_send_recv", name), A
+                ).read_text()
                 self.assertEqual(normalise.differences(expected, roles, A.device), [])
 
     def test_hosts_with_different_mtus(self):
-        """b can take packets of 4096 bytes, and a only 1024: both use what a can take, in both directions."""
+        """b can take packets of 4096 bytes, and a only 1024: both use what a can take, in both
+        directions."""
         self.addCleanup(on, "b", "ip", "link", "set", "lab0", "mtu", "1500")
         on("b", "ip", "link", "set", "lab0", "mtu", "9000")
         for server, client in ((A, B), (B, A)):
-            outcome = examples.run(server, BUILD, "write_with_imm", client_place=client, kind="pair")
+            outcome = examples.run(
+                server, BUILD, "write_with_imm", client_place=client, kind="pair"
+            )
             self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         outcome = run("send_recv")
-        told = {role: [line.rsplit(":")[-1] for line in outcome.of(role) if line.startswith("me ")] for role in outcome.status}
+        told = {
+            role: [line.rsplit(":")[-1] for line in outcome.of(role) if line.startswith("me ")]
+            for role in outcome.status
+        }
         self.assertEqual(told, {"server": ["1024"], "client": ["4096"]})
 
     def test_by_the_lab_command(self):
@@ -57,7 +67,8 @@ class Pairs(unittest.TestCase):
         self.assertIn('[client] received "hello from the server"', result.stdout)
 
     def test_different_gid_indices(self):
-        """b gets another address below its own in the table. The two sides need not agree on an index."""
+        """b gets another address below its own in the table. The two sides need not agree on an
+        index."""
         self.assertEqual(gid_index("a", A.address), gid_index("b", B.address))
 
         def addresses(*what):
@@ -67,13 +78,18 @@ class Pairs(unittest.TestCase):
         addresses(f"del {B.address}/24", "add 10.78.0.2/24", f"add {B.address}/24")
         index = gid_index("b", B.address)
         self.assertNotEqual(gid_index("a", A.address), index)
-        # By itself b has a free choice between two IPv4 GIDs; named, it is the one that a can reach.
+        # By itself b has a free choice between two IPv4 GIDs; named, it is the one that a can
+        # reach.
         program = str(BUILD / "examples/send_recv")
         server = subprocess.Popen(A.wrap([program]), stdout=subprocess.PIPE, text=True)
         self.addCleanup(server.kill)
         port = next(line.split()[-1] for line in server.stdout if line.startswith("listening"))
-        client = subprocess.run(B.wrap([program, "--gid-index", str(index), "--host", A.address, "--tcp-port", port]),
-                                capture_output=True, text=True, timeout=600)
+        client = subprocess.run(
+            B.wrap([program, "--gid-index", str(index), "--host", A.address, "--tcp-port", port]),
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         self.assertEqual(client.returncode, 0, client.stdout + client.stderr)
         self.assertIn('received "hello from the client"', server.communicate(timeout=600)[0])
         self.assertEqual(server.returncode, 0)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""19_shared_client with the server on host a and the clients on host b, and the link between them cut."""
+"""19_shared_client with the server on host a and the clients on host b, and the link between them
+cut."""
 import subprocess
 import time
 
@@ -18,22 +19,28 @@ class Link(Shared):
         self.sender()
         worker = self.attached("--threads", "4", "--seconds", "8", "--timeout", "60")
         self.right(self.attached("--requests", "20"))
-        lossy = ("tc qdisc replace dev wire root netem limit 100000 loss 100%; sleep 1; "
-                 "tc qdisc replace dev wire root pfifo limit 100000")
+        lossy = (
+            "tc qdisc replace dev wire root netem limit 100000 loss 100%; sleep 1; "
+            "tc qdisc replace dev wire root pfifo limit 100000"
+        )
         for half in [subprocess.Popen(place.wrap(["sh", "-c", lossy])) for place in (A, B)]:
             self.assertEqual(half.wait(60), 0)
         self.right(worker)
         self.assertIsNone(self.sending.poll())
 
     def test_lost_for_good(self):
-        """Both sides notice; whoever waits gets an error. The sender goes on trying, and gets through when there is a link."""
+        """Both sides notice; whoever waits gets an error. The sender goes on trying, and gets
+        through when there is a link."""
         self.addCleanup(lab, "hosts", "repair")
         self.serve("--workers", "10")
         self.sender()
         waiting = self.worker("waiting", "--microseconds", "60000000")
         began = time.monotonic()
         lab("hosts", "cut")
-        self.assertIn("8 failed: the request: the connection broke while it was under way", self.finish(waiting)[0])
+        self.assertIn(
+            "8 failed: the request: the connection broke while it was under way",
+            self.finish(waiting)[0],
+        )
         self.assertLess(time.monotonic() - began, 60)  # which the requests would have taken
         self.assertIn("dropped a client", self.server.stderr.readline())
         lab("hosts", "repair")
@@ -48,7 +55,10 @@ class Link(Shared):
         while self.attached("--requests", "1").wait(60) == 0:  # until the client knows
             pass
         lab("hosts", "cut")
-        self.assertIn("8 failed: the request: the connection broke while it was under way", self.finish(waiting)[0])
+        self.assertIn(
+            "8 failed: the request: the connection broke while it was under way",
+            self.finish(waiting)[0],
+        )
         lab("hosts", "repair")
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A trace is what the programs did: checked against what they print, against the wire, and against the run that each
-lesson's picture shows."""
+"""A trace is what the programs did: checked against what they print, against the wire, and against
+the run that each lesson's picture shows."""
 import dataclasses
 import re
 import tempfile
@@ -25,21 +25,34 @@ class Trace(unittest.TestCase):
                 if file.exists():
                     with self.subTest(file.stem):
                         kept = recording.Recording.load(file)
-                        program = examples.program(lesson, name) if name in breaks else name or lesson.program
-                        # A busy machine may change the order of what two programs do at the same time.
+                        program = (
+                            examples.program(lesson, name)
+                            if name in breaks
+                            else name or lesson.program
+                        )
+                        # A busy machine may change the order of what two programs do at the same
+                        # time.
                         tries = 5
-                        while found := kept.differences(trace.of_example(lesson.kind, program, kept.arguments)[1], A.device):
+                        while found := kept.differences(
+                            trace.of_example(lesson.kind, program, kept.arguments)[1], A.device
+                        ):
                             tries -= 1
                             self.assertGreater(tries, 0, "\n".join(found))
 
     def test_numbers_are_those_that_the_program_printed(self):
         outcome, recorded = trace.of_example("pair", "send_recv")
         for host, role, peer in (("a", "server", "b"), ("b", "client", "a")):
-            qpn, psn = (int(number, 16) for number in re.search(
-                r"^me +\w+:(\w+):(\w+):", "\n".join(outcome.of(role)), re.M).groups())
+            qpn, psn = (
+                int(number, 16)
+                for number in re.search(
+                    r"^me +\w+:(\w+):(\w+):", "\n".join(outcome.of(role)), re.M
+                ).groups()
+            )
             self.assertEqual(calls(recorded, host, "ibv_create_qp")[0].qp, qpn)
             init, rtr, rts = calls(recorded, host, "ibv_modify_qp")
-            self.assertEqual((init.state, rtr.state, rts.state, rts.sq_psn), ("INIT", "RTR", "RTS", psn))
+            self.assertEqual(
+                (init.state, rtr.state, rts.state, rts.sq_psn), ("INIT", "RTR", "RTS", psn)
+            )
             self.assertEqual(calls(recorded, peer, "ibv_modify_qp")[1].rq_psn, psn)
             self.assertEqual(calls(recorded, host, "ibv_post_send")[0].wrs[0]["length"], 64)
 
@@ -50,23 +63,46 @@ class Trace(unittest.TestCase):
         for event in events:
             for cause in event.after:
                 self.assertLess(place[id(cause)], place[id(event)])
-        chain = [(event.what.name if event.is_packet else event.what.call, event.host, event.is_packet and event.sent)
-                 for event in events if event.requests == [1]]
-        self.assertEqual(chain[:3], [("ibv_post_send", "b", False), ("SEND Only", "b", True),
-                                     ("SEND Only", "a", False)])
-        self.assertEqual(sorted(chain[3:]), [("Acknowledge", "a", True), ("Acknowledge", "b", False),
-                                             ("ibv_poll_cq", "a", False), ("ibv_poll_cq", "b", False)])
+        chain = [
+            (
+                event.what.name if event.is_packet else event.what.call,
+                event.host,
+                event.is_packet and event.sent,
+            )
+            for event in events
+            if event.requests == [1]
+        ]
+        self.assertEqual(
+            chain[:3],
+            [("ibv_post_send", "b", False), ("SEND Only", "b", True), ("SEND Only", "a", False)],
+        )
+        self.assertEqual(
+            sorted(chain[3:]),
+            [
+                ("Acknowledge", "a", True),
+                ("Acknowledge", "b", False),
+                ("ibv_poll_cq", "a", False),
+                ("ibv_poll_cq", "b", False),
+            ],
+        )
 
     def test_clocks_do_not_decide(self):
         """The same run, with host b's clock an hour off, gives the same timeline."""
         _, recorded = trace.of_example("pair", "send_recv")
         before = timeline_text.render(recorded)
         hour = 3600 * 10**9
-        later = [timeline.Call({**call.data, "begin": call.begin + hour, "end": call.end + hour})
-                 for call in recorded.calls["b"]]
-        packets = [dataclasses.replace(packet, time=packet.time + hour) for packet in recorded.packets["b"]]
-        off = recording.Recording(recorded.titles, {"a": recorded.calls["a"], "b": later},
-                                  {"a": recorded.packets["a"], "b": packets})
+        later = [
+            timeline.Call({**call.data, "begin": call.begin + hour, "end": call.end + hour})
+            for call in recorded.calls["b"]
+        ]
+        packets = [
+            dataclasses.replace(packet, time=packet.time + hour) for packet in recorded.packets["b"]
+        ]
+        off = recording.Recording(
+            recorded.titles,
+            {"a": recorded.calls["a"], "b": later},
+            {"a": recorded.packets["a"], "b": packets},
+        )
         self.assertEqual(timeline_text.render(off), before)
 
     def test_kept_and_loaded_is_the_same(self):
@@ -83,38 +119,75 @@ class Trace(unittest.TestCase):
         return recorded
 
     def test_stock_pingpong(self):
-        for options, post in (([], "ibv_post_send"), (["-N"], "ibv_wr_complete"), (["-e"], "ibv_post_send")):
+        for options, post in (
+            ([], "ibv_post_send"),
+            (["-N"], "ibv_wr_complete"),
+            (["-e"], "ibv_post_send"),
+        ):
             with self.subTest(options):
-                recorded = self.stock("ibv_rc_pingpong", "-g", "1", "-n", "3", "-s", "3000", *options)
+                recorded = self.stock(
+                    "ibv_rc_pingpong", "-g", "1", "-n", "3", "-s", "3000", *options
+                )
                 for host in "ab":
                     posted = calls(recorded, host, post)
                     self.assertEqual([call.wrs[0]["length"] for call in posted], [3000] * 3)
                     done = [wc for call in recorded.calls[host] for wc in call.wcs or []]
-                    self.assertEqual(sorted(wc["opcode"] for wc in done), ["RECV"] * 3 + ["SEND"] * 3)
-                    self.assertEqual(bool(calls(recorded, host, "ibv_get_cq_event")), options == ["-e"])
-                packets = {(packet.host, packet.psn) for packet in recorded.packets["a"] if packet.name.startswith("SEND")}
+                    self.assertEqual(
+                        sorted(wc["opcode"] for wc in done), ["RECV"] * 3 + ["SEND"] * 3
+                    )
+                    self.assertEqual(
+                        bool(calls(recorded, host, "ibv_get_cq_event")), options == ["-e"]
+                    )
+                packets = {
+                    (packet.host, packet.psn)
+                    for packet in recorded.packets["a"]
+                    if packet.name.startswith("SEND")
+                }
                 self.assertEqual(len(packets), 2 * 3 * 3)  # 3000 bytes are three packets
                 numbers = [event.requests for event in recorded.events if event.is_packet]
                 self.assertEqual([number for number in numbers if len(number) != 1], [])
-                self.assertEqual({number for numbers in numbers for number in numbers}, set(range(1, 7)))
+                self.assertEqual(
+                    {number for numbers in numbers for number in numbers}, set(range(1, 7))
+                )
 
     def test_datagrams(self):
         recorded = self.stock("ibv_ud_pingpong", "-g", "1", "-n", "3", "-s", "100")
         posted = calls(recorded, "b", "ibv_post_send")
         qpn = calls(recorded, "a", "ibv_create_qp")[0].qp
-        self.assertEqual([(call.wrs[0]["length"], call.wrs[0]["dest_qp"]) for call in posted], [(100, qpn)] * 3)
+        self.assertEqual(
+            [(call.wrs[0]["length"], call.wrs[0]["dest_qp"]) for call in posted], [(100, qpn)] * 3
+        )
         self.assertTrue(all(event.requests for event in recorded.events if event.is_packet))
 
     def test_connection_manager(self):
-        recorded = self.stock("rping", "-s", "-a", A.address, "-C", "1",
-                              "--", "rping", "-c", "-a", A.address, "-C", "1")
-        events = {host: [call.event for call in calls(recorded, host, "rdma_get_cm_event")] for host in "ab"}
+        recorded = self.stock(
+            "rping",
+            "-s",
+            "-a",
+            A.address,
+            "-C",
+            "1",
+            "--",
+            "rping",
+            "-c",
+            "-a",
+            A.address,
+            "-C",
+            "1",
+        )
+        events = {
+            host: [call.event for call in calls(recorded, host, "rdma_get_cm_event")]
+            for host in "ab"
+        }
         self.assertEqual(events["a"], ["CONNECT_REQUEST", "ESTABLISHED", "DISCONNECTED"])
         # rping's client may be gone before the last event, DISCONNECTED, is there.
         self.assertEqual(events["b"][:3], ["ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED"])
         accept = calls(recorded, "a", "rdma_accept")[0]
-        inside = [call.state for call in calls(recorded, "a", "ibv_modify_qp")
-                  if call.depth == 1 and accept.begin <= call.begin and call.end <= accept.end]
+        inside = [
+            call.state
+            for call in calls(recorded, "a", "ibv_modify_qp")
+            if call.depth == 1 and accept.begin <= call.begin and call.end <= accept.end
+        ]
         self.assertEqual(inside[-2:], ["RTR", "RTS"])  # what librdmacm does for the program
         opcodes = [call.wrs[0]["opcode"] for call in calls(recorded, "a", "ibv_post_send")]
         self.assertEqual(opcodes, ["RDMA_READ", "SEND", "RDMA_WRITE", "SEND"])
@@ -123,7 +196,9 @@ class Trace(unittest.TestCase):
         outcome, recorded = trace.of_command(["ibv_rc_pingpong"])  # without -g: no GRH
         self.assertNotEqual(outcome.status["server"], 0)
         rtr = [call for call in calls(recorded, "a", "ibv_modify_qp") if call.state == "RTR"]
-        self.assertEqual([(call.failed, call.result) for call in rtr], [(True, "EINVAL Invalid argument")])
+        self.assertEqual(
+            [(call.failed, call.result) for call in rtr], [(True, "EINVAL Invalid argument")]
+        )
 
     def test_a_program_that_is_alone(self):
         result = lab("trace", "01_hello_device")
@@ -134,9 +209,16 @@ class Trace(unittest.TestCase):
     def test_a_killed_program_leaves_its_trace(self):
         file = "/tmp/killed.json"
         two_hosts.on("a", "cp", str(BUILD / trace.LIBRARY), trace.PRELOADED)
-        two_hosts.on("a", "sh", "-c", f"rm -f {file}; VERBS_TRACE={file} VERBS_TRACE_ANNOUNCE=1 LD_PRELOAD={trace.PRELOADED} "
-                     "ibv_rc_pingpong -g 1 >/dev/null 2>/tmp/said & program=$!; "
-                     f"until grep -q listening /tmp/said; do :; done; kill -KILL $program")
+        two_hosts.on(
+            "a",
+            "sh",
+            "-c",
+            (
+                f"rm -f {file}; VERBS_TRACE={file} VERBS_TRACE_ANNOUNCE=1"
+                f" LD_PRELOAD={trace.PRELOADED} ibv_rc_pingpong -g 1 >/dev/null 2>/tmp/said &"
+                " program=$!; until grep -q listening /tmp/said; do :; done; kill -KILL $program"
+            ),
+        )
         found = timeline.read_calls(two_hosts.on("a", "cat", file))
         self.assertEqual(found[-1].call, "listen")
         self.assertIn("ibv_create_qp", [call.call for call in found])

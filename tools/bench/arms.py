@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """What `./lab bench` runs, and how the output of each program is read.
 
-A probe is one run of a server and its client. Command lines are templates: {port} and {host} are the server's, {ours}
-and {perftest} are what chooses the device for a program of this course's and for one of perftest's. {ours} names
-no device where there is none to choose, and rdma_cm finds it by the address.
+A probe is one run of a server and its client. Command lines are templates: {port} and {host} are
+the server's, {ours} and {perftest} are what chooses the device for a program of this course's and
+for one of perftest's. {ours} names no device where there is none to choose, and rdma_cm finds it by
+the address.
 """
 from __future__ import annotations
 
@@ -13,14 +14,39 @@ from typing import Callable, List, Tuple
 
 Sample = Tuple[str, str, str, float]  # arm, parameter, metric, value
 
-UNITS = {"latency_us": "us", "p99_us": "us", "messages_per_s": "1/s", "cpu_us_per_message": "us", "us_per_request": "us",
-         "cpu_us_per_request": "us", "posts_per_request": "1", "completions_per_request": "1", "wakes_per_request": "1",
-         "system_calls_per_request": "1", "request_median_us": "us", "request_p99_us": "us"}
+UNITS = {
+    "latency_us": "us",
+    "p99_us": "us",
+    "messages_per_s": "1/s",
+    "cpu_us_per_message": "us",
+    "us_per_request": "us",
+    "cpu_us_per_request": "us",
+    "posts_per_request": "1",
+    "completions_per_request": "1",
+    "wakes_per_request": "1",
+    "system_calls_per_request": "1",
+    "request_median_us": "us",
+    "request_p99_us": "us",
+}
 # What stands in the row of an arm that has no figures.
-MAIN = {"latency": "latency_us", "rate": "messages_per_s", "groups": "messages_per_s", "requests": "us_per_request",
-        "timetable": "request_median_us"}
+MAIN = {
+    "latency": "latency_us",
+    "rate": "messages_per_s",
+    "groups": "messages_per_s",
+    "requests": "us_per_request",
+    "timetable": "request_median_us",
+}
 GROUPS = tuple(MAIN)
-OURS = {"measure", "rate", "group_send", "slot_server", "shared_client", "own_connections", "tcp_requests", "memory_requests"}
+OURS = {
+    "measure",
+    "rate",
+    "group_send",
+    "slot_server",
+    "shared_client",
+    "own_connections",
+    "tcp_requests",
+    "memory_requests",
+}
 
 
 @dataclass(frozen=True)
@@ -31,11 +57,14 @@ class Probe:
     server: str  # template of its command line; empty if the client needs none
     client: str
     parse: Callable[[str, "Probe"], List[Sample]]
-    listens: str = "line"  # how it is known that the server is there: it prints a "line", or has a "tcp" or an "rdma_cm" port
-    ends: bool = True      # the server, by itself, after its client
+    # how it is known that the server is there: it prints a "line", or has a "tcp" or an "rdma_cm"
+    # port
+    listens: str = "line"
+    ends: bool = True  # the server, by itself, after its client
     others: Tuple[Tuple[str, str], ...] = ()  # (arm, parameter) of what a run measures besides
-    skip: str = ""         # why it cannot be run, if it cannot
-    pace: float = 0        # {every} is so many times the arm's us_per_request at its highest rate; 0: there is no {every}
+    skip: str = ""  # why it cannot be run, if it cannot
+    # {every} is so many times the arm's us_per_request at its highest rate; 0: there is no {every}
+    pace: float = 0
 
     @property
     def key(self) -> Tuple[str, str, str]:
@@ -59,31 +88,50 @@ def _find(pattern: str, text: str) -> "re.Match[str]":
 
 def _one(metric: str, pattern: str, factor: float = 1) -> Callable[[str, Probe], List[Sample]]:
     """Reads one figure and multiplies it."""
+
     def parse(text: str, probe: Probe) -> List[Sample]:
         return [(probe.arm, probe.parameter, metric, float(_find(pattern, text)[1]) * factor)]
+
     return parse
 
 
 # ---- latency: half a round trip, except that a READ is measured whole
 
+
 def _measure(text: str, probe: Probe) -> List[Sample]:
     """The mean is for those that print nothing else: a median and a mean cannot be compared."""
     found = _find(r"median ([\d.]+) us.* 99% ([\d.]+) us", text)
-    samples = [(probe.arm, probe.parameter, "latency_us", float(found[1])), (probe.arm, probe.parameter, "p99_us", float(found[2]))]
-    return samples + [(*other, "latency_us", float(_find(r"the mean is ([\d.]+) us", text)[1])) for other in probe.others]
+    samples = [
+        (probe.arm, probe.parameter, "latency_us", float(found[1])),
+        (probe.arm, probe.parameter, "p99_us", float(found[2])),
+    ]
+    return samples + [
+        (*other, "latency_us", float(_find(r"the mean is ([\d.]+) us", text)[1]))
+        for other in probe.others
+    ]
 
 
 def _perftest_latency(text: str, probe: Probe) -> List[Sample]:
-    """t_typical is the median; perftest has halved the round trips. Some versions print no tail with --events."""
+    """t_typical is the median; perftest has halved the round trips. Some versions print no tail
+    with --events."""
     found = _find(rf"^ *{probe.parameter} +(\d+ .*)$", text)[1].split()
     samples = [(probe.arm, probe.parameter, "latency_us", float(found[3]))]
-    return samples + ([(probe.arm, probe.parameter, "p99_us", float(found[6]))] if len(found) > 6 else [])
+    return samples + (
+        [(probe.arm, probe.parameter, "p99_us", float(found[6]))] if len(found) > 6 else []
+    )
 
 
-OUR_LATENCIES = {"write": "write poll", "write_imm": "write-imm poll", "write_imm_events": "write-imm events",
-                 "send": "send poll", "send_events": "send events", "read": "read poll"}
+OUR_LATENCIES = {
+    "write": "write poll",
+    "write_imm": "write-imm poll",
+    "write_imm_events": "write-imm events",
+    "send": "send poll",
+    "send_events": "send events",
+    "read": "read poll",
+}
 PERFTEST_LATENCIES = ["ib_write_lat", "ib_send_lat", "ib_send_lat -e", "ib_read_lat"]
-LARGEST_ACTIVE_MESSAGE = 8192  # UCX's segments have so many bytes; with larger ones (UCX_IB_SEG_SIZE) it hangs on rxe
+# UCX's segments have so many bytes; with larger ones (UCX_IB_SEG_SIZE) it hangs on rxe
+LARGEST_ACTIVE_MESSAGE = 8192
 
 
 def latency(size: int, quick: bool) -> List[Probe]:
@@ -93,35 +141,94 @@ def latency(size: int, quick: bool) -> List[Probe]:
     parameter, probes = str(size), []
 
     def add(arm, command, client, parse, **more):
-        probes.append(Probe("latency", arm, parameter, command, f"{command} {client}", parse, **more))
+        probes.append(
+            Probe("latency", arm, parameter, command, f"{command} {client}", parse, **more)
+        )
 
     def pair(arm, program, **more):
-        probes.append(Probe("latency", arm, parameter, f"{program} --tcp-port 0", f"{program} --host {{host}} --tcp-port {{port}}",
-                            _measure, **more))
+        probes.append(
+            Probe(
+                "latency",
+                arm,
+                parameter,
+                f"{program} --tcp-port 0",
+                f"{program} --host {{host}} --tcp-port {{port}}",
+                _measure,
+                **more,
+            )
+        )
 
     for arm, words in OUR_LATENCIES.items():
         operation, wait = words.split()
         rounds_ = slow if wait == "events" else count
-        program = f"measure {{ours}} --operation {operation} --waiting {wait} --size {size} --rounds {rounds_} --warm-up {rounds_ // 10}"
+        program = (
+            f"measure {{ours}} --operation {operation} --waiting {wait} --size {size} --rounds"
+            f" {rounds_} --warm-up {rounds_ // 10}"
+        )
         pair(arm, program, others=(("write_imm_mean", parameter),) if arm == "write_imm" else ())
         if arm == "write_imm" and size <= 128:
             pair("write_imm_not_inline", f"{program} --inline 0")
     for arm in PERFTEST_LATENCIES:
-        add(arm, f"{arm} -F {{perftest}} -p {{port}} -n {slow if '-e' in arm else count} -s {size}", "{host}", _perftest_latency, listens="tcp")
+        add(
+            arm,
+            f"{arm} -F {{perftest}} -p {{port}} -n {slow if '-e' in arm else count} -s {size}",
+            "{host}",
+            _perftest_latency,
+            listens="tcp",
+        )
     # Half round trips: libperf divides those of a ping-pong by 2. 79 bytes and fewer can go inline.
-    add("ucx", f"ucx_perftest -t am_lat -x rc_verbs -d {{device}}:1 -p {{port}} -f -v -n {count} -w {min(count, 1000)} -s {size} "
-        f"-D {'short' if size <= 64 else 'bcopy'}", "{host}", _one("latency_us", r"^ *\d+,([\d.]+),"), listens="tcp",
-        skip="" if size <= LARGEST_ACTIVE_MESSAGE else "a UCT active message has at most 8255 bytes on it")
+    add(
+        "ucx",
+        (
+            f"ucx_perftest -t am_lat -x rc_verbs -d {{device}}:1 -p {{port}} -f -v -n {count} -w"
+            f" {min(count, 1000)} -s {size} -D {'short' if size <= 64 else 'bcopy'}"
+        ),
+        "{host}",
+        _one("latency_us", r"^ *\d+,([\d.]+),"),
+        listens="tcp",
+        skip=(
+            ""
+            if size <= LARGEST_ACTIVE_MESSAGE
+            else "a UCT active message has at most 8255 bytes on it"
+        ),
+    )
     # Both print the mean, per transfer: there are two in a round trip.
     program = f"fi_pingpong -p verbs -e msg -d {{device}} -S {size} -I {count}"
-    probes.append(Probe("latency", "libfabric_mean", parameter, f"{program} -B {{port}}", f"{program} -P {{port}} {{host}}",
-                        _one("latency_us", r"^\S+ +\S+ +=\S+ +\S+ +[\d.]+s +[\d.]+ +([\d.]+)"), listens="tcp"))
-    add("rsockets_mean", f"rstream -p {{port}} -S {size} -I {count} -C 1", "-s {host}",
-        _one("latency_us", r"^custom .* ([\d.]+)$"), listens="rdma_cm")
-    if size == 64:  # the program has one size only: requests of 32 bytes and a header; one there and its response back
-        probes.append(Probe("latency", "tcp_mean", parameter, "tcp_requests --tcp-port 0 --connections 1",
-                            f"tcp_requests --host {{host}} --tcp-port {{port}} --processes 1 --requests {slow} --in-flight 1",
-                            _one("latency_us", r"a request every ([\d.]+) us", 0.5), ends=False))
+    probes.append(
+        Probe(
+            "latency",
+            "libfabric_mean",
+            parameter,
+            f"{program} -B {{port}}",
+            f"{program} -P {{port}} {{host}}",
+            _one("latency_us", r"^\S+ +\S+ +=\S+ +\S+ +[\d.]+s +[\d.]+ +([\d.]+)"),
+            listens="tcp",
+        )
+    )
+    add(
+        "rsockets_mean",
+        f"rstream -p {{port}} -S {size} -I {count} -C 1",
+        "-s {host}",
+        _one("latency_us", r"^custom .* ([\d.]+)$"),
+        listens="rdma_cm",
+    )
+    # the program has one size only: requests of 32 bytes and a header; one there and its response
+    # back
+    if size == 64:
+        probes.append(
+            Probe(
+                "latency",
+                "tcp_mean",
+                parameter,
+                "tcp_requests --tcp-port 0 --connections 1",
+                (
+                    "tcp_requests --host {host} --tcp-port {port} --processes 1 --requests"
+                    f" {slow} --in-flight 1"
+                ),
+                _one("latency_us", r"a request every ([\d.]+) us", 0.5),
+                ends=False,
+            )
+        )
     return probes
 
 
@@ -132,17 +239,26 @@ READS = (1, 4, 16)  # under way
 
 def _rate(text: str, probe: Probe) -> List[Sample]:
     found = _find(r"([\d.]+) messages/s, CPU ([\d.]+) us each", text)
-    return [(probe.arm, probe.parameter, "messages_per_s", float(found[1])),
-            (probe.arm, probe.parameter, "cpu_us_per_message", float(found[2]))]
+    return [
+        (probe.arm, probe.parameter, "messages_per_s", float(found[1])),
+        (probe.arm, probe.parameter, "cpu_us_per_message", float(found[2])),
+    ]
 
 
 def _perftest_rate(size: int, factor: int = 1) -> Callable[[str, Probe], List[Sample]]:
     return _one("messages_per_s", rf"^ *{size} .* ([\d.]+) *$", 1e6 * factor)
 
 
-OUR_RATES = {"write_separate": "write --chain 1", "write_chained": "write --chain 64",
-             **{f"read_{reads}": f"read --chain 1 --max-rd-atomic {reads}" for reads in READS}}
-PERFTEST_RATES = ["ib_write_bw", "ib_write_bw -l 64", *(f"ib_read_bw -o {reads}" for reads in READS)]
+OUR_RATES = {
+    "write_separate": "write --chain 1",
+    "write_chained": "write --chain 64",
+    **{f"read_{reads}": f"read --chain 1 --max-rd-atomic {reads}" for reads in READS},
+}
+PERFTEST_RATES = [
+    "ib_write_bw",
+    "ib_write_bw -l 64",
+    *(f"ib_read_bw -o {reads}" for reads in READS),
+]
 
 
 def rate(size: int, quick: bool) -> List[Probe]:
@@ -150,10 +266,29 @@ def rate(size: int, quick: bool) -> List[Probe]:
     probes = []
     for arm, words in OUR_RATES.items():
         program = f"rate {{ours}} --operation {words} --size {size} --messages {count}"
-        probes.append(Probe("rate", arm, str(size), f"{program} --tcp-port 0", f"{program} --host {{host}} --tcp-port {{port}}", _rate))
+        probes.append(
+            Probe(
+                "rate",
+                arm,
+                str(size),
+                f"{program} --tcp-port 0",
+                f"{program} --host {{host}} --tcp-port {{port}}",
+                _rate,
+            )
+        )
     for arm in PERFTEST_RATES:
         program = f"{arm} -F {{perftest}} -p {{port}} -n {count} -s {size}"
-        probes.append(Probe("rate", arm, str(size), program, f"{program} {{host}}", _perftest_rate(size), listens="tcp"))
+        probes.append(
+            Probe(
+                "rate",
+                arm,
+                str(size),
+                program,
+                f"{program} {{host}}",
+                _perftest_rate(size),
+                listens="tcp",
+            )
+        )
     return probes
 
 
@@ -167,41 +302,104 @@ def _group_send(text: str, probe: Probe) -> List[Sample]:
     samples = []
     for count in COUNTS:
         found = _find(rf"^ *{count} in a turn +([\d.]+) us +([\d.]+) us +([\d.]+) us", text)
-        samples += [(way, str(count), "messages_per_s", 1e6 / float(us)) for way, us in zip(WAYS, found.groups())]
+        samples += [
+            (way, str(count), "messages_per_s", 1e6 / float(us))
+            for way, us in zip(WAYS, found.groups())
+        ]
     return samples
 
 
 def groups(quick: bool) -> List[Probe]:
     program = "group_send {ours} --processes 1"
-    probes = [Probe("groups", "separate", "4", f"{program} --tcp-port 0",
-                    f"{program} --host {{host}} --tcp-port {{port}} --messages 100 --repeats 1 --measure {5 if quick else 200}",
-                    _group_send, others=tuple((way, str(count)) for count in COUNTS for way in WAYS)[1:])]
-    for count in COUNTS:  # what the wire allows: so many slots in one WRITE of which the server is told, and in a plain one
+    probes = [
+        Probe(
+            "groups",
+            "separate",
+            "4",
+            f"{program} --tcp-port 0",
+            (
+                f"{program} --host {{host}} --tcp-port {{port}} --messages 100 --repeats 1"
+                f" --measure {5 if quick else 200}"
+            ),
+            _group_send,
+            others=tuple((way, str(count)) for count in COUNTS for way in WAYS)[1:],
+        )
+    ]
+    # what the wire allows: so many slots in one WRITE of which the server is told, and in a plain
+    # one
+    for count in COUNTS:
         size, factor = count * 64, count
-        limit = f"rate {{ours}} --operation write-imm --size {size} --messages {64 * (2 if quick else max(10, 6400 // count // 4))}"
-        probes.append(Probe("groups", "write_imm_rate", str(count), f"{limit} --tcp-port 0", f"{limit} --host {{host}} --tcp-port {{port}}",
-                            _one("messages_per_s", r"([\d.]+) messages/s", factor)))
-        peer = f"ib_write_bw -F {{perftest}} -p {{port}} -n {1280 if quick else max(1280, 25_600 // count)} -s {count * 64}"
-        probes.append(Probe("groups", "ib_write_bw", str(count), peer, f"{peer} {{host}}", _perftest_rate(count * 64, count), listens="tcp"))
+        limit = (
+            f"rate {{ours}} --operation write-imm --size {size} --messages"
+            f" {64 * (2 if quick else max(10, 6400 // count // 4))}"
+        )
+        probes.append(
+            Probe(
+                "groups",
+                "write_imm_rate",
+                str(count),
+                f"{limit} --tcp-port 0",
+                f"{limit} --host {{host}} --tcp-port {{port}}",
+                _one("messages_per_s", r"([\d.]+) messages/s", factor),
+            )
+        )
+        peer = (
+            "ib_write_bw -F {perftest} -p {port} -n"
+            f" {1280 if quick else max(1280, 25_600 // count)} -s {count * 64}"
+        )
+        probes.append(
+            Probe(
+                "groups",
+                "ib_write_bw",
+                str(count),
+                peer,
+                f"{peer} {{host}}",
+                _perftest_rate(count * 64, count),
+                listens="tcp",
+            )
+        )
     return probes
 
 
 # ---- requests
 
+
 def _requests(text: str, probe: Probe) -> List[Sample]:
     found = _find(r"a request every ([\d.]+) us(?:, CPU ([\d.]+) us each)?", text)
     values = {"us_per_request": found[1], "cpu_us_per_request": found[2]}
-    stats = re.search(r"^sender: each message: ([\d.]+) posts, ([\d.]+) completions, ([\d.]+) wakes, .* ([\d.]+) system calls", text, re.M)
+    stats = re.search(
+        (
+            r"^sender: each message: ([\d.]+) posts, ([\d.]+) completions, ([\d.]+) wakes, .*"
+            r" ([\d.]+) system calls"
+        ),
+        text,
+        re.M,
+    )
     if stats:
-        values.update(zip(["posts_per_request", "completions_per_request", "wakes_per_request", "system_calls_per_request"], stats.groups()))
+        values.update(
+            zip(
+                [
+                    "posts_per_request",
+                    "completions_per_request",
+                    "wakes_per_request",
+                    "system_calls_per_request",
+                ],
+                stats.groups(),
+            )
+        )
     latency = re.search(r"^latency: median ([\d.]+) us, .* 99 % ([\d.]+) us", text, re.M)
     if latency:
         values.update(zip(["request_median_us", "request_p99_us"], latency.groups()))
-    return [(probe.arm, probe.parameter, metric, float(value)) for metric, value in values.items() if value is not None]
+    return [
+        (probe.arm, probe.parameter, metric, float(value))
+        for metric, value in values.items()
+        if value is not None
+    ]
 
 
 def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
-    # Of each process: for about half a second of the shared client. With more in flight a request takes less time.
+    # Of each process: for about half a second of the shared client. With more in flight a request
+    # takes less time.
     each = 50 if quick else min(1600, 12_800 // processes) * {1: 1, 4: 2, 16: 5}[in_flight]
     parameter = f"{processes}x{in_flight}"
     load = f"--processes {processes} --requests {each} --in-flight {in_flight} --latency"
@@ -213,17 +411,44 @@ def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
     def probe(arm, server, client):
         return Probe("requests", arm, parameter, server, client, _requests, ends=False)
 
-    return [probe("shared", f"{server} 255", f"{shared} --slots 2048"),
+    return (
+        [
+            probe("shared", f"{server} 255", f"{shared} --slots 2048"),
             probe("shared_no_groups", f"{server} 1", f"{shared} --slots 2048 --group 1"),
-            probe("own", f"own_connections --cm-port 0 --connections {processes}", f"own_connections {rdma} {load}"),
-            probe("tcp", f"tcp_requests --tcp-port 0 --connections {processes}", f"tcp_requests --host {{host}} --tcp-port {{port}} {load}"),
-            probe("floor", "", f"memory_requests {load}")] + (
-        [probe("wide", f"{server} 255", f"{shared} --slots 16384"), probe("narrow", f"{server} 255", f"{shared} --slots 64"),
-         probe("response_data", f"{server} 255", f"{shared_data} --slots 2048")]
-        if parameter == "64x1" else []) + (
-        [probe("two_lanes", f"{server} 255", f"{shared} --slots 2048 --connections 2"),
-         probe("two_lane_threads", f"{server} 255 --threads 2", f"{shared} --slots 2048 --connections 2 --sender-threads 2")]
-        if parameter == "64x16" else [])
+            probe(
+                "own",
+                f"own_connections --cm-port 0 --connections {processes}",
+                f"own_connections {rdma} {load}",
+            ),
+            probe(
+                "tcp",
+                f"tcp_requests --tcp-port 0 --connections {processes}",
+                f"tcp_requests --host {{host}} --tcp-port {{port}} {load}",
+            ),
+            probe("floor", "", f"memory_requests {load}"),
+        ]
+        + (
+            [
+                probe("wide", f"{server} 255", f"{shared} --slots 16384"),
+                probe("narrow", f"{server} 255", f"{shared} --slots 64"),
+                probe("response_data", f"{server} 255", f"{shared_data} --slots 2048"),
+            ]
+            if parameter == "64x1"
+            else []
+        )
+        + (
+            [
+                probe("two_lanes", f"{server} 255", f"{shared} --slots 2048 --connections 2"),
+                probe(
+                    "two_lane_threads",
+                    f"{server} 255 --threads 2",
+                    f"{shared} --slots 2048 --connections 2 --sender-threads 2",
+                ),
+            ]
+            if parameter == "64x16"
+            else []
+        )
+    )
 
 
 # ---- timetable: how long a request takes when a program does less than it can
@@ -236,8 +461,16 @@ def timetable(quick: bool) -> List[Probe]:
     for probe in requests(processes, 1, quick):
         if probe.arm in ("shared", "own", "tcp"):
             found.append(replace(probe, group="timetable", parameter=HIGHEST))
-            found += [replace(probe, group="timetable", parameter=str(percent), client=f"{probe.client} --every {{every}}",
-                              pace=processes * 100 / percent) for percent in (50, 90)]
+            found += [
+                replace(
+                    probe,
+                    group="timetable",
+                    parameter=str(percent),
+                    client=f"{probe.client} --every {{every}}",
+                    pace=processes * 100 / percent,
+                )
+                for percent in (50, 90)
+            ]
     return found
 
 
@@ -249,17 +482,30 @@ def probes(quick: bool, only: Tuple[str, ...] = ()) -> List[Probe]:
     everything += [rate(size, quick) for size in ((64,) if quick else (64, 4096))]
     everything += [groups(quick)]
     everything += [timetable(quick)]
-    everything += [requests(*load, quick) for load in (((4, 1),) if quick else ((1, 1), (16, 1), (64, 1), (16, 16), (64, 16), (64, 4)))]
+    everything += [
+        requests(*load, quick)
+        for load in (
+            ((4, 1),) if quick else ((1, 1), (16, 1), (64, 1), (16, 16), (64, 16), (64, 4))
+        )
+    ]
 
     def wanted(probe: Probe) -> bool:
-        return not only or probe.group in only or any(f"{probe.group}/{arm}" in only for arm, _ in probe.measures)
+        return (
+            not only
+            or probe.group in only
+            or any(f"{probe.group}/{arm}" in only for arm, _ in probe.measures)
+        )
 
     return [probe for probe in sum(everything, []) if wanted(probe)]
 
 
 def measures() -> List[Tuple[str, str, str]]:
     """All groups, arms and parameters that there are, in the order of this file."""
-    return [(probe.group, *measure) for probe in probes(False) + probes(True) for measure in probe.measures]
+    return [
+        (probe.group, *measure)
+        for probe in probes(False) + probes(True)
+        for measure in probe.measures
+    ]
 
 
 def names() -> List[str]:
@@ -269,12 +515,20 @@ def names() -> List[str]:
 
 def programs(chosen: List[Probe]) -> List[str]:
     """What they run; those in OURS are of this course."""
-    return sorted({command.split()[0] for probe in chosen for command in (probe.server, probe.client) if command})
+    return sorted(
+        {
+            command.split()[0]
+            for probe in chosen
+            for command in (probe.server, probe.client)
+            if command
+        }
+    )
 
 
 @dataclass(frozen=True)
 class Side:
     """What a template is filled in with."""
+
     device: str
     gid_index: "int | None"  # perftest has to be told; none on InfiniBand
     host: str = ""
@@ -283,5 +537,11 @@ class Side:
 
     def command(self, template: str) -> List[str]:
         gid = "" if self.gid_index is None else f"-x {self.gid_index}"
-        return template.format(device=self.device, host=self.host, port=self.port, every=self.every, ours=f"--device {self.device}",
-                               perftest=f"-d {self.device} {gid}").split()
+        return template.format(
+            device=self.device,
+            host=self.host,
+            port=self.port,
+            every=self.every,
+            ours=f"--device {self.device}",
+            perftest=f"-d {self.device} {gid}",
+        ).split()

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The client's side of the benchmark: runs the probes in pairs and says what they measured.
 
-`python3 -m bench.engine OPTIONS`, where the client's device is: OPTIONS is a JSON object. What it finds it prints as lines
-of JSON, or sends to the agent, if the options say "report": then the agent's starter gets them.
-A repeat runs all pairs that are not decided yet. The order of the pairs, and of the two in a pair, is drawn anew each time, so that
-nothing that changes with time favours one of them. The first repeat is a warm-up and not counted.
+`python3 -m bench.engine OPTIONS`, where the client's device is: OPTIONS is a JSON object. What it
+finds it prints as lines of JSON, or sends to the agent, if the options say "report": then the
+agent's starter gets them. A repeat runs all pairs that are not decided yet. The order of the pairs,
+and of the two in a pair, is drawn anew each time, so that nothing that changes with time favours
+one of them. The first repeat is a warm-up and not counted.
 """
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class Engine:
         self.device, self.gid_index = options["device"], describe.gid_index(options["device"])
         self.found = results.Results(options["repeats"])
         self.number = 0  # of runs
-        self.highest: Dict[str, float] = {}  # us_per_request of each arm of the timetable, in its last run at the highest rate
+        # us_per_request of each arm of the timetable, in its last run at the highest rate
+        self.highest: Dict[str, float] = {}
 
     def say(self, event: dict) -> None:
         self.found.take(event)
@@ -81,7 +83,8 @@ class Engine:
             began = time.monotonic()
             for pair in chance.sample(pairs, len(pairs)):
                 order = chance.sample(pair.probes, len(pair.probes))
-                for probe in sorted(order, key=lambda probe: probe.pace > 0):  # the highest rate first: the others need it
+                # the highest rate first: the others need it
+                for probe in sorted(order, key=lambda probe: probe.pace > 0):
                     self.run_probe(probe, pair, repeat)
             took = time.monotonic() - began
             done = repeat + 1
@@ -89,13 +92,22 @@ class Engine:
             if not pairs:
                 return
             next_look = min(look for look in looks if look > done)
-            print(f"lab: {done} of {next_look} repeats, {len(pairs)} pairs; {took * (next_look - done) / 60:.0f} minutes to go, "
-                  f"or {took * (looks[-1] - done) / 60:.0f} if nothing is decided", file=sys.stderr, flush=True)
+            print(
+                (
+                    f"lab: {done} of {next_look} repeats, {len(pairs)} pairs;"
+                    f" {took * (next_look - done) / 60:.0f} minutes to go, or"
+                    f" {took * (looks[-1] - done) / 60:.0f} if nothing is decided"
+                ),
+                file=sys.stderr,
+                flush=True,
+            )
 
     def is_done(self, pair: Pair, repeats: int, looks: List[int]) -> bool:
         if repeats == looks[-1] or (not pair.goals and repeats == WITHOUT_GOAL):
             return True
-        return repeats in looks and all(ratio.state != "undecided" for ratio in self.found.ratios(pair.goals))
+        return repeats in looks and all(
+            ratio.state != "undecided" for ratio in self.found.ratios(pair.goals)
+        )
 
     def run_probe(self, probe: Probe, pair: Pair, repeat: int) -> None:
         if self.found.is_given_up((*probe.key, 1)):
@@ -104,16 +116,34 @@ class Engine:
         state, why, samples = self.measure(probe)
         if state:
             for arm, parameter in probe.measures:
-                self.say({"state": state, "group": probe.group, "arm": arm, "parameter": parameter, "why": why})
+                self.say(
+                    {
+                        "state": state,
+                        "group": probe.group,
+                        "arm": arm,
+                        "parameter": parameter,
+                        "why": why,
+                    }
+                )
         elif repeat >= 0:
-            self.say({"number": self.number, "pair": pair.name, "group": probe.group, "repeat": repeat, "samples": samples})
+            self.say(
+                {
+                    "number": self.number,
+                    "pair": pair.name,
+                    "group": probe.group,
+                    "repeat": repeat,
+                    "samples": samples,
+                }
+            )
 
     def measure(self, probe: Probe) -> Tuple[str, str, List[Sample]]:
         """One run. @return state and why, if it came to nothing; and what was measured"""
         if probe.skip:
             return "skipped", probe.skip, []
         try:
-            programs.resolve(Side(self.device, self.gid_index).command(probe.client), self.options["build"])
+            programs.resolve(
+                Side(self.device, self.gid_index).command(probe.client), self.options["build"]
+            )
             port = self.server.start(probe) if probe.server else 0
         except programs.Missing as missing:
             return "skipped", f"{missing} is not installed", []
@@ -129,14 +159,20 @@ class Engine:
             samples = probe.parse(said, probe)
             how = "ended"
             if probe.key == ("timetable", probe.arm, arms.HIGHEST):
-                self.highest[probe.arm] = next(value for *_, metric, value in samples if metric == "us_per_request")
+                self.highest[probe.arm] = next(
+                    value for *_, metric, value in samples if metric == "us_per_request"
+                )
             return "", "", samples
         except (programs.Failed, arms.Unreadable) as failed:
             return "failed", str(failed), []
         finally:
             last = self.server.stop(how) if probe.server else ""
             if how == "failed" and last:
-                print(f"lab: {probe.arm} {probe.parameter}: the server's last line: {last}", file=sys.stderr, flush=True)
+                print(
+                    f"lab: {probe.arm} {probe.parameter}: the server's last line: {last}",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
 
 def main() -> int:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Under the launchers that clusters have, srun and mpirun: who is who, and where the server is to be found.
+"""Under the launchers that clusters have, srun and mpirun: who is who, and where the server is to
+be found.
 
-The first task serves, and all others are clients. All that they need to share is the results folder: the server puts a file
-there that says where it is.
+The first task serves, and all others are clients. All that they need to share is the results
+folder: the server puts a file there that says where it is.
 """
 from __future__ import annotations
 
@@ -14,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Optional
 
-# Rank, number of tasks, and what names the job; mpirun under Slurm has both kinds, and then mpirun's are meant.
-LAUNCHERS = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")),
-             ("PMI_RANK", "PMI_SIZE", ("PMI_JOBID", "SLURM_JOB_ID")),
-             ("SLURM_PROCID", "SLURM_NTASKS", ("SLURM_JOB_ID",))]
+# Rank, number of tasks, and what names the job; mpirun under Slurm has both kinds, and then
+# mpirun's are meant.
+LAUNCHERS = [
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")),
+    ("PMI_RANK", "PMI_SIZE", ("PMI_JOBID", "SLURM_JOB_ID")),
+    ("SLURM_PROCID", "SLURM_NTASKS", ("SLURM_JOB_ID",)),
+]
 LOOK_AGAIN = 0.2  # seconds; a shared file system tells nobody what is new in it
 
 
@@ -37,7 +41,11 @@ def task(environment: Mapping[str, str] = os.environ) -> Optional[Task]:
     for rank, tasks, names in LAUNCHERS:
         try:
             # What srun started may be a part of the job, which has more tasks.
-            many = environment.get("SLURM_STEP_NUM_TASKS", environment[tasks]) if rank == "SLURM_PROCID" else environment[tasks]
+            many = (
+                environment.get("SLURM_STEP_NUM_TASKS", environment[tasks])
+                if rank == "SLURM_PROCID"
+                else environment[tasks]
+            )
             found = int(environment[rank]), int(many)
         except (KeyError, ValueError):
             continue
@@ -53,7 +61,8 @@ def _file(folder: Path, task: Task) -> Path:
 
 
 def announce(folder: Path, task: Task, agent: dict) -> Path:
-    """Says where the agent is, to this user's tasks only. @return the file, which is to be removed at the end"""
+    """Says where the agent is, to this user's tasks only. @return the file, which is to be removed
+    at the end"""
     folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=folder)  # nobody else may read it: it has the token
     with os.fdopen(handle, "w") as file:

@@ -17,7 +17,7 @@ from bench.arms import OURS, Probe, Side
 from lab.listening import LISTENING
 
 START_LIMIT = 60  # seconds in which a server has to listen; under emulation a start takes its time
-TERM_LIMIT = 5    # between SIGTERM and SIGKILL
+TERM_LIMIT = 5  # between SIGTERM and SIGKILL
 
 
 _alive: Set["Program"] = set()
@@ -34,7 +34,11 @@ class Failed(Exception):
 def resolve(argv: List[str], build: str) -> List[str]:
     """The command line with the program's whole path. @raises Missing"""
     name = argv[0]
-    path = Path(build) / "examples" / name if name in OURS else Path(shutil.which(name) or "/nonexistent")
+    path = (
+        Path(build) / "examples" / name
+        if name in OURS
+        else Path(shutil.which(name) or "/nonexistent")
+    )
     if not path.exists():
         raise Missing(name)
     return [str(path), *argv[1:]]
@@ -58,8 +62,14 @@ class Program:
     def __init__(self, argv: List[str]):
         try:
             # In our own process group: whoever ends the benchmark ends this with it.
-            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                            text=True, errors="replace")
+            self.process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
         except OSError as error:
             raise Failed(f"{argv[0]}: {error.strerror}") from error
         _alive.add(self)
@@ -89,7 +99,10 @@ class Program:
 
     def why(self) -> str:
         """Of one that has failed."""
-        return self.last_line() or f"it ended with status {self.process.returncode} and printed nothing"
+        return (
+            self.last_line()
+            or f"it ended with status {self.process.returncode} and printed nothing"
+        )
 
     def wait(self, limit: float) -> bool:
         """@return whether it has ended within so many seconds"""
@@ -98,8 +111,13 @@ class Program:
 
     def wait_for_line(self, limit: float) -> int:
         """The port that a server of ours says it listens on. @raises Failed"""
+
         def port():
-            return next((int(found[1]) for line in list(self.lines) if (found := LISTENING.search(line))), None)
+            return next(
+                (int(found[1]) for line in list(self.lines) if (found := LISTENING.search(line))),
+                None,
+            )
+
         with self.change:
             self.change.wait_for(lambda: port() is not None or self.ended, limit)
         if port() is None:
@@ -140,7 +158,10 @@ def has_tcp_listener(port: int) -> bool:
             lines = Path(table).read_text().splitlines()[1:]
         except OSError:
             continue
-        if any(words[1].endswith(f":{port:04X}") and words[3] == "0A" for words in map(str.split, lines)):
+        if any(
+            words[1].endswith(f":{port:04X}") and words[3] == "0A"
+            for words in map(str.split, lines)
+        ):
             return True
     return False
 
@@ -150,16 +171,25 @@ def has_cm_listener(port: int) -> bool:
     tool = shutil.which("rdma")
     if not tool:
         raise Missing("rdma (of iproute2)")
-    shown = subprocess.run([tool, "-j", "resource", "show", "cm_id"], stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+    shown = subprocess.run(
+        [tool, "-j", "resource", "show", "cm_id"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    ).stdout
     try:
         entries = json.loads(shown or "[]")
     except ValueError:
         entries = []
-    return any(entry.get("state") == "LISTEN" and entry.get("src-addr", "").endswith(f":{port}") for entry in entries)
+    return any(
+        entry.get("state") == "LISTEN" and entry.get("src-addr", "").endswith(f":{port}")
+        for entry in entries
+    )
 
 
 def start_server(probe: Probe, side: Side, build: str) -> Tuple[Program, int]:
-    """Starts a probe's server and waits until it listens. @return it, and its port. @raises Missing, Failed"""
+    """Starts a probe's server and waits until it listens. @return it, and its port. @raises
+    Missing, Failed"""
     port = 0 if probe.listens == "line" else free_port()
     filled = Side(side.device, side.gid_index, side.host, port)
     program = Program(resolve(filled.command(probe.server), build))
@@ -167,7 +197,8 @@ def start_server(probe: Probe, side: Side, build: str) -> Tuple[Program, int]:
         if probe.listens == "line":
             return program, program.wait_for_line(START_LIMIT)
         listens = has_tcp_listener if probe.listens == "tcp" else has_cm_listener
-        # The stock tools do not say when they listen, or not before a buffer is full, and no event tells.
+        # The stock tools do not say when they listen, or not before a buffer is full, and no event
+        # tells.
         deadline = time.monotonic() + START_LIMIT
         while not listens(port):
             if program.wait(0.02):
@@ -186,7 +217,10 @@ def run_client(probe: Probe, side: Side, build: str, limit: float) -> str:
     try:
         if not program.wait(limit):
             program.kill()
-            raise Failed(f"it hangs: no end within {limit:g} s; the last that it printed: {program.last_line() or 'nothing'}")
+            raise Failed(
+                f"it hangs: no end within {limit:g} s; the last that it printed:"
+                f" {program.last_line() or 'nothing'}"
+            )
     finally:
         program.kill()
     if program.process.returncode:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""From single runs to what is reported: medians, ratios with their confidence intervals, verdicts; and the files that say so.
+"""From single runs to what is reported: medians, ratios with their confidence intervals, verdicts;
+and the files that say so.
 
-A ratio is that of two runs, one right after the other: what makes the machine slower for a while makes both slower. The verdict on a
-goal is made by the interval in which the median of these ratios lies, whatever their distribution is. The benchmark looks at it
-several times, and stops for a pair that is decided. Looking often finds more by chance, so the level is divided among the looks.
+A ratio is that of two runs, one right after the other: what makes the machine slower for a while
+makes both slower. The verdict on a goal is made by the interval in which the median of these ratios
+lies, whatever their distribution is. The benchmark looks at it several times, and stops for a pair
+that is decided. Looking often finds more by chance, so the level is divided among the looks.
 """
 from __future__ import annotations
 
@@ -31,9 +33,9 @@ def looks(most: int) -> List[int]:
 
 
 def interval(values: Sequence[float], level: float) -> Optional[Tuple[float, float]]:
-    """The confidence interval of the median, by order statistics. Each value is below the median with probability 1/2, so how many are
-    below it is a binomial number, and the k-th smallest and the k-th largest value enclose the median unless that number is less than k
-    or more than n - k.
+    """The confidence interval of the median, by order statistics. Each value is below the median
+    with probability 1/2, so how many are below it is a binomial number, and the k-th smallest and
+    the k-th largest value enclose the median unless that number is less than k or more than n - k.
 
     @return None if there are too few values for this level"""
     ordered, count = sorted(values), len(values)
@@ -61,7 +63,7 @@ def verdict(goal: Goal, within: Optional[Tuple[float, float]]) -> str:
 @dataclass(frozen=True)
 class Run:
     number: int  # in the order in which they were made
-    pair: str    # what it ran next to
+    pair: str  # what it ran next to
     group: str
     arm: str
     parameter: str
@@ -97,7 +99,7 @@ class Ratio:
     metric: str
     client: int
     ratio: Optional[float]  # the median
-    low: Optional[float]    # the ends of its interval
+    low: Optional[float]  # the ends of its interval
     high: Optional[float]
     repeats: int
     limit: str
@@ -109,10 +111,10 @@ class Results:
     def __init__(self, max_repeats: int) -> None:
         self.level = 1 - (1 - LEVEL) / len(looks(max_repeats))
         self.runs: List[Run] = []
-        self.skipped: Dict[Key, str] = {}             # why
-        self.failures: Dict[Key, List[str]] = {}      # why, of each run that failed
-        self.machines: Dict[int, dict] = {}           # of each client
-        self.lost: Dict[int, str] = {}                # clients that went away
+        self.skipped: Dict[Key, str] = {}  # why
+        self.failures: Dict[Key, List[str]] = {}  # why, of each run that failed
+        self.machines: Dict[int, dict] = {}  # of each client
+        self.lost: Dict[int, str] = {}  # clients that went away
 
     def take(self, event: dict, client: int = 1) -> None:
         """What an engine has said, which client's it is being in there if it came by the agent."""
@@ -128,16 +130,33 @@ class Results:
             else:
                 self.failures.setdefault(key, []).append(event["why"])
         elif "samples" in event:
-            self.runs += [Run(event["number"], event["pair"], event["group"], arm, parameter, client, event["repeat"], metric, value)
-                          for arm, parameter, metric, value in event["samples"]]
+            self.runs += [
+                Run(
+                    event["number"],
+                    event["pair"],
+                    event["group"],
+                    arm,
+                    parameter,
+                    client,
+                    event["repeat"],
+                    metric,
+                    value,
+                )
+                for arm, parameter, metric, value in event["samples"]
+            ]
 
     def is_given_up(self, key: Key) -> bool:
         return key in self.skipped or len(self.failures.get(key, [])) >= FAILURES
 
     def broken(self) -> Dict[Key, Tuple[str, str]]:
-        """State and why of the arms without figures. An arm whose runs fail now and then has figures."""
+        """State and why of the arms without figures. An arm whose runs fail now and then has
+        figures."""
         measured = {(run.group, run.arm, run.parameter, run.client) for run in self.runs}
-        failed = {key: ("failed", whys[0]) for key, whys in self.failures.items() if self.is_given_up(key) or key not in measured}
+        failed = {
+            key: ("failed", whys[0])
+            for key, whys in self.failures.items()
+            if self.is_given_up(key) or key not in measured
+        }
         return {**failed, **{key: ("skipped", why) for key, why in self.skipped.items()}}
 
     def rows(self) -> List[Row]:
@@ -151,66 +170,136 @@ class Results:
         for (key, metric), said in values.items():
             found = [value for value in said if math.isfinite(value)]
             if not found:
-                rows.append(Row(*key, metric, UNITS[metric], None, None, None, 0, "failed", "it has printed no number"))
+                rows.append(
+                    Row(
+                        *key,
+                        metric,
+                        UNITS[metric],
+                        None,
+                        None,
+                        None,
+                        0,
+                        "failed",
+                        "it has printed no number",
+                    )
+                )
                 continue
             # perftest prints "inf" when it has found no frequency of the CPU
-            why = f"{len(said) - len(found)} of {len(said)} runs have printed no number" if len(found) < len(said) else ""
+            why = (
+                f"{len(said) - len(found)} of {len(said)} runs have printed no number"
+                if len(found) < len(said)
+                else ""
+            )
             if key in self.failures:
                 why = f"{len(self.failures[key])} more runs have failed: {self.failures[key][0]}"
-            rows.append(Row(*key, metric, UNITS[metric], statistics.median(found), *quartiles(found), len(found), "ok", why))
+            rows.append(
+                Row(
+                    *key,
+                    metric,
+                    UNITS[metric],
+                    statistics.median(found),
+                    *quartiles(found),
+                    len(found),
+                    "ok",
+                    why,
+                )
+            )
         for key, (state, why) in broken.items():
             metric = MAIN[key[0]]
             rows.append(Row(*key, metric, UNITS[metric], None, None, None, 0, state, why))
         places = {measure: place for place, measure in enumerate(arms.measures())}
         # They ran in random order.
-        return sorted(rows, key=lambda row: (places.get((row.group, row.arm, row.parameter), len(places)), row.client))
+        return sorted(
+            rows,
+            key=lambda row: (
+                places.get((row.group, row.arm, row.parameter), len(places)),
+                row.client,
+            ),
+        )
 
     def ratios(self, goals: Sequence[Goal] = GOALS) -> List[Ratio]:
         """Of those goals of which something was to be run."""
-        return [self._ratio(goal, client) for client in self._clients() for goal in goals
-                if self._has(goal, goal.ours, client) and self._has(goal, goal.peer, client)]
+        return [
+            self._ratio(goal, client)
+            for client in self._clients()
+            for goal in goals
+            if self._has(goal, goal.ours, client) and self._has(goal, goal.peer, client)
+        ]
 
     def _clients(self) -> List[int]:
         return sorted({run.client for run in self.runs} | {key[3] for key in self.broken()})
 
     def _has(self, goal: Goal, arm: str, client: int) -> bool:
-        return (goal.group, arm, goal.parameter, client) in self.broken() or bool(self._values(goal, arm, client))
+        return (goal.group, arm, goal.parameter, client) in self.broken() or bool(
+            self._values(goal, arm, client)
+        )
 
     def _values(self, goal: Goal, arm: str, client: int) -> Dict[Tuple[str, int], float]:
         """By pair and repeat."""
         wanted = goal.group, arm, goal.parameter, client, goal.metric
-        return {(run.pair, run.repeat): run.value for run in self.runs
-                if (run.group, run.arm, run.parameter, run.client, run.metric) == wanted and math.isfinite(run.value)}
+        return {
+            (run.pair, run.repeat): run.value
+            for run in self.runs
+            if (run.group, run.arm, run.parameter, run.client, run.metric) == wanted
+            and math.isfinite(run.value)
+        }
 
     def _pairs(self, goal: Goal, client: int) -> Dict[int, Tuple[float, float]]:
-        """By repeat: both sides, of the goal's own pair. A program that measures both sides at once runs in other pairs, too.
-        Those runs are left out: how many there are depends on other goals."""
+        """By repeat: both sides, of the goal's own pair. A program that measures both sides at once
+        runs in other pairs, too. Those runs are left out: how many there are depends on other
+        goals."""
         ours, peer = (self._values(goal, arm, client) for arm in (goal.ours, goal.peer))
-        own = min((pair for pair, _ in ours if any(pair == other for other, _ in peer)), key=lambda pair: pair.count(" | "), default="")
-        return {repeat: (value, peer[own, repeat]) for (pair, repeat), value in ours.items() if pair == own and peer.get((own, repeat))}
+        own = min(
+            (pair for pair, _ in ours if any(pair == other for other, _ in peer)),
+            key=lambda pair: pair.count(" | "),
+            default="",
+        )
+        return {
+            repeat: (value, peer[own, repeat])
+            for (pair, repeat), value in ours.items()
+            if pair == own and peer.get((own, repeat))
+        }
 
     def _ratio(self, goal: Goal, client: int) -> Ratio:
         fixed = (goal.name, goal.group, goal.ours, goal.peer, goal.parameter, goal.metric, client)
         sides, broken = (goal.ours, goal.peer), self.broken()
         for bad in ("failed", "skipped"):
-            why = "; ".join(f"{arm}: {broken[goal.group, arm, goal.parameter, client][1]}" for arm in sides
-                            if broken.get((goal.group, arm, goal.parameter, client), ("",))[0] == bad)
+            why = "; ".join(
+                f"{arm}: {broken[goal.group, arm, goal.parameter, client][1]}"
+                for arm in sides
+                if broken.get((goal.group, arm, goal.parameter, client), ("",))[0] == bad
+            )
             if why:
                 return Ratio(*fixed, None, None, None, 0, goal.limit, bad, why)
         both = [ours / peer for ours, peer in self._pairs(goal, client).values()]
         if not both:
-            return Ratio(*fixed, None, None, None, 0, goal.limit, "failed", "no repeat has both sides")
+            return Ratio(
+                *fixed, None, None, None, 0, goal.limit, "failed", "no repeat has both sides"
+            )
         within = interval(both, self.level)
-        return Ratio(*fixed, statistics.median(both), *(within or (None, None)), len(both), goal.limit, verdict(goal, within),
-                     "" if within else f"{len(both)} repeats are too few")
+        return Ratio(
+            *fixed,
+            statistics.median(both),
+            *(within or (None, None)),
+            len(both),
+            goal.limit,
+            verdict(goal, within),
+            "" if within else f"{len(both)} repeats are too few",
+        )
 
     def write(self, folder: Path, machine: dict) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, kind, lines in (("results", Row, self.rows()), ("runs", Run, self.runs), ("ratios", Ratio, self.ratios())):
+        for name, kind, lines in (
+            ("results", Row, self.rows()),
+            ("runs", Run, self.runs),
+            ("ratios", Ratio, self.ratios()),
+        ):
             with open(folder / f"{name}.csv", "w", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow([field.name for field in fields(kind)])
-                writer.writerows([_text(value) for value in asdict(line).values()] for line in lines)
+                writer.writerows(
+                    [_text(value) for value in asdict(line).values()] for line in lines
+                )
         (folder / "machine.json").write_text(json.dumps(machine, indent=2) + "\n")
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""The server's side of the benchmark: starts the server of a probe when a client asks for it, and ends it.
+"""The server's side of the benchmark: starts the server of a probe when a client asks for it, and
+ends it.
 
-`python3 -m bench.serve OPTIONS`, where the server's device is: OPTIONS is a JSON object. It prints one line of JSON that
-says where it is to be reached and with which token, then what clients report, if they report here. Clients name what
-they want by group, arm and parameter, never by a command line: whoever gets hold of the token can run a benchmark,
-and nothing else. One client is served at a time, since latencies are measured alone. It ends when as many clients as it was
-told of have come and gone, or when its standard input ends, which whoever started it holds open.
+`python3 -m bench.serve OPTIONS`, where the server's device is: OPTIONS is a JSON object. It prints
+one line of JSON that says where it is to be reached and with which token, then what clients report,
+if they report here. Clients name what they want by group, arm and parameter, never by a command
+line: whoever gets hold of the token can run a benchmark, and nothing else. One client is served at
+a time, since latencies are measured alone. It ends when as many clients as it was told of have come
+and gone, or when its standard input ends, which whoever started it holds open.
 """
 from __future__ import annotations
 
@@ -43,8 +45,16 @@ class Agent:
         listener = socket.create_server((self.options["address"], 0), backlog=256)
         threading.Thread(target=self.end_with_input, daemon=True).start()
         machine = describe.machine(self.options["device"]) if self.options["describe"] else None
-        self.say({"agent": {"address": self.options["address"], "port": listener.getsockname()[1], "token": self.token},
-                  "machine": machine})
+        self.say(
+            {
+                "agent": {
+                    "address": self.options["address"],
+                    "port": listener.getsockname()[1],
+                    "token": self.token,
+                },
+                "machine": machine,
+            }
+        )
         listener.settimeout(self.options["wait"])
         served = []
         try:
@@ -63,7 +73,11 @@ class Agent:
                 served[-1].start()
         except socket.timeout:
             missing = self.options["clients"] - len(served)
-            print(f"lab: {missing} of {self.options['clients']} clients did not come", file=sys.stderr, flush=True)
+            print(
+                f"lab: {missing} of {self.options['clients']} clients did not come",
+                file=sys.stderr,
+                flush=True,
+            )
         for thread in served:
             thread.join()
 

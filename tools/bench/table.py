@@ -18,30 +18,65 @@ def _align(lines: Iterable[List[str]]) -> List[str]:
     lines = list(lines)
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     # Words to the left, figures to the right; the last column is of any length.
-    return ["  ".join(cell.rjust(width) if 1 <= column <= 4 else cell.ljust(width)
-                      for column, (cell, width) in enumerate(zip(line, widths))).rstrip() for line in lines]
+    return [
+        "  ".join(
+            cell.rjust(width) if 1 <= column <= 4 else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths))
+        ).rstrip()
+        for line in lines
+    ]
 
 
 def _goal_line(ratio: Ratio, medians: dict, several: bool) -> List[str]:
-    ours, peer = (medians.get((ratio.group, arm, ratio.parameter, ratio.client, ratio.metric)) for arm in (ratio.ours, ratio.peer))
-    name = f"{ratio.group} {ratio.parameter}: {ratio.name}" + (", CPU" if ratio.metric.startswith("cpu") else "")
-    return [name + (f" (client {ratio.client})" if several else ""), _figure(ours), _figure(peer), _figure(ratio.ratio),
-            f"{_figure(ratio.low)} to {_figure(ratio.high)}" if ratio.low is not None else "", ratio.limit,
-            ratio.state + (f": {ratio.why}" if ratio.why else "")]
+    ours, peer = (
+        medians.get((ratio.group, arm, ratio.parameter, ratio.client, ratio.metric))
+        for arm in (ratio.ours, ratio.peer)
+    )
+    name = f"{ratio.group} {ratio.parameter}: {ratio.name}" + (
+        ", CPU" if ratio.metric.startswith("cpu") else ""
+    )
+    return [
+        name + (f" (client {ratio.client})" if several else ""),
+        _figure(ours),
+        _figure(peer),
+        _figure(ratio.ratio),
+        f"{_figure(ratio.low)} to {_figure(ratio.high)}" if ratio.low is not None else "",
+        ratio.limit,
+        ratio.state + (f": {ratio.why}" if ratio.why else ""),
+    ]
 
 
 def table(results: Results) -> str:
     rows, ratios = results.rows(), results.ratios()
     several = len({row.client for row in rows}) > 1
-    medians = {(row.group, row.arm, row.parameter, row.client, row.metric): row.median for row in rows}
+    medians = {
+        (row.group, row.arm, row.parameter, row.client, row.metric): row.median for row in rows
+    }
     text = []
     if ratios:
         text += _align([list(HEADS)] + [_goal_line(ratio, medians, several) for ratio in ratios])
-    with_goal = {(ratio.group, arm, ratio.parameter) for ratio in ratios for arm in (ratio.ours, ratio.peer)}
-    others = [row for row in rows if row.metric == MAIN[row.group] and (row.group, row.arm, row.parameter) not in with_goal]
+    with_goal = {
+        (ratio.group, arm, ratio.parameter) for ratio in ratios for arm in (ratio.ours, ratio.peer)
+    }
+    others = [
+        row
+        for row in rows
+        if row.metric == MAIN[row.group] and (row.group, row.arm, row.parameter) not in with_goal
+    ]
     if others:
         text += ["", "without a goal:"] if text else []
-        text += _align([f"{row.group} {row.parameter}: {row.arm}" + (f" (client {row.client})" if several else ""), _figure(row.median),
-                        row.unit if row.median is not None else "", "", "", "", row.state + (f": {row.why}" if row.why else "")] for row in others)
+        text += _align(
+            [
+                f"{row.group} {row.parameter}: {row.arm}"
+                + (f" (client {row.client})" if several else ""),
+                _figure(row.median),
+                row.unit if row.median is not None else "",
+                "",
+                "",
+                "",
+                row.state + (f": {row.why}" if row.why else ""),
+            ]
+            for row in others
+        )
     text += [f"client {client} did not finish: {why}" for client, why in results.lost.items()]
     return "\n".join(text)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the lessons' pictures are drawn from: picture/NAME.py defines draw() -> str, and picture/NAME_trace.json is a run of
-an example that ./lab record has kept.
+"""What the lessons' pictures are drawn from: picture/NAME.py defines draw() -> str, and
+picture/NAME_trace.json is a run of an example that ./lab record has kept.
 """
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ FOLDER = ROOT / "picture"
 
 def sources() -> list[Path]:
     """One for each picture."""
-    return sorted(path for path in [*FOLDER.glob("*.py"), *FOLDER.glob("*_trace.json")] if path.name != "draw.py")
+    return sorted(
+        path
+        for path in [*FOLDER.glob("*.py"), *FOLDER.glob("*_trace.json")]
+        if path.name != "draw.py"
+    )
 
 
 def drawn(source: Path, *of_what) -> str:
-    """The picture as SVG. `of_what`: for a plot, what it shows, if not the run that is published."""
+    """The picture as SVG. `of_what`: for a plot, what it shows, if not the run that is
+    published."""
     if source.suffix == ".json":
         return timeline_svg.draw(recording.Recording.load(source))
     spec = importlib.util.spec_from_file_location("picture_" + source.stem, source)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The pictures' one visual language, as a small library that writes SVG.
 
-Colours have a fixed meaning: a server, a client, a NIC, memory, and everything else. Full arrows are RDMA
-packets or what follows from them, dashed ones go over TCP. A picture follows the reader's light or dark
-theme by itself.
+Colours have a fixed meaning: a server, a client, a NIC, memory, and everything else. Full arrows
+are RDMA packets or what follows from them, dashed ones go over TCP. A picture follows the reader's
+light or dark theme by itself.
 """
 from __future__ import annotations
 
@@ -24,15 +24,23 @@ def _style() -> str:
     def rules(line: int, fill: int, text: str, faint: str, page: str) -> str:
         css = f"text{{fill:{text}}}.faint{{fill:{faint}}}.halo{{stroke:{page}}}"
         for role, values in COLOURS.items():
-            css += (f".b-{role}{{stroke:{values[line]};fill:{values[fill]}}}"
-                    f".l-{role}{{stroke:{values[line]}}}.t-{role}{{fill:{values[line]}}}")
+            css += (
+                f".b-{role}{{stroke:{values[line]};fill:{values[fill]}}}"
+                f".l-{role}{{stroke:{values[line]}}}.t-{role}{{fill:{values[line]}}}"
+            )
         return css
-    return ("<style>text{font:14px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}"
-            ".code{font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:13px}.bold{font-weight:600}.small{font-size:12px}"
-            ".halo{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}"
-            ".box{stroke-width:1.5}.line{fill:none;stroke-width:1.6}.dash{stroke-dasharray:5 4}"
-            + rules(0, 1, "#1f2328", "#57606a", "#fff")
-            + "@media(prefers-color-scheme:dark){" + rules(2, 3, "#e6edf3", "#9aa4af", "#0d1117") + "}</style>")
+
+    return (
+        "<style>text{font:14px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}"
+        ".code{font-family:ui-monospace,'DejaVu Sans"
+        " Mono',monospace;font-size:13px}.bold{font-weight:600}.small{font-size:12px}"
+        ".halo{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}"
+        ".box{stroke-width:1.5}.line{fill:none;stroke-width:1.6}.dash{stroke-dasharray:5 4}"
+        + rules(0, 1, "#1f2328", "#57606a", "#fff")
+        + "@media(prefers-color-scheme:dark){"
+        + rules(2, 3, "#e6edf3", "#9aa4af", "#0d1117")
+        + "}</style>"
+    )
 
 
 class Picture:
@@ -44,19 +52,28 @@ class Picture:
 
     def box(self, x, y, width, height, role="plain", title="", lines=(), code=False) -> None:
         """A box with a bold title and lines of text below it."""
-        self.parts.append(f'<rect class="box b-{role}" x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>')
+        self.parts.append(
+            f'<rect class="box b-{role}" x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
+        )
         if title:
             self.text(x + 10, y + 21, title, style="bold")
         for number, line in enumerate(lines):
-            self.text(x + 10, y + (42 if title else 22) + 19 * number, line, style="code" if code else "")
+            self.text(
+                x + 10, y + (42 if title else 22) + 19 * number, line, style="code" if code else ""
+            )
 
     def text(self, x, y, text, style="", anchor="start", role="") -> None:
         classes = " ".join(filter(None, [style, f"t-{role}" if role else ""]))
-        self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}"'
-                          + (f' class="{classes}"' if classes else "") + f">{escape(text)}</text>")
+        self.parts.append(
+            f'<text x="{x}" y="{y}" text-anchor="{anchor}"'
+            + (f' class="{classes}"' if classes else "")
+            + f">{escape(text)}</text>"
+        )
 
     def line(self, x1, y1, x2, y2, role="plain", dashed=False) -> None:
-        self.parts.append(f'<path class="line l-{role}{" dash" if dashed else ""}" d="M{x1} {y1}L{x2} {y2}"/>')
+        self.parts.append(
+            f'<path class="line l-{role}{" dash" if dashed else ""}" d="M{x1} {y1}L{x2} {y2}"/>'
+        )
 
     def under(self, svg: str) -> None:
         """Puts an element below everything that has been drawn."""
@@ -75,7 +92,13 @@ class Picture:
             self.text((x1 + x2) / 2, (y1 + y2) / 2 - above, label, style="halo", anchor="middle")
 
     def svg(self) -> str:
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" width="{self.width}" '
-                f'height="{self.height}" role="img" aria-labelledby="title desc">'
-                f'<title id="title">{escape(self.title)}</title><desc id="desc">{escape(self.description)}</desc>'
-                + _style() + "\n" + "\n".join(self.parts) + "\n</svg>\n")
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"'
+            f' width="{self.width}" height="{self.height}" role="img" aria-labelledby="title'
+            f' desc"><title id="title">{escape(self.title)}</title><desc'
+            f' id="desc">{escape(self.description)}</desc>'
+            + _style()
+            + "\n"
+            + "\n".join(self.parts)
+            + "\n</svg>\n"
+        )

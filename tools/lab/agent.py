@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Runs inside the emulated machine, as its process 1: starts commands, carries their input and output
-over the virtio port, and says how they ended. It imports little, since every import is slow under
-emulation, and it ends the machine when the keeper at the other end of the port is gone.
+"""Runs inside the emulated machine, as its process 1: starts commands, carries their input and
+output over the virtio port, and says how they ended. It imports little, since every import is slow
+under emulation, and it ends the machine when the keeper at the other end of the port is gone.
 """
 import errno
 import fcntl
@@ -13,11 +13,29 @@ import sys
 import termios
 
 sys.path.insert(0, "/run/lab")
-from frames import (CHUNK, CREDIT, EXIT, KILL, NUMBER, PING, READY, REFUSED, RESIZE, SIGNAL, START,  # noqa: E402
-                    STDERR, STDIN, STDOUT, WINDOW, Splitter, pack)
+from frames import (  # noqa: E402
+    CHUNK,
+    CREDIT,
+    EXIT,
+    KILL,
+    NUMBER,
+    PING,
+    READY,
+    REFUSED,
+    RESIZE,
+    SIGNAL,
+    START,
+    STDERR,
+    STDIN,
+    STDOUT,
+    WINDOW,
+    Splitter,
+    pack,
+)
 
 HOST = "/run/lab/host"
-HIDDEN = ("/tmp/", "/run/", "/dev/")  # the machine has its own; the host's are bound in where needed
+# the machine has its own; the host's are bound in where needed
+HIDDEN = ("/tmp/", "/run/", "/dev/")
 
 
 class Job:
@@ -27,7 +45,7 @@ class Job:
         self.number = number
         self.pid = 0
         self.status = None
-        self.outputs = {}       # fd -> STDOUT or STDERR
+        self.outputs = {}  # fd -> STDOUT or STDERR
         self.unacknowledged = 0  # bytes of output for which no credit has come back
         self.stdin = -1
         self.input = bytearray()
@@ -51,7 +69,7 @@ class Agent:
     def send(self, job, kind, data=b""):
         view = memoryview(pack(job, kind, data))
         while view:
-            view = view[os.write(self.port, view):]
+            view = view[os.write(self.port, view) :]
 
     def run(self):
         self.send(0, READY)
@@ -65,7 +83,9 @@ class Agent:
                     job = self.by_fd[fd]
                     if fd in job.outputs and events & (select.POLLIN | select.POLLHUP):
                         self.read_output(job, fd)
-                    if fd == job.stdin and events & (select.POLLOUT | select.POLLERR | select.POLLHUP):
+                    if fd == job.stdin and events & (
+                        select.POLLOUT | select.POLLERR | select.POLLHUP
+                    ):
                         self.write_input(job)
             self.reap()
 
@@ -112,7 +132,9 @@ class Agent:
             theirs, ours = (slave, slave, slave), {master: STDOUT}
             job.stdin = master
         else:
-            (in_read, in_write), (out, out_write), (err, err_write) = (os.pipe2(os.O_CLOEXEC) for _ in range(3))
+            (in_read, in_write), (out, out_write), (err, err_write) = (
+                os.pipe2(os.O_CLOEXEC) for _ in range(3)
+            )
             theirs, ours = (in_read, out_write, err_write), {out: STDOUT, err: STDERR}
             if what["one_output"]:  # two pipes would lose the order
                 theirs = (in_read, out_write, out_write)
@@ -139,7 +161,11 @@ class Agent:
             for fd in {*ours, job.stdin}:
                 os.close(fd)
             os.waitpid(job.pid, 0)
-            return self.send(number, REFUSED, failure) if again else self.start(number, what, again=True)
+            return (
+                self.send(number, REFUSED, failure)
+                if again
+                else self.start(number, what, again=True)
+            )
         self.jobs[number] = job
         job.outputs = ours
         for fd in {*ours, job.stdin}:
@@ -222,10 +248,12 @@ class Agent:
                 if job.pid == pid:
                     job.status = os.waitstatus_to_exitcode(status)
         for job in [job for job in self.jobs.values() if job.status is not None]:
-            # What the command had printed is in the pipes, and is little enough to be sent without credit; what
-            # a child it left behind will print is not waited for.
+            # What the command had printed is in the pipes, and is little enough to be sent without
+            # credit; what a child it left behind will print is not waited for.
             limit = job.unacknowledged + WINDOW
-            while job.unacknowledged < limit and any([self.read_output(job, fd) for fd in list(job.outputs)]):
+            while job.unacknowledged < limit and any(
+                [self.read_output(job, fd) for fd in list(job.outputs)]
+            ):
                 pass
             self.send(job.number, EXIT, NUMBER.pack(job.status))
             self.close(job)
@@ -267,8 +295,9 @@ def kill(job, number):
 
 
 def forget_names():
-    """The overlay remembers which files were not there; the host may have made them meanwhile. It costs the
-    next commands some 0.2 s, so it is for commands outside the project, and for those that were not found."""
+    """The overlay remembers which files were not there; the host may have made them meanwhile. It
+    costs the next commands some 0.2 s, so it is for commands outside the project, and for those
+    that were not found."""
     with open("/proc/sys/vm/drop_caches", "w") as file:
         file.write("2")
 
@@ -310,7 +339,9 @@ def set_up(what):
     """The project's own folder is writable, so that what a command makes there comes out."""
     root = what["root"]
     os.makedirs(root, exist_ok=True)
-    mount("-t", "9p", "-o", "trans=virtio,version=9p2000.L,msize=524288,cache=none", "project", root)
+    mount(
+        "-t", "9p", "-o", "trans=virtio,version=9p2000.L,msize=524288,cache=none", "project", root
+    )
     modules = "/lib/modules/" + os.uname().release
     if not os.path.exists(modules):
         os.makedirs(modules)
@@ -334,7 +365,8 @@ def main():
     set_up(marshal.loads(frames[0][2]))
     _, status = os.waitpid(-1, 0)  # network.sh, which init.sh has started beside this
     if status:
-        sys.exit("agent: the SoftRoCE device could not be made")  # and with process 1 goes the machine
+        # and with process 1 goes the machine
+        sys.exit("agent: the SoftRoCE device could not be made")
     start_processors()
     open("/run/lab/machine", "w").close()
     agent.run()

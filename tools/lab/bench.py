@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""./lab bench: measures the examples side by side with what others have written, and says what it found.
+"""./lab bench: measures the examples side by side with what others have written, and says what it
+found.
 
-What measures is tools/bench, and runs where the device is: an agent on the server's side, an engine on the client's. This
-here builds, starts the two, and makes files of what they say.
+What measures is tools/bench, and runs where the device is: an agent on the server's side, an engine
+on the client's. This here builds, starts the two, and makes files of what they say.
 """
 from __future__ import annotations
 
@@ -29,27 +30,83 @@ RESULTS = ROOT / "results"
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "bench", help="measure the examples side by side with others' programs",
-        formatter_class=argparse.RawDescriptionHelpFormatter, description=(
-            "Measures the examples side by side with perftest, UCX, libfabric, rsockets and TCP, on whatever device there is.\n"
-            "It takes one to two hours, or 2 minutes with --quick, and writes results.csv, runs.csv, ratios.csv, machine.json and plots.\n"
-            "A pair that is decided after 15 or 30 repeats is not run any more.\n"
-            f"Groups: {', '.join(arms.GROUPS)}."),
-        epilog="Between two machines: ./lab bench --server HOST, with a checkout at the same path there. On a cluster:\n"
-               "srun -N2 ./lab bench, or mpirun -N 1 ./lab bench: the first task serves, all others are clients.")
-    parser.add_argument("--quick", action="store_true", help="one size each, and few iterations: to see that it works")
-    parser.add_argument("--only", metavar="GROUP[,GROUP]", default="", help="only these groups, or arms of them: latency,rate/ib_write_bw")
-    parser.add_argument("--repeats", type=int, metavar="N", help="of each pair, at most, after a warm-up [60, or 2 with --quick]")
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="of the order in which they run [another one each time]")
-    parser.add_argument("--results", type=Path, metavar="FOLDER", help="where to write [results/DATE-TIME]")
-    parser.add_argument("--device", help="the RDMA device, where there are several; on the server's side LAB_DEVICE says which")
-    parser.add_argument("--time-limit", type=float, default=60, metavar="SECONDS", help="of one run, after which its arm has failed [60]")
+        "bench",
+        help="measure the examples side by side with others' programs",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=(
+            "Measures the examples side by side with perftest, UCX, libfabric, rsockets and TCP,"
+            " on whatever device there is.\nIt takes one to two hours, or 2 minutes with --quick,"
+            " and writes results.csv, runs.csv, ratios.csv, machine.json and plots.\nA pair that"
+            " is decided after 15 or 30 repeats is not run any more.\nGroups:"
+            f" {', '.join(arms.GROUPS)}."
+        ),
+        epilog=(
+            "Between two machines: ./lab bench --server HOST, with a checkout at the same path"
+            " there. On a cluster:\nsrun -N2 ./lab bench, or mpirun -N 1 ./lab bench: the first"
+            " task serves, all others are clients."
+        ),
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="one size each, and few iterations: to see that it works",
+    )
+    parser.add_argument(
+        "--only",
+        metavar="GROUP[,GROUP]",
+        default="",
+        help="only these groups, or arms of them: latency,rate/ib_write_bw",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        metavar="N",
+        help="of each pair, at most, after a warm-up [60, or 2 with --quick]",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=random.randrange(2**32),
+        help="of the order in which they run [another one each time]",
+    )
+    parser.add_argument(
+        "--results", type=Path, metavar="FOLDER", help="where to write [results/DATE-TIME]"
+    )
+    parser.add_argument(
+        "--device",
+        help="the RDMA device, where there are several; on the server's side LAB_DEVICE says which",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        default=60,
+        metavar="SECONDS",
+        help="of one run, after which its arm has failed [60]",
+    )
     sides = parser.add_mutually_exclusive_group()
-    sides.add_argument("--server", metavar="HOST", help="the servers run there, by ssh (BENCH_SSH is another command for that)")
-    sides.add_argument("--two-hosts", action="store_true", help="the servers on host a, the clients on host b (./lab hosts)")
-    parser.add_argument("--server-dir", metavar="FOLDER", default=str(ROOT), help="the checkout on the server's side [as here]")
-    parser.add_argument("--publish", action="store_true", help="refresh the pictures and tables of the lesson by what was measured")
-    parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)  # what --server starts there
+    sides.add_argument(
+        "--server",
+        metavar="HOST",
+        help="the servers run there, by ssh (BENCH_SSH is another command for that)",
+    )
+    sides.add_argument(
+        "--two-hosts",
+        action="store_true",
+        help="the servers on host a, the clients on host b (./lab hosts)",
+    )
+    parser.add_argument(
+        "--server-dir",
+        metavar="FOLDER",
+        default=str(ROOT),
+        help="the checkout on the server's side [as here]",
+    )
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="refresh the pictures and tables of the lesson by what was measured",
+    )
+    # what --server starts there
+    parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(main=main)
 
 
@@ -57,10 +114,15 @@ def main(args) -> int:
     only = check(args)
     task = None if args.agent else launch.task()
     if task and (args.server or args.two_hosts):
-        raise UsageError("a launcher has started several tasks, of which the first serves: --server and --two-hosts are not for that")
+        raise UsageError(
+            "a launcher has started several tasks, of which the first serves: --server and"
+            " --two-hosts are not for that"
+        )
     if task and not (args.results or task.job):
         raise UsageError("the launcher does not name its job: all tasks need the same --results")
-    folder = args.results or RESULTS / (f"job-{task.job}" if task else time.strftime("%Y%m%d-%H%M%S"))
+    folder = args.results or RESULTS / (
+        f"job-{task.job}" if task else time.strftime("%Y%m%d-%H%M%S")
+    )
     if not args.agent:
         make(folder)
     prepare(args, only)
@@ -77,6 +139,7 @@ def main(args) -> int:
             plots.draw_all(folder, folder)
     if args.publish:
         from lab import publish
+
         publish.publish(folder)
     print(table.table(found))
     print(f"lab: {folder} has the figures", file=sys.stderr)
@@ -117,8 +180,16 @@ def prepare(args, only: List[str]) -> None:
 
 def verdict(found: results.Results) -> int:
     """Peers may fail, and goals may be missed; what is ours has to run."""
-    ours = {probe.key for probe in arms.probes(True) + arms.probes(False) if probe.client.split()[0] in arms.OURS}
-    bad = sorted(f"{key[0]}/{key[1]} {key[2]}: {whys[0]}" for key, whys in found.failures.items() if key[:3] in ours)
+    ours = {
+        probe.key
+        for probe in arms.probes(True) + arms.probes(False)
+        if probe.client.split()[0] in arms.OURS
+    }
+    bad = sorted(
+        f"{key[0]}/{key[1]} {key[2]}: {whys[0]}"
+        for key, whys in found.failures.items()
+        if key[:3] in ours
+    )
     for line in bad:
         print(f"lab: {line}", file=sys.stderr)
     return 1 if bad or found.lost or not found.machines else 0
@@ -126,25 +197,66 @@ def verdict(found: results.Results) -> int:
 
 # ---- the two sides
 
+
 def command(where: place.Place, module: str, options: dict) -> List[str]:
-    # Without site (-S), which looks through all packages that are installed: under emulation that takes seconds.
-    return where.wrap(["env", f"PYTHONPATH={ROOT / 'tools'}", sys.executable, "-S", "-m", f"bench.{module}", json.dumps(options)])
+    # Without site (-S), which looks through all packages that are installed: under emulation that
+    # takes seconds.
+    return where.wrap(
+        [
+            "env",
+            f"PYTHONPATH={ROOT / 'tools'}",
+            sys.executable,
+            "-S",
+            "-m",
+            f"bench.{module}",
+            json.dumps(options),
+        ]
+    )
 
 
 def agent_command(args, where: place.Place, clients: int, describe: bool) -> List[str]:
-    return command(where, "serve", {"device": where.device, "address": where.address, "build": str(build.directory()), "quick": args.quick,
-                                    "clients": clients, "wait": COME_LIMIT, "describe": describe})
+    return command(
+        where,
+        "serve",
+        {
+            "device": where.device,
+            "address": where.address,
+            "build": str(build.directory()),
+            "quick": args.quick,
+            "clients": clients,
+            "wait": COME_LIMIT,
+            "describe": describe,
+        },
+    )
 
 
-def engine_command(args, only: List[str], where: place.Place, agent: dict, client: int, report: bool) -> List[str]:
-    return command(where, "engine", {"device": where.device, "build": str(build.directory()), "quick": args.quick, "only": only,
-                                     "repeats": args.repeats, "seed": args.seed, "limit": args.time_limit, "host": agent["address"], "port": agent["port"],
-                                     "token": agent["token"], "client": client, "report": report})
+def engine_command(
+    args, only: List[str], where: place.Place, agent: dict, client: int, report: bool
+) -> List[str]:
+    return command(
+        where,
+        "engine",
+        {
+            "device": where.device,
+            "build": str(build.directory()),
+            "quick": args.quick,
+            "only": only,
+            "repeats": args.repeats,
+            "seed": args.seed,
+            "limit": args.time_limit,
+            "host": agent["address"],
+            "port": agent["port"],
+            "token": agent["token"],
+            "client": client,
+            "report": report,
+        },
+    )
 
 
 @contextmanager
 def running(argv: List[str], what: str) -> Iterator[subprocess.Popen]:
-    """A process whose output is read here. Its standard input is held open as long as it is wanted."""
+    """A process whose output is read here. Its standard input is held open as long as it is
+    wanted."""
     try:
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     except OSError as error:
@@ -189,15 +301,22 @@ def measure(args, only: List[str], found: results.Results) -> dict:
     print(f"lab: {clients.why}", file=sys.stderr)
     if args.server:
         words = ["./lab", "bench", "--agent"] + (["--quick"] if args.quick else [])
-        argv = [*shlex.split(os.environ.get("BENCH_SSH", "ssh")), args.server, f"cd {shlex.quote(args.server_dir)} && {shlex.join(words)}"]
+        argv = [
+            *shlex.split(os.environ.get("BENCH_SSH", "ssh")),
+            args.server,
+            f"cd {shlex.quote(args.server_dir)} && {shlex.join(words)}",
+        ]
         what = f"the agent on {args.server}"
     else:
         argv, what = agent_command(args, servers, 1, args.two_hosts), "the agent"
     with running(argv, what) as agent:
         said = hello(agent, what)
-        if said["agent"]["address"].startswith("127.") and args.server:  # its device has no address of its own
+        # its device has no address of its own
+        if said["agent"]["address"].startswith("127.") and args.server:
             said["agent"]["address"] = args.server
-        with running(engine_command(args, only, clients, said["agent"], 1, False), "the engine") as client:
+        with running(
+            engine_command(args, only, clients, said["agent"], 1, False), "the engine"
+        ) as client:
             status = take(client, found)
     if status == machine.CRASHED:
         raise LabError("the emulated machine is gone")
@@ -225,7 +344,13 @@ def be_server(args, task: launch.Task, folder: Path, found: results.Results) -> 
     if status:
         raise LabError(f"the agent ended with status {status}")
     if len(found.machines) < task.tasks - 1:
-        found.lost.update({client: "it was never there" for client in range(1, task.tasks) if client not in {**found.machines, **found.lost}})
+        found.lost.update(
+            {
+                client: "it was never there"
+                for client in range(1, task.tasks)
+                if client not in {**found.machines, **found.lost}
+            }
+        )
     return {"server": said["machine"]}
 
 
@@ -235,7 +360,9 @@ def be_client(args, only: List[str], task: launch.Task, folder: Path) -> int:
     while True:
         agent = launch.look(folder, task, deadline - time.monotonic(), agent)
         if agent is None:
-            raise LabError(f"no server within {COME_LIMIT} s: {folder} has to be the same for all tasks")
+            raise LabError(
+                f"no server within {COME_LIMIT} s: {folder} has to be the same for all tasks"
+            )
         argv = engine_command(args, only, where, agent, task.rank, True)
         status = subprocess.run(argv, stdin=subprocess.DEVNULL).returncode
         if status != engine.NO_AGENT:  # else what was found is an earlier job's
@@ -244,6 +371,7 @@ def be_client(args, only: List[str], task: launch.Task, folder: Path) -> int:
 
 # ---- what it was measured on
 
+
 def machine_json(args, only: List[str], found: results.Results) -> dict:
     """Of the first client; of the others, too, if there are several."""
     first = dict(found.machines[min(found.machines)]) if found.machines else {}
@@ -251,18 +379,37 @@ def machine_json(args, only: List[str], found: results.Results) -> dict:
         status = machine.status("b" if args.two_hosts else "")
         first["emulated"] = "KVM" if status and "kvm" in status.get("accelerator", "") else "TCG"
         first["emulated_by"] = describe.cpu_model()
-    described = {"date": time.strftime("%Y-%m-%d %H:%M:%S %z"), **first, "commit": commit(),
-                 "options": {"quick": args.quick, "only": only, "repeats": args.repeats, "server": args.server, "two_hosts": args.two_hosts}}
+    described = {
+        "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        **first,
+        "commit": commit(),
+        "options": {
+            "quick": args.quick,
+            "only": only,
+            "repeats": args.repeats,
+            "server": args.server,
+            "two_hosts": args.two_hosts,
+        },
+    }
     if len(found.machines) > 1:
-        described["clients"] = {str(client): machine_ for client, machine_ in sorted(found.machines.items())}
+        described["clients"] = {
+            str(client): machine_ for client, machine_ in sorted(found.machines.items())
+        }
     return described
 
 
 def commit() -> Optional[str]:
     """Of the tree, with a + if it has been changed since; None where that is not known."""
     try:
-        said = [subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout.strip()
-                for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])]
+        said = [
+            subprocess.run(
+                ["git", "-C", str(ROOT), *words], capture_output=True, text=True
+            ).stdout.strip()
+            for words in (
+                ["rev-parse", "--short=12", "HEAD"],
+                ["status", "--porcelain", "--untracked-files=no"],
+            )
+        ]
     except OSError:
         return None
     return (said[0] + ("+" if said[1] else "")) or None

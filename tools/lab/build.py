@@ -40,7 +40,16 @@ def build(*targets: str) -> Path:
     with lock(path):
         if not (path / "build.ninja").exists():
             print(f"lab: configuring {path}", file=sys.stderr)
-            _run(["meson", "setup", str(path), str(ROOT), *os.environ.get("LAB_MESON_OPTIONS", "").split()], quiet=True)
+            _run(
+                [
+                    "meson",
+                    "setup",
+                    str(path),
+                    str(ROOT),
+                    *os.environ.get("LAB_MESON_OPTIONS", "").split(),
+                ],
+                quiet=True,
+            )
         ninja = ["ninja", "-C", str(path), *targets]
         if "no work to do" not in _output([*ninja, "-n"]):
             print("lab: building", file=sys.stderr)
@@ -53,15 +62,20 @@ def _output(argv: list[str]) -> str:
 
 
 def _run(argv: list[str], quiet: bool) -> None:
-    result = subprocess.run(argv, stdout=subprocess.PIPE if quiet else sys.stderr,
-                            stderr=subprocess.STDOUT if quiet else None, text=True)
+    result = subprocess.run(
+        argv,
+        stdout=subprocess.PIPE if quiet else sys.stderr,
+        stderr=subprocess.STDOUT if quiet else None,
+        text=True,
+    )
     if result.returncode:
         print(result.stdout or "", file=sys.stderr, end="")
         raise LabError(_obstacle() or f"{' '.join(argv)} failed")
 
 
 def _obstacle() -> str:
-    """What the compiler's message may hide: a full disk, or files that another user's build has left; "" for neither."""
+    """What the compiler's message may hide: a full disk, or files that another user's build has
+    left; "" for neither."""
     path = directory()
     for disk in (path, errors.temporary()):
         if errors.is_full(disk):

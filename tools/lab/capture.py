@@ -12,12 +12,22 @@ from lab.tap import Tap
 
 
 def add_parser(subparsers) -> None:
-    parser = subparsers.add_parser("capture", help="run an example on two hosts and show its packets")
+    parser = subparsers.add_parser(
+        "capture", help="run an example on two hosts and show its packets"
+    )
     parser.add_argument("example", help="its name, or its number")
-    parser.add_argument("--break", dest="broken", metavar="NAME", help="with one of the lesson's changes")
-    parser.add_argument("--at", choices=machine.HOSTS, default="b",
-                        help="the host whose view it is; a runs the server, b the client (default: b)")
-    parser.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program")
+    parser.add_argument(
+        "--break", dest="broken", metavar="NAME", help="with one of the lesson's changes"
+    )
+    parser.add_argument(
+        "--at",
+        choices=machine.HOSTS,
+        default="b",
+        help="the host whose view it is; a runs the server, b the client (default: b)",
+    )
+    parser.add_argument(
+        "arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program"
+    )
     parser.set_defaults(main=main)
 
 
@@ -25,7 +35,9 @@ def main(args) -> int:
     lesson, program = run.choose(args.example, args.broken)
     if not lesson.is_pair:
         raise UsageError(f"{lesson.stem} is one program: it sends nothing")
-    packages.ensure("build", "device", "machine", "wire", *(["kernel"] if lesson.kind == "kernel" else []))
+    packages.ensure(
+        "build", "device", "machine", "wire", *(["kernel"] if lesson.kind == "kernel" else [])
+    )
     folder = build.build(*examples.targets(program))
     file = folder / "wire" / f"{program}.pcap"
     outcome = record(folder, program, lesson.kind, args.arguments, {args.at: file})
@@ -35,7 +47,9 @@ def main(args) -> int:
     return 1 if outcome.failed and not args.broken else 0
 
 
-def record(folder: Path, program: str, kind: str, arguments: list[str], files: dict[str, Path]) -> pair.Outcome:
+def record(
+    folder: Path, program: str, kind: str, arguments: list[str], files: dict[str, Path]
+) -> pair.Outcome:
     """Runs a built pair on the two hosts, recording the packets that pass each host of `files`."""
     hosts = dict(zip(machine.HOSTS, place.find_hosts()))
     with ExitStack() as taps:
@@ -51,5 +65,9 @@ def table(all_packets: list[packets.Packet], out) -> None:
     for packet in all_packets:
         details = ", ".join(f"{name} {value}".strip() for name, value in packet.details)
         to = "b" if packet.host == "a" else "a"
-        print(f"{(packet.time - began) / 1e6:10.3f}  {packet.host} -> {to}  {packet.name:27} {packet.dest_qp:#7x} "
-              f"{packet.psn:#9x} {packet.length or '':>6}  {details}".rstrip(), file=out)
+        print(
+            f"{(packet.time - began) / 1e6:10.3f}  {packet.host} -> {to} "
+            f" {packet.name:27} {packet.dest_qp:#7x} {packet.psn:#9x} {packet.length or '':>6} "
+            f" {details}".rstrip(),
+            file=out,
+        )

@@ -31,11 +31,18 @@ def verdict(where, folder, name: str, show=lambda role, text: None, suffix: str 
     @param suffix ".solution" for the solution that comes with it"""
     kind = examples.kind_of_exercise(name)
     outcome = examples.run(where, folder, name + suffix, kind, show=show)
-    missing = [f"the {role or 'program'} ends with status {status}, not 0"
-               for role, status in sorted(outcome.status.items()) if status]
+    missing = [
+        f"the {role or 'program'} ends with status {status}, not 0"
+        for role, status in sorted(outcome.status.items())
+        if status
+    ]
     if outcome.timed_out:
         missing.append("it does not end by itself")
     # Of a side that failed, its own error and hint say more than what it did not print any more.
-    expected = normalise.split_roles(variants.expected(examples.expected_file(name), where).read_text())
+    expected = normalise.split_roles(
+        variants.expected(examples.expected_file(name), where).read_text()
+    )
     whole = {role: lines for role, lines in expected.items() if not outcome.status.get(role)}
-    return missing + normalise.compare(whole, {role: outcome.of(role) for role in whole}, where.device)
+    return missing + normalise.compare(
+        whole, {role: outcome.of(role) for role in whole}, where.device
+    )

@@ -13,8 +13,25 @@ from lab import process
 from lab.errors import UsageError, guarded, nearest
 
 # In the order in which --help lists them.
-COMMANDS = ["run", "test", "check", "hint", "progress", "hosts", "capture", "trace", "doctor", "exec", "shell", "down", "new",
-            "docs", "sync", "record", "bench"]
+COMMANDS = [
+    "run",
+    "test",
+    "check",
+    "hint",
+    "progress",
+    "hosts",
+    "capture",
+    "trace",
+    "doctor",
+    "exec",
+    "shell",
+    "down",
+    "new",
+    "docs",
+    "sync",
+    "record",
+    "bench",
+]
 MODULES = {"exec": "execute"}  # a name that Python keeps for itself
 
 
@@ -30,8 +47,11 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _parser(names: list[str]) -> "tuple[Parser, dict[str, Parser]]":
-    """For these sub-commands only: to load all takes seconds where ./lab itself runs in an emulated machine."""
-    parser = Parser(prog="./lab", description="Runs, tests and explains the examples of RDMA by Example.")
+    """For these sub-commands only: to load all takes seconds where ./lab itself runs in an emulated
+    machine."""
+    parser = Parser(
+        prog="./lab", description="Runs, tests and explains the examples of RDMA by Example."
+    )
     subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for name in names:
         importlib.import_module("lab." + MODULES.get(name, name)).add_parser(subparsers)
@@ -46,14 +66,17 @@ def run(argv: list[str]) -> int:
         raise UsageError(f"no command {name}" + nearest(name, COMMANDS))
     parser, commands = _parser([name])
     if "--" in argv and any(action.dest == "arguments" for action in commands[name]._actions):
-        # argparse takes "any number" to be none as soon as it can, and has no place for what comes after an option.
-        argv, given = argv[:argv.index("--")], argv[argv.index("--") + 1:]
+        # argparse takes "any number" to be none as soon as it can, and has no place for what comes
+        # after an option.
+        argv, given = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
     args, unknown = parser.parse_known_args(argv)
     if given is not None:
         args.arguments += given
     if unknown:
         if getattr(args, "passes_on", None) is None:
-            raise UsageError(f"{name} does not take {unknown[0]}" + nearest(unknown[0], _options(commands[name])))
+            raise UsageError(
+                f"{name} does not take {unknown[0]}" + nearest(unknown[0], _options(commands[name]))
+            )
         args.passes_on = argv[1:]  # all in their order: a word may belong to the option before it
     return args.main(args)
 

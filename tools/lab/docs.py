@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""./lab docs: the site of lessons, API and examples, by Doxygen; any of its warnings is an error."""
+"""./lab docs: the site of lessons, API and examples, by Doxygen; any of its warnings is an
+error."""
 from __future__ import annotations
 
 import shutil
@@ -23,22 +24,31 @@ def main(args) -> int:
 
 
 def make(out: Path) -> Path:
-    """Builds the site below `out`. @return its first page. @raises LabError with what Doxygen has said"""
+    """Builds the site below `out`. @return its first page. @raises LabError with what Doxygen has
+    said"""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     (out / "examples.dox").write_text("".join(example_pages()))
     settings = (ROOT / "docs/Doxyfile").read_text()
     for name, value in {"ROOT": ROOT, "OUT": out}.items():
         settings = settings.replace(f"@{name}@", str(value))
-    result = subprocess.run(["doxygen", "-"], input=settings, capture_output=True, text=True, cwd=ROOT)
+    result = subprocess.run(
+        ["doxygen", "-"], input=settings, capture_output=True, text=True, cwd=ROOT
+    )
     if result.returncode or result.stderr.strip():
-        raise LabError("doxygen is not content:\n" + (result.stderr.strip() or result.stdout.strip()))
+        raise LabError(
+            "doxygen is not content:\n" + (result.stderr.strip() or result.stdout.strip())
+        )
     return out / "html/index.html"
 
 
 def example_pages():
-    """A page for each source that a lesson explains: those of the examples, and of the library that lesson 19 is about."""
+    """A page for each source that a lesson explains: those of the examples, and of the library that
+    lesson 19 is about."""
     folders = [(lesson.stem, ROOT / "examples", lesson.stem) for lesson in ladder.read()]
     for stem, top, part in [*folders, ("19_shared_client", ROOT / "shared", "src")]:
         for source in sorted([*(top / part).rglob("*.?pp"), *(top / part).rglob("*.[ch]")]):
-            yield f"/** @example {source.relative_to(top).as_posix()}\n * Explained in @ref page_lessons_{stem}. */\n"
+            yield (
+                f"/** @example {source.relative_to(top).as_posix()}\n * Explained in @ref"
+                f" page_lessons_{stem}. */\n"
+            )

@@ -6,12 +6,18 @@ from lab import machine, place
 
 
 def add_parser(subparsers) -> None:
-    parser = subparsers.add_parser("down", help="stop the emulated machines, remove the SoftRoCE device")
+    parser = subparsers.add_parser(
+        "down", help="stop the emulated machines, remove the SoftRoCE device"
+    )
     parser.set_defaults(main=main)
 
 
 def main(args) -> int:
-    ended = [name for name, host in {"the emulated machine": "", "hosts a and b": "a"}.items() if machine.stop(host)]
+    ended = [
+        name
+        for name, host in {"the emulated machine": "", "hosts a and b": "a"}.items()
+        if machine.stop(host)
+    ]
     removed = place.softroce_down()
     print(f"stopped {' and '.join(ended)}" if ended else "no emulated machine was running")
     if removed:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""How a `lab` command fails: on purpose, by something that the user can change, or by a bug of its own."""
+"""How a `lab` command fails: on purpose, by something that the user can change, or by a bug of its
+own."""
 from __future__ import annotations
 
 import errno
@@ -10,7 +11,8 @@ from typing import Callable, Optional
 
 
 class LabError(Exception):
-    """Something did not work: one line that says what and, where known, what to do. Exit status 1."""
+    """Something did not work: one line that says what and, where known, what to do. Exit status
+    1."""
 
 
 class UsageError(LabError):
@@ -20,6 +22,7 @@ class UsageError(LabError):
 def nearest(word: str, words: "list[str]") -> str:
     """For the end of a message about a wrong word: the right one that it is closest to."""
     import difflib  # as below: every command loads this file, and few need these
+
     found = difflib.get_close_matches(word, words, n=1, cutoff=0.0)
     return f" (did you mean {found[0]}?)" if found else ""
 
@@ -48,15 +51,21 @@ def guarded(command: Callable[[], int], failed: int = 1) -> int:
             print(f"lab: {said}", file=sys.stderr)
         else:
             import traceback
+
             traceback.print_exc()
-            print("lab: this is a bug in ./lab: please report it with the lines above", file=sys.stderr)
+            print(
+                "lab: this is a bug in ./lab: please report it with the lines above",
+                file=sys.stderr,
+            )
         return failed
 
 
 # ---- what the machine refuses, and the command that changes it
 
+
 def explain(error: OSError) -> Optional[str]:
-    """One line for a refusal that comes from the machine's state; None for any other error, which is a bug."""
+    """One line for a refusal that comes from the machine's state; None for any other error, which
+    is a bug."""
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return no_space(path)
@@ -85,28 +94,38 @@ def no_access(path: Path) -> str:
         return f"{path}: permission denied: chmod -R u+rwX {there}"
     for folder in own_folders():
         if there.is_relative_to(folder):
-            return f"{there} belongs to {name_of(owner)}: sudo chown -R {name_of(os.getuid())} {folder}"
+            return (
+                f"{there} belongs to {name_of(owner)}: sudo chown -R"
+                f" {name_of(os.getuid())} {folder}"
+            )
     return f"{path}: permission denied; {elsewhere(path)}"
 
 
 def own_folders() -> "list[Path]":
     """Those that hold nothing but what this project has made."""
     from lab import paths
+
     return [paths.ROOT / "build", paths.cache_folder()]
 
 
 def no_space(path: Optional[Path]) -> str:
-    """A write error often does not name its file: then the folders that this project writes to are looked at."""
+    """A write error often does not name its file: then the folders that this project writes to are
+    looked at."""
     from lab import build, paths
+
     candidates = [path] if path else [build.directory(), paths.cache_folder(), temporary()]
     for candidate in candidates:
         if path or is_full(candidate):
-            return f"no space left on the disk of {candidate}: free some, or choose another disk; {elsewhere(candidate)}"
+            return (
+                f"no space left on the disk of {candidate}: free some, or choose another disk;"
+                f" {elsewhere(candidate)}"
+            )
     return "no space left on the disk: df -h shows which one is full"
 
 
 def is_full(path: Path) -> bool:
     import shutil
+
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free < 1 << 20
@@ -115,12 +134,16 @@ def is_full(path: Path) -> bool:
 def elsewhere(path: Path) -> str:
     """How to have this project write to another folder than that of `path`."""
     from lab import build, paths
+
     if path.is_relative_to(paths.cache_folder()):
         return "LAB_CACHE=FOLDER names another folder for downloads"
     if path.is_relative_to(build.directory()):
         return "LAB_BUILD=FOLDER names another folder to build in"
     if path.is_relative_to(temporary()):
-        return f"{temporary()} must be a folder that every user can write to: as root, chmod 1777 {temporary()}"
+        return (
+            f"{temporary()} must be a folder that every user can write to: as root, chmod 1777"
+            f" {temporary()}"
+        )
     return "choose another folder"
 
 
@@ -131,6 +154,7 @@ def temporary() -> Path:
 
 def name_of(user: int) -> str:
     import pwd
+
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:

@@ -26,17 +26,20 @@ def find(stem: str) -> ladder.Lesson:
 
 @functools.cache
 def _facts() -> dict[str, dict]:
-    """What Meson knows of each example: examples.json, which ./lab sync copies from the build folder."""
+    """What Meson knows of each example: examples.json, which ./lab sync copies from the build
+    folder."""
     return json.loads((ROOT / "examples/examples.json").read_text())
 
 
 def of(lesson: ladder.Lesson) -> dict:
-    """`programs`, `module`, `breaks` (name -> program) and `exercises` (name -> kind) of the lesson's example."""
+    """`programs`, `module`, `breaks` (name -> program) and `exercises` (name -> kind) of the
+    lesson's example."""
     return _facts().get(lesson.stem, {"programs": [], "module": "", "breaks": {}, "exercises": {}})
 
 
 def programs(lesson: ladder.Lesson) -> list[str]:
-    """What can be run: those of a kernel module's example are its server, which runs with the module."""
+    """What can be run: those of a kernel module's example are its server, which runs with the
+    module."""
     return [of(lesson)["module"]] if lesson.kind == "kernel" else of(lesson)["programs"]
 
 
@@ -63,7 +66,13 @@ def exercises() -> dict[str, ladder.Lesson]:
 def exercise_file(name: str) -> Path:
     """Where the reader writes."""
     lesson = exercises()[name]
-    return ROOT / "examples" / lesson.stem / "exercises" / (name + (".c" if lesson.kind == "kernel" else ".cpp"))
+    return (
+        ROOT
+        / "examples"
+        / lesson.stem
+        / "exercises"
+        / (name + (".c" if lesson.kind == "kernel" else ".cpp"))
+    )
 
 
 def find_exercise(number: str) -> str:
@@ -71,7 +80,9 @@ def find_exercise(number: str) -> str:
     for name in names:
         if number in (name, name.split("_")[0]):
             return name
-    raise UsageError(f"no exercise {number}" + nearest(number, [name.split("_")[0] for name in names]))
+    raise UsageError(
+        f"no exercise {number}" + nearest(number, [name.split("_")[0] for name in names])
+    )
 
 
 def kind_of_exercise(name: str) -> str:
@@ -79,7 +90,9 @@ def kind_of_exercise(name: str) -> str:
     return of(exercises()[name])["exercises"][name]
 
 
-def groups(lesson: ladder.Lesson, device: Optional[str] = None, two_hosts: bool = False) -> list[str]:
+def groups(
+    lesson: ladder.Lesson, device: Optional[str] = None, two_hosts: bool = False
+) -> list[str]:
     """The packages (packages.py) that running it needs, besides those that build it."""
     if lesson.kind == "kernel":
         return ["device", "machine", "kernel"]
@@ -92,13 +105,16 @@ PORT_OPTION = {"pair": "--tcp-port", "cm-pair": "--cm-port"}
 def kernel_lesson(program: str) -> Optional[ladder.Lesson]:
     """The lesson whose module, changed module, or exercise `program` is."""
     for lesson in ladder.read():
-        if lesson.kind == "kernel" and (program.partition(".")[0] == lesson.program or program.startswith(lesson.number + ".")):
+        if lesson.kind == "kernel" and (
+            program.partition(".")[0] == lesson.program or program.startswith(lesson.number + ".")
+        ):
             return lesson
     return None
 
 
 def sides(program: str) -> tuple[str, str]:
-    """Server and client: what `program`, perhaps with a change in it, is run with. Most are both sides themselves."""
+    """Server and client: what `program`, perhaps with a change in it, is run with. Most are both
+    sides themselves."""
     base = program.partition(".")[0]
     for lesson in ladder.read():
         if base in lesson.sides:
@@ -115,8 +131,17 @@ def targets(program: str) -> list[str]:
     return [f"examples/{side}" for side in dict.fromkeys(sides(program))]
 
 
-def run(place: Place, build: Path, program: str, kind: str, extra: Sequence[str] = (), *, under: Sequence[str] = (),
-        client_place: Optional[Place] = None, **options) -> pair.Outcome:
+def run(
+    place: Place,
+    build: Path,
+    program: str,
+    kind: str,
+    extra: Sequence[str] = (),
+    *,
+    under: Sequence[str] = (),
+    client_place: Optional[Place] = None,
+    **options,
+) -> pair.Outcome:
     """Runs a program of build/examples, with its other side, by its kind, as in ladder.txt.
 
     @param under what starts the program, if it is not to start by itself: env(1), strace(1), …
@@ -126,42 +151,97 @@ def run(place: Place, build: Path, program: str, kind: str, extra: Sequence[str]
         return _run_module(place, build, program, extra, under, client_place, options)
     without_device = dataclasses.replace(place, device="")
     if kind not in PORT_OPTION:
-        return pair.run(place, _command(build, program, without_device if kind == "alone" else place, under, extra), **options)
+        return pair.run(
+            place,
+            _command(build, program, without_device if kind == "alone" else place, under, extra),
+            **options,
+        )
     # rdma_cm finds the device by the address.
-    both = [_command(build, side, place if kind == "pair" else without_device, under, extra) for side in sides(program)]
+    both = [
+        _command(build, side, place if kind == "pair" else without_device, under, extra)
+        for side in sides(program)
+    ]
     return run_pair(place, *both, client_place, port_option=PORT_OPTION[kind], **options)
 
 
-def _run_module(place: Place, build: Path, program: str, extra: Sequence[str], under: Sequence[str],
-                client_place: Optional[Place], options) -> pair.Outcome:
-    """The server, which `under` starts, and the module as its client. Both in the emulated machine, and never elsewhere: a mistake in a module is
-    one in the kernel."""
+def _run_module(
+    place: Place,
+    build: Path,
+    program: str,
+    extra: Sequence[str],
+    under: Sequence[str],
+    client_place: Optional[Place],
+    options,
+) -> pair.Outcome:
+    """The server, which `under` starts, and the module as its client. Both in the emulated machine,
+    and never elsewhere: a mistake in a module is one in the kernel."""
     lesson = kernel_lesson(program)
     place = place if place.kind == "machine" else places.find_machine()
     client = client_place or place
     if client.kind != "machine":
         raise LabError(f"{lesson.stem} is a kernel module, which runs in the emulated machine only")
     module = kbuild.module(lesson, program, build)
-    client_argv = ["python3", "-I", "-S", str(ROOT / "tools/lab/guest_module.py"), str(module), *extra]
-    return pair.run(place, [*_command(build, lesson.sides[0], dataclasses.replace(place, device=""), under, ()), "--cm-port", "0"],
-                    pair.Client(LISTENING, lambda line: [*client_argv, f"server={place.address}", f"port={line[1]}"], client), **options)
+    client_argv = [
+        "python3",
+        "-I",
+        "-S",
+        str(ROOT / "tools/lab/guest_module.py"),
+        str(module),
+        *extra,
+    ]
+    return pair.run(
+        place,
+        [
+            *_command(build, lesson.sides[0], dataclasses.replace(place, device=""), under, ()),
+            "--cm-port",
+            "0",
+        ],
+        pair.Client(
+            LISTENING,
+            lambda line: [*client_argv, f"server={place.address}", f"port={line[1]}"],
+            client,
+        ),
+        **options,
+    )
 
 
-def _command(build: Path, program: str, place: Place, under: Sequence[str], extra: Sequence[str]) -> list[str]:
+def _command(
+    build: Path, program: str, place: Place, under: Sequence[str], extra: Sequence[str]
+) -> list[str]:
     path = build / "examples" / program
     if not path.exists():
         raise LabError(f"{path} is not built: ninja -C {build}")
     return [*under, str(path), *(["--device", place.device] if place.device else []), *extra]
 
 
-def run_pair(place: Place, server: Sequence[str], client: Sequence[str], client_place: Optional[Place] = None, *,
-             port_option: str = "--tcp-port", **options) -> pair.Outcome:
-    """Runs a server and its client by their command lines; where to listen and whom to connect to is added."""
-    return pair.run(place, [*server, port_option, "0"], pair.Client(
-        LISTENING, lambda line: [*client, "--host", place.address, port_option, line[1]], client_place), **options)
+def run_pair(
+    place: Place,
+    server: Sequence[str],
+    client: Sequence[str],
+    client_place: Optional[Place] = None,
+    *,
+    port_option: str = "--tcp-port",
+    **options,
+) -> pair.Outcome:
+    """Runs a server and its client by their command lines; where to listen and whom to connect to
+    is added."""
+    return pair.run(
+        place,
+        [*server, port_option, "0"],
+        pair.Client(
+            LISTENING,
+            lambda line: [*client, "--host", place.address, port_option, line[1]],
+            client_place,
+        ),
+        **options,
+    )
 
 
 def expected_file(stem: str, broken: Optional[str] = None, other: Optional[str] = None) -> Path:
     """@param other a program of the lesson's that has not its name"""
-    return ROOT / "tests" / "expected" / (stem + (f".{other}" if other else "") + (f".break.{broken}" if broken else "")
-                                          + ".txt")
+    return (
+        ROOT
+        / "tests"
+        / "expected"
+        / (stem + (f".{other}" if other else "") + (f".break.{broken}" if broken else "") + ".txt")
+    )

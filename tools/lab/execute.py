@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""./lab exec: runs any command where the device is, or on one of two hosts. place.wrap() runs this file, too."""
+"""./lab exec: runs any command where the device is, or on one of two hosts. place.wrap() runs this
+file, too."""
 from __future__ import annotations
 
 import os
@@ -7,7 +8,8 @@ import signal
 import subprocess
 import sys
 
-if __name__ == "__main__":  # as a program: python3 tools/lab/execute.py HOST COMMAND…, in an emulated machine
+# as a program: python3 tools/lab/execute.py HOST COMMAND…, in an emulated machine
+if __name__ == "__main__":
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from lab import machine, process
@@ -15,20 +17,28 @@ from lab.errors import UsageError, guarded
 
 
 def add_parser(subparsers) -> None:
-    parser = subparsers.add_parser("exec", help="run a command where the device is: ./lab exec -- ibv_devinfo")
-    parser.add_argument("--on", choices=machine.HOSTS, default="", help="on one of the two hosts of ./lab hosts")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end it after so long, exit status 124")
+    parser = subparsers.add_parser(
+        "exec", help="run a command where the device is: ./lab exec -- ibv_devinfo"
+    )
+    parser.add_argument(
+        "--on", choices=machine.HOSTS, default="", help="on one of the two hosts of ./lab hosts"
+    )
+    parser.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="end it after so long, exit status 124"
+    )
     parser.add_argument("command", nargs="...", metavar="-- COMMAND")
     parser.set_defaults(main=main)
 
 
 def main(args) -> int:
     from lab import build, packages, place
+
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("exec needs a command: ./lab exec -- ibv_devinfo")
     packages.ensure(*(["device", "machine"] if args.on else place.groups()))
-    if command[0].startswith("build/examples/") and not os.path.exists(command[0]):  # as the lessons name it
+    # as the lessons name it
+    if command[0].startswith("build/examples/") and not os.path.exists(command[0]):
         packages.ensure("build")
         build.build(command[0].removeprefix("build/"))
     where = place.find_host(args.on) if args.on else place.find_place()
@@ -63,4 +73,9 @@ def here(command: "list[str]", timeout: "float | None") -> int:
 
 if __name__ == "__main__":
     process.prepare()
-    sys.exit(guarded(lambda: machine.end_like(machine.execute(sys.argv[2:], sys.argv[1])), failed=machine.CRASHED))
+    sys.exit(
+        guarded(
+            lambda: machine.end_like(machine.execute(sys.argv[2:], sys.argv[1])),
+            failed=machine.CRASHED,
+        )
+    )

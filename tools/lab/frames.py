@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MIT
 """The frames in which client, keeper and agent talk: job, kind, length, then the data.
 
-One job is one command in the machine. Data flows against credit, so that a reader that is slow holds
-up its own command and nobody else's: a side sends at most WINDOW bytes that the other side has not yet
-passed on and answered with CREDIT.
+One job is one command in the machine. Data flows against credit, so that a reader that is slow
+holds up its own command and nobody else's: a side sends at most WINDOW bytes that the other side
+has not yet passed on and answered with CREDIT.
 """
 import struct
 
-START, STDIN, SIGNAL, RESIZE, CREDIT, KILL = range(1, 7)     # towards the agent
-STDOUT, STDERR, EXIT, REFUSED, READY, CRASH = range(7, 13)   # from the agent (CRASH: from the keeper)
-HELLO, STOP, STATUS, PING = range(13, 17)                    # between client, keeper and agent alone
+START, STDIN, SIGNAL, RESIZE, CREDIT, KILL = range(1, 7)  # towards the agent
+# from the agent (CRASH: from the keeper)
+STDOUT, STDERR, EXIT, REFUSED, READY, CRASH = range(7, 13)
+# between client, keeper and agent alone
+HELLO, STOP, STATUS, PING = range(13, 17)
 
 HEADER = struct.Struct("<IBI")
 NUMBER = struct.Struct("<i")
@@ -35,6 +37,6 @@ class Splitter:
             end = HEADER.size + length
             if len(self.buffer) < end:
                 return
-            frame = bytes(self.buffer[HEADER.size:end])
+            frame = bytes(self.buffer[HEADER.size : end])
             del self.buffer[:end]
             yield job, kind, frame

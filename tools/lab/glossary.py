@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Links each term of lessons/glossary.md where a lesson uses it first. Part of ./lab sync, which makes these links anew each time.
+"""Links each term of lessons/glossary.md where a lesson uses it first. Part of ./lab sync, which
+makes these links anew each time.
 
-Below the heading of a term stands, in a comment, which words are linked to it: `words: memory region, MR`. A word that means
-something else in other lessons is linked in those only that are named by their numbers: `words: slot, slots; only: 17 18 19`.
+Below the heading of a term stands, in a comment, which words are linked to it: `words: memory
+region, MR`. A word that means something else in other lessons is linked in those only that are
+named by their numbers: `words: slot, slots; only: 17 18 19`.
 """
 from __future__ import annotations
 
@@ -15,9 +17,16 @@ from lab.headings import slug
 from lab.paths import ROOT
 
 FILE = ROOT / "lessons/glossary.md"
-WITHOUT = ("README", "glossary", "verbs", "troubleshooting")  # pages to look something up, not to read from start to end
+# pages to look something up, not to read from start to end
+WITHOUT = ("README", "glossary", "verbs", "troubleshooting")
 
-ENTRY = re.compile(r"^## ([^\n]+)\n\n<!-- words: ([^;\n]+?)(?:; only: ([\d ]+))? -->\n\n(.+?)(?=\n## |\n\[Index|\Z)", re.M | re.S)
+ENTRY = re.compile(
+    (
+        r"^## ([^\n]+)\n\n<!-- words: ([^;\n]+?)(?:; only: ([\d ]+))? -->\n\n(.+?)(?=\n##"
+        r" |\n\[Index|\Z)"
+    ),
+    re.M | re.S,
+)
 OURS = re.compile(r"\[([^\]]*)\]\(glossary\.md#[\w-]+\)")
 # What is no running text inside a paragraph: code, links and pictures, comments.
 MASKED = re.compile(r"`[^`]*`|!?\[[^\]]*\]\([^)]*\)|<!--.*?-->|https?://\S+", re.S)
@@ -39,31 +48,51 @@ class Term:
 def read(text: "str | None" = None) -> "list[Term]":
     """@raises ValueError for a heading without its words"""
     text = FILE.read_text() if text is None else text
-    terms = [Term(name, tuple(word.strip() for word in words.split(",")), tuple((only or "").split()), body.strip())
-             for name, words, only, body in ENTRY.findall(text)]
+    terms = [
+        Term(
+            name,
+            tuple(word.strip() for word in words.split(",")),
+            tuple((only or "").split()),
+            body.strip(),
+        )
+        for name, words, only, body in ENTRY.findall(text)
+    ]
     missing = set(re.findall(r"^## (.+)", text, re.M)) - {term.name for term in terms}
     if missing:
-        raise ValueError(f"glossary.md: {', '.join(sorted(missing))}: the comment with its words is missing")
+        raise ValueError(
+            f"glossary.md: {', '.join(sorted(missing))}: the comment with its words is missing"
+        )
     return terms
 
 
 def pattern(word: str) -> str:
-    """The word as it stands in a text: perhaps at the beginning of a sentence, perhaps over the end of a line."""
+    """The word as it stands in a text: perhaps at the beginning of a sentence, perhaps over the end
+    of a line."""
     first = f"[{word[0]}{word[0].upper()}]" if word[0].islower() else re.escape(word[0])
     return first + re.escape(word[1:]).replace(r"\ ", r"(?: |\n *)")
 
 
 def linked(text: str, path: Path, terms: "list[Term] | None" = None) -> str:
-    """A lesson with a link at the first use of each term, and with no other link to the glossary."""
+    """A lesson with a link at the first use of each term, and with no other link to the
+    glossary."""
     if path.parent != FILE.parent or path.stem in WITHOUT:
         return text
     number = path.stem.split("_")[0]
-    whose = {word: term for term in (read() if terms is None else terms)
-             if not term.only or number in term.only for word in term.words}
+    whose = {
+        word: term
+        for term in (read() if terms is None else terms)
+        if not term.only or number in term.only
+        for word in term.words
+    }
     # The longest first, so that a completion channel is not taken for a completion.
     words = sorted(whose, key=len, reverse=True)
-    anything = re.compile("|".join([f"(?P<masked>{MASKED.pattern})"] + [
-        rf"(?<![\w/-])(?P<w{i}>{pattern(word)})(?![\w/(-])" for i, word in enumerate(words)]), re.S)
+    anything = re.compile(
+        "|".join(
+            [f"(?P<masked>{MASKED.pattern})"]
+            + [rf"(?<![\w/-])(?P<w{i}>{pattern(word)})(?![\w/(-])" for i, word in enumerate(words)]
+        ),
+        re.S,
+    )
     seen: "set[str]" = set()
 
     def link(paragraph: str) -> str:
@@ -75,24 +104,30 @@ def linked(text: str, path: Path, terms: "list[Term] | None" = None) -> str:
             if term.name in seen:
                 continue
             seen.add(term.name)
-            label, after = match[0], paragraph[match.end():]
-            result += paragraph[at:match.start()]
+            label, after = match[0], paragraph[match.end() :]
+            result += paragraph[at : match.start()]
             at = match.end()
-            if "\n" in label:  # a link stays on one line: the rest of the term comes up to its beginning
+            # a link stays on one line: the rest of the term comes up to its beginning
+            if "\n" in label:
                 indent = re.search(r"\n( *)", label)[1]
                 label = re.sub(r"\n *", " ", label)
                 rest = re.match(r"(\S*)( |\n|$)", after)
-                result += f"[{label}](glossary.md#{term.anchor}){rest[1]}" + ("\n" + indent if rest[2] == " " else "")
+                result += f"[{label}](glossary.md#{term.anchor}){rest[1]}" + (
+                    "\n" + indent if rest[2] == " " else ""
+                )
                 at += len(rest[1]) + (rest[2] == " ")
             else:
                 result += f"[{label}](glossary.md#{term.anchor})"
         return result + paragraph[at:]
 
-    return "".join(link(part) if running else part for running, part in parts(OURS.sub(r"\1", text)))
+    return "".join(
+        link(part) if running else part for running, part in parts(OURS.sub(r"\1", text))
+    )
 
 
 def parts(text: str):
-    """The text in pieces, and of each whether it is running text: no heading, table, code, or generated block."""
+    """The text in pieces, and of each whether it is running text: no heading, table, code, or
+    generated block."""
     kept: "list[str]" = []
     was, inside = False, None
     for line in text.splitlines(keepends=True):

@@ -3,10 +3,11 @@
 
     guest_module.py MODULE.ko [--unload-at TEXT] NAME=VALUE…
 
-All that a module says is in the kernel's log (/dev/kmsg), so waiting for it is reading that. Its end is a line "done", or one
-that begins with "error: ", or with "ended " if its device was removed; with --unload-at, it is unloaded as soon as a line has
-that text. The exit status is 0 if it was done, or unloaded as wanted, or its device has gone; 1 if it failed, or if the kernel
-itself had something to complain about, which is printed, too.
+All that a module says is in the kernel's log (/dev/kmsg), so waiting for it is reading that. Its
+end is a line "done", or one that begins with "error: ", or with "ended " if its device was removed;
+with --unload-at, it is unloaded as soon as a line has that text. The exit status is 0 if it was
+done, or unloaded as wanted, or its device has gone; 1 if it failed, or if the kernel itself had
+something to complain about, which is printed, too.
 """
 import fcntl
 import os
@@ -16,12 +17,18 @@ import subprocess
 import sys
 import time
 
-LIMIT = 0.75 * float(os.environ.get("LAB_TIME_LIMIT", "60"))  # seconds; shorter than that of ./lab run
+# seconds; shorter than that of ./lab run
+LIMIT = 0.75 * float(os.environ.get("LAB_TIME_LIMIT", "60"))
 UNLOAD_LIMIT = 30
-# How the kernel begins to say that something is wrong with it (lib/dump_stack.c, kernel/panic.c, kernel/locking/lockdep.c, …).
-COMPLAINT = re.compile(r"BUG|WARNING: |Oops|general protection|INFO: task .* blocked|possible .* detected|refcount_t:|list_(?:add|del) corruption"
-                       r"|unregister_netdevice: waiting|stack segment|Kernel panic|rxe_cleanup|DMA-API|UBSAN:|rcu: INFO|divide error|invalid opcode"
-                       r"|double fault|cut here|Call [Tt]race:|Unable to handle kernel")
+# How the kernel begins to say that something is wrong with it (lib/dump_stack.c, kernel/panic.c,
+# kernel/locking/lockdep.c, …).
+COMPLAINT = re.compile(
+    r"BUG|WARNING: |Oops|general protection|INFO: task .* blocked|possible .*"
+    r" detected|refcount_t:|list_(?:add|del) corruption"
+    r"|unregister_netdevice: waiting|stack segment|Kernel panic|rxe_cleanup|DMA-API|UBSAN:|rcu:"
+    r" INFO|divide error|invalid opcode"
+    r"|double fault|cut here|Call [Tt]race:|Unable to handle kernel"
+)
 # What the kernel says in the module's name when it loads one that is not its own.
 KERNELS_OWN = re.compile("loading out-of-tree module|module verification failed")
 HOST = "/run/lab/host"  # the host's files without what the machine has cached of them
@@ -37,7 +44,8 @@ class Log:
         os.lseek(self.file, 0, os.SEEK_END)
 
     def lines(self, deadline=None, loading=None):
-        """The module's own lines until the deadline, or those that are there. Ends early if `loading` ends with a failure."""
+        """The module's own lines until the deadline, or those that are there. Ends early if
+        `loading` ends with a failure."""
         while True:
             try:
                 record = os.read(self.file, 8192).decode(errors="replace")
@@ -59,7 +67,7 @@ class Log:
             if KERNELS_OWN.search(text):
                 continue
             if text.startswith(self.module + ": "):
-                yield text[len(self.module) + 2:]
+                yield text[len(self.module) + 2 :]
             elif COMPLAINT.search(text):
                 self.complaints.append(text)
                 if deadline:  # nothing good comes after it
@@ -68,7 +76,9 @@ class Log:
 
 def unload(name):
     """@return what rmmod has to say"""
-    unloading = subprocess.Popen(["rmmod", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    unloading = subprocess.Popen(
+        ["rmmod", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         return unloading.communicate(timeout=UNLOAD_LIMIT)[0].strip()
     except subprocess.TimeoutExpired:  # it waits in the kernel, where nothing ends it
@@ -81,12 +91,20 @@ def run(path, parameters, unload_at):
     if os.path.exists(f"/sys/module/{name}"):  # of a run that was ended from outside
         unload(name)
     log = Log(name)
-    loading = subprocess.Popen(["insmod", HOST + path if os.path.exists(HOST + path) else path, *parameters],
-                               stderr=subprocess.PIPE, text=True)
+    loading = subprocess.Popen(
+        ["insmod", HOST + path if os.path.exists(HOST + path) else path, *parameters],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     ended = None
     for line in log.lines(time.monotonic() + LIMIT, loading):
         print(line, flush=True)
-        if line == "done" or line.startswith(("error: ", "ended ")) or unload_at and unload_at in line:
+        if (
+            line == "done"
+            or line.startswith(("error: ", "ended "))
+            or unload_at
+            and unload_at in line
+        ):
             ended = line
             break
     status = 0

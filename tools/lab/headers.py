@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The headers of the emulated machine's kernel, with which kbuild builds a module for it (lesson 16).
+"""The headers of the emulated machine's kernel, with which kbuild builds a module for it (lesson
+16).
 
-They come as the kernel does (kernel.py): the distribution's packages, unpacked into the cache, without root and
-without anything being installed. They lie in the kernel's own folder of the cache, and go with it.
+They come as the kernel does (kernel.py): the distribution's packages, unpacked into the cache,
+without root and without anything being installed. They lie in the kernel's own folder of the cache,
+and go with it.
 """
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def get(of: kernel.Kernel) -> Path:
         if found:
             return found
         if not shutil.which("apt-get"):
-            raise LabError(f"no headers for kernel {of.version}: there is no {_installed(of)}, and no apt to get them by")
+            raise LabError(
+                f"no headers for kernel {of.version}: there is no {_installed(of)}, and no apt to"
+                " get them by"
+            )
         _download(of, folder)
     return _find(of) or _gone(of)
 
@@ -41,7 +46,8 @@ def _folder(of: kernel.Kernel) -> Path:
 
 
 def _installed(of: kernel.Kernel) -> Path:
-    """Where a distribution without apt keeps the headers of the kernel that it runs, and boots in the machine, too."""
+    """Where a distribution without apt keeps the headers of the kernel that it runs, and boots in
+    the machine, too."""
     return Path("/lib/modules") / of.version / "build"
 
 
@@ -53,8 +59,11 @@ def _find(of: kernel.Kernel) -> "Path | None":
 
 
 def _gone(of: kernel.Kernel) -> Path:
-    raise LabError(f"no headers for kernel {of.version}: the archive cannot be reached, or has a newer kernel by now. Then remove "
-                   f"{of.modules.parents[2]}, and ./lab fetches that one, with its headers")
+    raise LabError(
+        f"no headers for kernel {of.version}: the archive cannot be reached, or has a newer kernel"
+        f" by now. Then remove {of.modules.parents[2]}, and ./lab fetches that one, with its"
+        " headers"
+    )
 
 
 def _download(of: kernel.Kernel, folder: Path) -> None:
@@ -69,7 +78,8 @@ def _download(of: kernel.Kernel, folder: Path) -> None:
         if name not in kernel.output_of([*cache, "pkgnames", name]).split():
             _gone(of)
         depends = kernel.output_of([*cache, "depends", "--no-recommends", "--no-suggests", name])
-        # The part that all flavours share, and kbuild's own programs. The compiler is not unpacked but installed.
+        # The part that all flavours share, and kbuild's own programs. The compiler is not unpacked
+        # but installed.
         packages = [name, *re.findall(r"Depends: (linux-(?:headers|kbuild)-\S+)", depends)]
         kernel.output_of([*apt, "download", *packages], cwd=work / "apt")
         tree = work / "tree"
@@ -77,5 +87,7 @@ def _download(of: kernel.Kernel, folder: Path) -> None:
             kernel.output_of(["dpkg-deb", "-x", str(package), str(tree)])
         # The one place in it that names another absolutely.
         makefile = tree / "usr/src" / name / "Makefile"
-        makefile.write_text(re.sub(r"^include /usr/", f"include {folder}/usr/", makefile.read_text(), flags=re.M))
+        makefile.write_text(
+            re.sub(r"^include /usr/", f"include {folder}/usr/", makefile.read_text(), flags=re.M)
+        )
         tree.rename(folder)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What is made from a page's headings: their anchors, a lesson's table of contents, and the table of symptoms at the top of
-lessons/troubleshooting.md."""
+"""What is made from a page's headings: their anchors, a lesson's table of contents, and the table
+of symptoms at the top of lessons/troubleshooting.md."""
 from __future__ import annotations
 
 import re
@@ -11,12 +11,14 @@ SEES = re.compile(r"\*\*You see\*\* (.+?)\.(?=\n|\Z)", re.S)
 
 
 def slug(heading: str) -> str:
-    """The anchor that code-hosting sites give to a heading. The links of the lessons are written for it."""
+    """The anchor that code-hosting sites give to a heading. The links of the lessons are written
+    for it."""
     return re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).lower()).strip().replace(" ", "-")
 
 
 def contents(path: Path) -> List[str]:
-    """A line for each section but the two that follow at once, with the section's parts behind it."""
+    """A line for each section but the two that follow at once, with the section's parts behind
+    it."""
     text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
     lines: List[str] = []
     for marks, heading in re.findall(r"^(###?) (.*)$", text, re.M):
@@ -29,13 +31,17 @@ def contents(path: Path) -> List[str]:
 
 
 def symptom_rows(text: str) -> List[Tuple[str, str, str]]:
-    """Group, heading and symptom of each entry. @raises ValueError for one that does not begin with what one sees"""
+    """Group, heading and symptom of each entry. @raises ValueError for one that does not begin with
+    what one sees"""
     result = []
     for group, body in re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.M | re.S):
         for heading, entry in re.findall(r"^### ([^\n]+)\n(.*?)(?=^### |\Z)", body, re.M | re.S):
             sees = SEES.match(entry.strip())
             if not sees or "|" in sees[1] or len(sees[1]) > 200:
-                raise ValueError(f"{heading}: it has to begin with **You see**, and the sentence to end with its line")
+                raise ValueError(
+                    f"{heading}: it has to begin with **You see**, and the sentence to end with its"
+                    " line"
+                )
             result.append((group, heading, " ".join(sees[1].split())))
     return result
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Builds a lesson's kernel module for the emulated machine's kernel, by kbuild. Never for the host's own."""
+"""Builds a lesson's kernel module for the emulated machine's kernel, by kbuild. Never for the
+host's own."""
 from __future__ import annotations
 
 import hashlib
@@ -27,19 +28,29 @@ def why_not() -> str:
 
 
 def sources(lesson: Lesson, program: str) -> "dict[str, str]":
-    """File name -> content, of the module as it is, with a change ("kernel_client.no_reg"), or with one of its files replaced by
-    an exercise's ("16.1_name", and "16.1_name.solution").
+    """File name -> content, of the module as it is, with a change ("kernel_client.no_reg"), or with
+    one of its files replaced by an exercise's ("16.1_name", and "16.1_name.solution").
 
     @raises LabError if a patch does not apply"""
     folder = ROOT / "examples" / lesson.stem
-    files = {path.name: path.read_text() for path in sorted(folder.iterdir()) if path.name == "Kbuild" or path.suffix in (".c", ".h")}
+    files = {
+        path.name: path.read_text()
+        for path in sorted(folder.iterdir())
+        if path.name == "Kbuild" or path.suffix in (".c", ".h")
+    }
     broken = program.partition(".")[2]
     if program.startswith(lesson.number + "."):
         path = folder / "exercises" / f"{program.removesuffix('.solution')}.c"
         replaced = re.search(r"in place of (\w+\.c)\b", path.read_text())
         if not replaced or replaced[1] not in files:
-            raise LabError(f"{path.name} does not say 'in place of FILE.c', with a file of {lesson.stem}")
-        files[replaced[1]] = _patched(path, path.with_suffix(".patch")) if program.endswith(".solution") else path.read_text()
+            raise LabError(
+                f"{path.name} does not say 'in place of FILE.c', with a file of {lesson.stem}"
+            )
+        files[replaced[1]] = (
+            _patched(path, path.with_suffix(".patch"))
+            if program.endswith(".solution")
+            else path.read_text()
+        )
     elif broken:
         patch = folder / "break" / f"{broken}.patch"
         changed = Path(re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M)[1]).name
@@ -48,14 +59,21 @@ def sources(lesson: Lesson, program: str) -> "dict[str, str]":
 
 
 def _patched(path: Path, patch: Path) -> str:
-    result = subprocess.run(["patch", "--silent", "--fuzz=0", "--output=-", str(path), str(patch)], capture_output=True, text=True)
+    result = subprocess.run(
+        ["patch", "--silent", "--fuzz=0", "--output=-", str(path), str(patch)],
+        capture_output=True,
+        text=True,
+    )
     if result.returncode:
-        raise LabError(f"{patch.name} does not apply to {path.name}: {result.stdout}{result.stderr}")
+        raise LabError(
+            f"{patch.name} does not apply to {path.name}: {result.stdout}{result.stderr}"
+        )
     return result.stdout
 
 
 def module(lesson: Lesson, program: str, folder: Path) -> Path:
-    """Brings the module up to date and returns its .ko, which has the same name whatever is changed in it.
+    """Brings the module up to date and returns its .ko, which has the same name whatever is changed
+    in it.
 
     @param folder the build folder
     @raises LabError if it does not build, or there is nothing to build it with"""
@@ -67,30 +85,52 @@ def module(lesson: Lesson, program: str, folder: Path) -> Path:
         raise LabError(f"kbuild works in no folder with a space or a colon in its name: {tree}")
     files = sources(lesson, program)
     result = place / f"{lesson.name}.ko"
-    key = hashlib.sha256("\0".join([str(tree), *(word for item in files.items() for word in item)]).encode()).hexdigest()
+    key = hashlib.sha256(
+        "\0".join([str(tree), *(word for item in files.items() for word in item)]).encode()
+    ).hexdigest()
     stamp = place / "built"
     with build.lock(place):
         if result.exists() and stamp.exists() and stamp.read_text() == key:
             return result
         stamp.unlink(missing_ok=True)
         print(f"lab: building {program} for kernel {booted.version}", file=sys.stderr)
-        with tempfile.TemporaryDirectory(prefix="lab-module-") as work:  # the build folder may have a space in its name
+        # the build folder may have a space in its name
+        with tempfile.TemporaryDirectory(prefix="lab-module-") as work:
             for name, text in files.items():
                 (Path(work) / name).write_text(text)
             # Types for BPF would need pahole, and the kernel as it was linked.
-            done = subprocess.run(["make", "-s", "-C", str(tree), f"M={work}", f"CC={compiler(tree)}", "CONFIG_DEBUG_INFO_BTF_MODULES=",
-                                   "W=1", "modules"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            if done.returncode or "warning:" in done.stdout:  # a warning in a module is a mistake more often than not
+            done = subprocess.run(
+                [
+                    "make",
+                    "-s",
+                    "-C",
+                    str(tree),
+                    f"M={work}",
+                    f"CC={compiler(tree)}",
+                    "CONFIG_DEBUG_INFO_BTF_MODULES=",
+                    "W=1",
+                    "modules",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            # a warning in a module is a mistake more often than not
+            if done.returncode or "warning:" in done.stdout:
                 print(done.stdout, file=sys.stderr, end="")
                 raise LabError(f"{program} does not build")
             # Without the symbols for debugging, which are most of it, and would be read over 9p.
-            subprocess.run(["strip", "--strip-debug", "-o", str(result), f"{work}/{result.name}"], check=True)
+            subprocess.run(
+                ["strip", "--strip-debug", "-o", str(result), f"{work}/{result.name}"], check=True
+            )
         stamp.write_text(key)
     return result
 
 
 def compiler(tree: Path) -> str:
-    """The compiler that built the kernel, which Debian's headers name; else the usual one. @raises LabError without it"""
+    """The compiler that built the kernel, which Debian's headers name; else the usual one. @raises
+    LabError without it"""
     variables = tree / ".kernelvariables"
     found = re.search(r"\bgcc-\d+\b", variables.read_text()) if variables.exists() else None
     name = found[0] if found else "gcc"

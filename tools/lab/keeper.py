@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Owns the emulated machine, or the two hosts: starts QEMU, passes frames between clients and the agents
-inside, and ends it all when nobody has used it for a while. A process of its own, started by machine.py.
+"""Owns the emulated machine, or the two hosts: starts QEMU, passes frames between clients and the
+agents inside, and ends it all when nobody has used it for a while. A process of its own, started by
+machine.py.
 
     client --unix socket--> keeper --virtio port--> agent --> command
 
-Each machine has its socket, and a client's connection is one command. The keeper listens only once all
-is ready, so whoever can connect has a machine. Two hosts begin and end together: where one dies, the
-other goes too. QEMU cannot outlive the keeper, and the machine does not outlive its port.
+Each machine has its socket, and a client's connection is one command. The keeper listens only once
+all is ready, so whoever can connect has a machine. Two hosts begin and end together: where one
+dies, the other goes too. QEMU cannot outlive the keeper, and the machine does not outlive its port.
 """
 from __future__ import annotations
 
@@ -28,13 +29,26 @@ from typing import Optional
 from lab import kernel as kernels
 from lab import process, qemu
 from lab.errors import LabError
-from lab.frames import (CHUNK, CRASH, EXIT, HELLO, KILL, PING, READY, REFUSED, START, STATUS, STOP, Splitter,
-                        pack)
+from lab.frames import (
+    CHUNK,
+    CRASH,
+    EXIT,
+    HELLO,
+    KILL,
+    PING,
+    READY,
+    REFUSED,
+    START,
+    STATUS,
+    STOP,
+    Splitter,
+    pack,
+)
 from lab.machine import GROUPS, machine_name
 from lab.paths import ROOT, cache_dir, runtime_dir
 
-KVM_LIMIT = 8      # seconds to the first word; KVM that only seems to work never gets there
-BOOT_LIMIT = 60    # the same under emulation, for two machines
+KVM_LIMIT = 8  # seconds to the first word; KVM that only seems to work never gets there
+BOOT_LIMIT = 60  # the same under emulation, for two machines
 SILENCE_LIMIT = 60  # an agent that does not answer for so long is taken for dead
 IDLE_LIMIT = float(os.environ.get("LAB_IDLE", "180"))
 
@@ -46,8 +60,14 @@ def die_with_parent() -> None:
 class Machine:
     """One run of QEMU and the stream to the agent in it."""
 
-    def __init__(self, kernel: kernels.Kernel, accelerator: str, folder: Path, host: str,
-                 wires: list[socket.socket]):
+    def __init__(
+        self,
+        kernel: kernels.Kernel,
+        accelerator: str,
+        folder: Path,
+        host: str,
+        wires: list[socket.socket],
+    ):
         self.kernel, self.accelerator, self.host, self.wires = kernel, accelerator, host, wires
         self.process: Optional[asyncio.subprocess.Process] = None
         self.console = folder / f"console{host}.log"
@@ -61,18 +81,32 @@ class Machine:
         began = time.monotonic()
         ours, theirs = socket.socketpair()
         wires = [wire.fileno() for wire in self.wires]
-        argv = qemu.command(self.kernel, kernels.initramfs(self.kernel), self.accelerator, self.host,
-                            theirs.fileno(), wires, self.console)
+        argv = qemu.command(
+            self.kernel,
+            kernels.initramfs(self.kernel),
+            self.accelerator,
+            self.host,
+            theirs.fileno(),
+            wires,
+            self.console,
+        )
         self.console.write_bytes(b"")
         with open(self.console, "ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=[theirs.fileno(), *wires], preexec_fn=die_with_parent)
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno(), *wires],
+                preexec_fn=die_with_parent,
+            )
         theirs.close()
         self.reader, self.writer = await asyncio.open_connection(sock=ours)
         self.send(0, START, marshal.dumps({"root": str(ROOT), "modules": str(self.kernel.modules)}))
         try:
-            while not any(kind == READY for _, kind, _ in await asyncio.wait_for(self.receive(), limit)):
+            while not any(
+                kind == READY for _, kind, _ in await asyncio.wait_for(self.receive(), limit)
+            ):
                 pass
         except asyncio.TimeoutError:
             await self.stop()
@@ -104,8 +138,13 @@ class Machine:
             await self.process.wait()
 
     def last_words(self) -> str:
-        lines = [line.strip() for line in self.console.read_text(errors="replace").splitlines() if line.strip()]
-        why = [line for line in lines[:-6] if re.search(r"BUG: |Oops: |RIP: |Kernel panic", line)]  # the call trace is long
+        lines = [
+            line.strip()
+            for line in self.console.read_text(errors="replace").splitlines()
+            if line.strip()
+        ]
+        # the call trace is long
+        why = [line for line in lines[:-6] if re.search(r"BUG: |Oops: |RIP: |Kernel panic", line)]
         return "".join(f"\n  console: {line}" for line in why[:4] + lines[-6:])
 
 
@@ -122,7 +161,9 @@ class Keeper:
 
     # ---- a client
 
-    async def serve(self, machine: Machine, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, machine: Machine, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         if self.ended.is_set():  # no promise to who comes too late: it starts the next machine
             return writer.close()
         job, self.next_job = self.next_job, self.next_job + 1
@@ -155,9 +196,14 @@ class Keeper:
             writer.close()
 
     def status(self, machine: Machine) -> dict:
-        return {"qemu": machine.process.pid, "keeper": os.getpid(), "clients": len(self.clients) - 1,
-                "accelerator": machine.accelerator, "boot_seconds": machine.boot_seconds,
-                "kernel": machine.kernel.version}
+        return {
+            "qemu": machine.process.pid,
+            "keeper": os.getpid(),
+            "clients": len(self.clients) - 1,
+            "accelerator": machine.accelerator,
+            "boot_seconds": machine.boot_seconds,
+            "kernel": machine.kernel.version,
+        }
 
     # ---- the agent
 
@@ -216,7 +262,9 @@ class Keeper:
         for machine in self.machines:
             path = self.folder / f"socket{machine.host}"
             path.unlink(missing_ok=True)
-            servers[path] = await asyncio.start_unix_server(functools.partial(self.serve, machine), path)
+            servers[path] = await asyncio.start_unix_server(
+                functools.partial(self.serve, machine), path
+            )
         tasks = [asyncio.create_task(self.listen_to_agent(machine)) for machine in self.machines]
         tasks.append(asyncio.create_task(self.watch_the_clock()))
         ready("")
@@ -227,7 +275,8 @@ class Keeper:
         for path, server in servers.items():
             path.unlink(missing_ok=True)
             server.close()
-        # Gone means gone: whoever waits for this connection's end may count on it that QEMU has ended.
+        # Gone means gone: whoever waits for this connection's end may count on it that QEMU has
+        # ended.
         for machine in self.machines:
             await machine.stop()
         for writer in list(self.clients.values()):
@@ -244,12 +293,15 @@ def kvm_verdict_file() -> Path:
 
 
 async def start_all(accelerator: str, group: str, limit: float) -> list[Machine]:
-    """The machines of `group`, booting at the same time. @raises LabError if one of them does not start"""
+    """The machines of `group`, booting at the same time. @raises LabError if one of them does not
+    start"""
     kernel, folder = kernels.get(), runtime_dir(group)
     # An Ethernet that goes nowhere else: from each other host a wire to the first one.
     pairs = [socket.socketpair() for _ in GROUPS[group][1:]]
     wires = [[first for first, _ in pairs], *([other] for _, other in pairs)]
-    machines = [Machine(kernel, accelerator, folder, host, ends) for host, ends in zip(GROUPS[group], wires)]
+    machines = [
+        Machine(kernel, accelerator, folder, host, ends) for host, ends in zip(GROUPS[group], wires)
+    ]
     starts = [asyncio.create_task(machine.start(limit)) for machine in machines]
     try:
         await asyncio.gather(*starts)
@@ -272,7 +324,9 @@ async def boot(group: str) -> list[Machine]:
     if forced not in ("", "kvm", "tcg"):
         raise LabError(f"LAB_ACCEL={forced}: kvm or tcg")
     verdict = kvm_verdict_file()
-    if forced == "kvm" or (not forced and os.access("/dev/kvm", os.R_OK | os.W_OK) and not verdict.exists()):
+    if forced == "kvm" or (
+        not forced and os.access("/dev/kvm", os.R_OK | os.W_OK) and not verdict.exists()
+    ):
         try:
             return await start_all("kvm", group, KVM_LIMIT)
         except LabError as error:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The emulated machine's kernel: the distribution's own package, unpacked into the cache.
 
-Nothing is installed on the host and nobody needs to be root: apt works with package lists of its own
-in the cache, and checks what it downloads against the signed lists. A kernel folder appears under its
-final name only when it is complete, so neither Ctrl-C nor a broken download leaves half of one.
+Nothing is installed on the host and nobody needs to be root: apt works with package lists of its
+own in the cache, and checks what it downloads against the signed lists. A kernel folder appears
+under its final name only when it is complete, so neither Ctrl-C nor a broken download leaves half
+of one.
 """
 from __future__ import annotations
 
@@ -27,16 +28,32 @@ from lab import errors
 from lab.errors import LabError
 from lab.paths import cache_dir
 
-# What the machine needs beyond what is built in. rdma_rxe wants crc32_generic on 6.1 without saying so.
-MODULES = ["virtio_pci", "virtio_console", "virtio_net", "9p", "9pnet_virtio", "overlay", "dummy",
-           "veth", "bridge", "sch_netem", "crc32_generic", "ib_uverbs", "rdma_ucm", "ib_umad", "rdma_rxe"]
+# What the machine needs beyond what is built in. rdma_rxe wants crc32_generic on 6.1 without saying
+# so.
+MODULES = [
+    "virtio_pci",
+    "virtio_console",
+    "virtio_net",
+    "9p",
+    "9pnet_virtio",
+    "overlay",
+    "dummy",
+    "veth",
+    "bridge",
+    "sch_netem",
+    "crc32_generic",
+    "ib_uverbs",
+    "rdma_ucm",
+    "ib_umad",
+    "rdma_rxe",
+]
 # Worth having, not there in every kernel.
 OPTIONAL = {"crc32_generic", "virtio_pci", "virtio_net", "ib_umad"}
 
 
 @dataclass(frozen=True)
 class Kernel:
-    version: str   # as uname -r has it
+    version: str  # as uname -r has it
     image: Path
     modules: Path  # the folder that holds modules.dep
 
@@ -44,23 +61,30 @@ class Kernel:
 @dataclass(frozen=True)
 class Arch:
     """What differs between the machines that Debian's kernels run on."""
-    package: str    # the Debian package that depends on the newest kernel
-    image: str      # the image's file name begins with this
+
+    package: str  # the Debian package that depends on the newest kernel
+    image: str  # the image's file name begins with this
     qemu: str
     machine: list[str]
     console: str
 
 
 ARCHS = {
-    "x86_64": Arch("linux-image-amd64", "vmlinuz-", "qemu-system-x86_64", ["-machine", "q35"], "ttyS0"),
-    "aarch64": Arch("linux-image-arm64", "vmlinuz-", "qemu-system-aarch64", ["-machine", "virt"], "ttyAMA0"),
+    "x86_64": Arch(
+        "linux-image-amd64", "vmlinuz-", "qemu-system-x86_64", ["-machine", "q35"], "ttyS0"
+    ),
+    "aarch64": Arch(
+        "linux-image-arm64", "vmlinuz-", "qemu-system-aarch64", ["-machine", "virt"], "ttyAMA0"
+    ),
 }
 
 
 def arch() -> Arch:
     name = platform.machine()
     if name not in ARCHS:
-        raise LabError(f"the emulated machine is prepared for {' and '.join(ARCHS)}, not for {name}")
+        raise LabError(
+            f"the emulated machine is prepared for {' and '.join(ARCHS)}, not for {name}"
+        )
     return ARCHS[name]
 
 
@@ -73,8 +97,8 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def get() -> Kernel:
-    """The kernel to boot, downloaded if it has to be. LAB_KERNEL chooses another release's ("bookworm-
-    backports") or a version by its beginning ("6.12").
+    """The kernel to boot, downloaded if it has to be. LAB_KERNEL chooses another release's
+    ("bookworm- backports") or a version by its beginning ("6.12").
 
     @raises LabError if none is available"""
     wanted = os.environ.get("LAB_KERNEL", "")
@@ -83,7 +107,8 @@ def get() -> Kernel:
         found = _complete(folder)
         if found:
             return found
-        for rubbish in [folder, *folder.parent.glob(f".partial-{folder.name}-*")]:  # of a download that was killed
+        # of a download that was killed
+        for rubbish in [folder, *folder.parent.glob(f".partial-{folder.name}-*")]:
             shutil.rmtree(rubbish, ignore_errors=True)
         if shutil.which("apt-get"):
             try:
@@ -98,7 +123,9 @@ def get() -> Kernel:
             _host_kernel(folder)
         found = _complete(folder)
         if not found:
-            raise LabError(f"the kernel in {folder} is not complete; remove that folder and try again")
+            raise LabError(
+                f"the kernel in {folder} is not complete; remove that folder and try again"
+            )
         return found
 
 
@@ -114,19 +141,22 @@ def _complete(folder: Path) -> "Kernel | None":
     if stamp.exists():
         version, image, size = stamp.read_text().split("\n")[:3]
         kernel = Kernel(version, Path(image), folder / "lib/modules" / version)
-        if (kernel.image.exists() and kernel.image.stat().st_size == int(size)
-                and (kernel.modules / "modules.dep").exists()):
+        if (
+            kernel.image.exists()
+            and kernel.image.stat().st_size == int(size)
+            and (kernel.modules / "modules.dep").exists()
+        ):
             return kernel
     return None
 
 
 def _unpacked(image: Path) -> Path:
-    """An x86 image holds the kernel xz-compressed; unpacked here, it boots 2 s sooner than when it unpacks itself
-    under emulation (Documentation/arch/x86/boot.rst has the header's fields)."""
+    """An x86 image holds the kernel xz-compressed; unpacked here, it boots 2 s sooner than when it
+    unpacks itself under emulation (Documentation/arch/x86/boot.rst has the header's fields)."""
     data = image.read_bytes()
     if data[0x202:0x206] != b"HdrS":  # not x86
         return image
-    start = ((data[0x1f1] or 4) + 1) * 512 + int.from_bytes(data[0x248:0x24c], "little")
+    start = ((data[0x1F1] or 4) + 1) * 512 + int.from_bytes(data[0x248:0x24C], "little")
     try:
         kernel = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(data[start:])
     except lzma.LZMAError:  # compressed otherwise: it unpacks itself
@@ -141,8 +171,11 @@ def _unpacked(image: Path) -> Path:
 
 def _finish(work: Path, folder: Path, version: str, image: Path) -> None:
     """@param image below `work`"""
-    subprocess.run(["depmod", "-b", str(work), version], check=True,
-                   env={**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"})
+    subprocess.run(
+        ["depmod", "-b", str(work), version],
+        check=True,
+        env={**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"},
+    )
     size = (work / image).stat().st_size
     (work / "complete").write_text(f"{version}\n{folder / image}\n{size}\n")
     work.rename(folder)
@@ -154,8 +187,11 @@ def _download(folder: Path, wanted: str) -> None:
         work = Path(temp)
         apt = private_apt(work / "apt", wanted)
         print("lab: fetching package lists for the emulated machine's kernel", file=sys.stderr)
-        # Some other source of this machine may be down without harm; if not, the kernel is not to be found.
-        updated = subprocess.run([*apt, "update"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        # Some other source of this machine may be down without harm; if not, the kernel is not to
+        # be found.
+        updated = subprocess.run(
+            [*apt, "update"], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
         try:
             packages = _packages(apt, wanted)
         except LabError as error:
@@ -172,7 +208,7 @@ def _download(folder: Path, wanted: str) -> None:
             raise LabError(f"{', '.join(packages)} holds no kernel image")
         if (tree / "usr/lib/modules").exists() and not (tree / "lib").exists():
             (tree / "lib").symlink_to("usr/lib")
-        version = images[0].name[len(arch().image):]
+        version = images[0].name[len(arch().image) :]
         _finish(tree, folder, version, _unpacked(images[0]).relative_to(tree))
 
 
@@ -180,36 +216,68 @@ def private_apt(folder: Path, wanted: str) -> list[str]:
     """An apt-get that reads this machine's sources and writes only below `folder`."""
     for name in ("lists/partial", "cache/archives/partial", "parts"):
         (folder / name).mkdir(parents=True)
-    options = {"Dir::State::Lists": folder / "lists", "Dir::Cache": folder / "cache",
-               "Debug::NoLocking": "true", "APT::Sandbox::User": "", "Acquire::Languages": "none"}
+    options = {
+        "Dir::State::Lists": folder / "lists",
+        "Dir::Cache": folder / "cache",
+        "Debug::NoLocking": "true",
+        "APT::Sandbox::User": "",
+        "Acquire::Languages": "none",
+    }
     if re.match(r"[a-z]+-", wanted):  # another suite: the host's sources, with that suite's name
         sources = _sources_of(wanted)
         (folder / "parts/lab.sources.list").write_text(sources)
-        options |= {"Dir::Etc::SourceList": folder / "parts/lab.sources.list",
-                    "Dir::Etc::SourceParts": "/dev/null"}
-    return ["apt-get", "-q", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
+        options |= {
+            "Dir::Etc::SourceList": folder / "parts/lab.sources.list",
+            "Dir::Etc::SourceParts": "/dev/null",
+        }
+    return [
+        "apt-get",
+        "-q",
+        *(word for key, value in options.items() for word in ("-o", f"{key}={value}")),
+    ]
 
 
 def _sources_of(suite: str) -> str:
     """One-line sources for `suite`, from where the host gets its own release."""
-    lines = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(REPO_URI) $(SIGNED_BY)",
-                            "Created-By: Packages"], capture_output=True, text=True).stdout.split("\n")
+    lines = subprocess.run(
+        [
+            "apt-get",
+            "indextargets",
+            "--format",
+            "$(SITE) $(RELEASE) $(REPO_URI) $(SIGNED_BY)",
+            "Created-By: Packages",
+        ],
+        capture_output=True,
+        text=True,
+    ).stdout.split("\n")
     release = suite.split("-")[0]
-    uris = sorted({line.split()[2] for line in lines
-                   if len(line.split()) >= 3 and line.split()[1] == release})
+    uris = sorted(
+        {line.split()[2] for line in lines if len(line.split()) >= 3 and line.split()[1] == release}
+    )
     if not uris:
         raise LabError(f"LAB_KERNEL={suite}: this machine's apt sources have no release {release}")
-    return "".join(f"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {uri} {suite} main\n"
-                   for uri in uris)
+    return "".join(
+        f"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {uri} {suite} main\n"
+        for uri in uris
+    )
 
 
 def _packages(apt: list[str], wanted: str) -> list[str]:
     """The package that holds the image, and on Ubuntu those that hold the modules."""
     cache = ["apt-cache", *apt[2:]]
     if wanted and not re.match(r"[a-z]+-", wanted):
-        names = output_of([*cache, "search", "--names-only", f"^linux-image-{re.escape(wanted)}"]).split("\n")
-        names = [line.split()[0] for line in names if line and "cloud" not in line and "-rt-" not in line
-                 and "-dbg" not in line and "unsigned" not in line]
+        names = output_of(
+            [*cache, "search", "--names-only", f"^linux-image-{re.escape(wanted)}"]
+        ).split("\n")
+        names = [
+            line.split()[0]
+            for line in names
+            if line
+            and "cloud" not in line
+            and "-rt-" not in line
+            and "-dbg" not in line
+            and "unsigned" not in line
+        ]
         if not names:
             raise LabError(f"LAB_KERNEL={wanted}: apt knows no linux-image-{wanted}…")
         return [names[-1]]
@@ -217,7 +285,9 @@ def _packages(apt: list[str], wanted: str) -> list[str]:
     if not output_of([*cache, "pkgnames", meta]):
         meta = "linux-image-generic"
     if not output_of([*cache, "pkgnames", meta]):
-        raise LabError(f"this machine's apt sources have no kernel package ({arch().package} or {meta})")
+        raise LabError(
+            f"this machine's apt sources have no kernel package ({arch().package} or {meta})"
+        )
     depends = output_of([*cache, "depends", "--no-recommends", "--no-suggests", meta])
     image = re.search(r"Depends: (linux-image-\S*\d\S*)", depends)
     if not image:
@@ -231,13 +301,24 @@ def _packages(apt: list[str], wanted: str) -> list[str]:
 
 
 def _host_kernel(folder: Path) -> None:
-    """Without apt: the kernel that this machine runs, if its distribution put it where they all do."""
+    """Without apt: the kernel that this machine runs, if its distribution put it where they all
+    do."""
     version = os.uname().release
     modules = Path("/lib/modules") / version
-    images = [path for path in (Path(f"/boot/vmlinuz-{version}"), modules / "vmlinuz", Path("/boot/vmlinuz-linux"))
-              if os.access(path, os.R_OK)]
+    images = [
+        path
+        for path in (
+            Path(f"/boot/vmlinuz-{version}"),
+            modules / "vmlinuz",
+            Path("/boot/vmlinuz-linux"),
+        )
+        if os.access(path, os.R_OK)
+    ]
     if not images or not (modules / "modules.dep").exists():
-        raise LabError(f"no kernel for the emulated machine: no readable /boot/vmlinuz-{version} with {modules}")
+        raise LabError(
+            f"no kernel for the emulated machine: no readable /boot/vmlinuz-{version} with"
+            f" {modules}"
+        )
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".partial-{folder.name}-") as temp:
         work = Path(temp) / "tree"
         (work / "lib/modules").mkdir(parents=True)
@@ -247,29 +328,52 @@ def _host_kernel(folder: Path) -> None:
 
 
 def output_of(argv: list[str], **options) -> str:
-    result = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+    result = subprocess.run(
+        argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options
+    )
     if result.returncode:
         reason = (result.stderr or result.stdout).strip().split("\n")[-1]
         raise LabError(f"{' '.join(argv[:1] + argv[-2:])} failed: {reason}")
     return result.stdout
 
 
-# ---- initramfs ------------------------------------------------------------------------------------
+# ---- initramfs
+# ------------------------------------------------------------------------------------
+
 
 def initramfs(kernel: Kernel) -> Path:
-    """A small initramfs: busybox, the modules in the order in which they are loaded, and init.sh."""
+    """A small initramfs: busybox, the modules in the order in which they are loaded, and
+    init.sh."""
     init = Path(__file__).with_name("init.sh").read_bytes()
-    agent, frames = (Path(__file__).with_name(name).read_bytes() for name in ("agent.py", "frames.py"))
+    agent, frames = (
+        Path(__file__).with_name(name).read_bytes() for name in ("agent.py", "frames.py")
+    )
     busybox = _busybox().read_bytes()
-    key = hashlib.sha256(b"\0".join([init, agent, frames, busybox, kernel.version.encode(), repr(MODULES).encode(),
-                                     Path(__file__).read_bytes()])).hexdigest()[:16]
+    key = hashlib.sha256(
+        b"\0".join(
+            [
+                init,
+                agent,
+                frames,
+                busybox,
+                kernel.version.encode(),
+                repr(MODULES).encode(),
+                Path(__file__).read_bytes(),
+            ]
+        )
+    ).hexdigest()[:16]
     path = cache_dir() / "kernel" / f"initramfs-{kernel.version}-{key}.gz"
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    files = [("init", 0o100755, init), ("agent.py", 0o100644, agent), ("frames.py", 0o100644, frames),
-             ("bin", 0o40755, b""), ("bin/busybox", 0o100755, busybox),
-             ("modules", 0o40755, b"")]
+    files = [
+        ("init", 0o100755, init),
+        ("agent.py", 0o100644, agent),
+        ("frames.py", 0o100644, frames),
+        ("bin", 0o40755, b""),
+        ("bin/busybox", 0o100755, busybox),
+        ("modules", 0o40755, b""),
+    ]
     for number, module in enumerate(_load_order(kernel)):
         name = module.name.split(".")[0]
         files.append((f"modules/{number:03d}-{name}.ko", 0o100644, _decompressed(module)))
@@ -297,7 +401,9 @@ def _load_order(kernel: Kernel) -> list[Path]:
     for line in (kernel.modules / "modules.dep").read_text().splitlines():
         path, _, needs = line.partition(":")
         depends[_module_name(path)] = (path, needs.split())
-    builtin = {_module_name(line) for line in (kernel.modules / "modules.builtin").read_text().split()}
+    builtin = {
+        _module_name(line) for line in (kernel.modules / "modules.builtin").read_text().split()
+    }
     order: list[str] = []
     for name in MODULES:
         if name in depends:
@@ -305,7 +411,9 @@ def _load_order(kernel: Kernel) -> list[Path]:
             # modules.dep lists what a module needs with the most basic one last.
             order += [item for item in [*reversed(needs), path] if item not in order]
         elif name not in builtin and name not in OPTIONAL:
-            raise LabError(f"kernel {kernel.version} has no module {name}; choose another by LAB_KERNEL")
+            raise LabError(
+                f"kernel {kernel.version} has no module {name}; choose another by LAB_KERNEL"
+            )
     return [kernel.modules / path for path in order]
 
 

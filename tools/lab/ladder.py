@@ -15,8 +15,9 @@ class Lesson:
     stem: str  # 02_send_recv
     part: str  # Verbs by hand
     idea: str  # the one new idea
-    # "lesson": text only; "device": one program; "alone": one that uses no device; "pair": server and client, which exchange
-    # their addresses over TCP; "cm-pair": the same by rdma_cm; "kernel": the client is a kernel module
+    # "lesson": text only; "device": one program; "alone": one that uses no device; "pair": server
+    # and client, which exchange their addresses over TCP; "cm-pair": the same by rdma_cm; "kernel":
+    # the client is a kernel module
     kind: str
     sides: tuple[str, ...] = ()  # the programs, where server and client are two
 
@@ -53,6 +54,9 @@ def read(path=ROOT / "lessons/ladder.txt") -> list[Lesson]:
         fields = [field.strip() for field in line.split("|")]
         kind, *sides = fields[-1].split() or [""]
         if len(fields) != 4 or kind not in KINDS or len(sides) not in (0, 2):
-            raise LabError(f"{path.name}:{number}: stem | part | new idea | {' or '.join(KINDS)} [SERVER CLIENT]")
+            raise LabError(
+                f"{path.name}:{number}: stem | part | new idea | {' or '.join(KINDS)} [SERVER"
+                " CLIENT]"
+            )
         lessons.append(Lesson(*fields[:3], kind, tuple(sides)))
     return lessons

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""The client's side of the emulated machines: starts them where they are not running, runs commands in them.
+"""The client's side of the emulated machines: starts them where they are not running, runs commands
+in them.
 
-There is the machine that is alone, whose name is "", and there are two hosts, "a" and "b", joined by an
-Ethernet. Hosts begin and end together. With LAB_HOSTS=4 there are "c" and "d", too: a test of a cluster
-runs commands there (./lab exec --on d), and all other commands know a and b only.
+There is the machine that is alone, whose name is "", and there are two hosts, "a" and "b", joined
+by an Ethernet. Hosts begin and end together. With LAB_HOSTS=4 there are "c" and "d", too: a test of
+a cluster runs commands there (./lab exec --on d), and all other commands know a and b only.
 
-./lab exec is such a client. It passes on its own input, both output streams, signals and window size, and
-ends as the command ended: with its exit status, or by the same signal. A machine that dies is not
-something that a command can do: that is exit status 125 and a message.
+./lab exec is such a client. It passes on its own input, both output streams, signals and window
+size, and ends as the command ended: with its exit status, or by the same signal. A machine that
+dies is not something that a command can do: that is exit status 125 and a message.
 """
 from __future__ import annotations
 
@@ -30,23 +31,57 @@ from typing import Callable, Iterator, Optional, Sequence
 
 from lab import process
 from lab.errors import LabError
-from lab.frames import (CHUNK, CRASH, CREDIT, EXIT, HELLO, NUMBER, REFUSED, RESIZE, SIGNAL, START, STATUS, STDERR,
-                        STDIN, STDOUT, STOP, WINDOW, Splitter, pack)
+from lab.frames import (
+    CHUNK,
+    CRASH,
+    CREDIT,
+    EXIT,
+    HELLO,
+    NUMBER,
+    REFUSED,
+    RESIZE,
+    SIGNAL,
+    START,
+    STATUS,
+    STDERR,
+    STDIN,
+    STDOUT,
+    STOP,
+    WINDOW,
+    Splitter,
+    pack,
+)
 from lab.paths import ROOT, runtime_dir
 
-GROUPS = {"": ("",), "hosts": tuple("abcd" if os.environ.get("LAB_HOSTS") == "4" else "ab")}  # what one keeper keeps
+# what one keeper keeps
+GROUPS = {"": ("",), "hosts": tuple("abcd" if os.environ.get("LAB_HOSTS") == "4" else "ab")}
 HOSTS = GROUPS["hosts"]
 CRASHED = 125
 TIMED_OUT = 124
-GRACE = 5     # seconds between SIGTERM and SIGKILL
+GRACE = 5  # seconds between SIGTERM and SIGKILL
 PATIENCE = 1  # seconds that an interrupted command's last output waits for its reader
-FORWARDED = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
-# Where the machine need not look for what has just changed: the project is shared in uncached, the rest is installed.
+FORWARDED = [
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+]
+# Where the machine need not look for what has just changed: the project is shared in uncached, the
+# rest is installed.
 SETTLED = tuple(f"{path}/" for path in (ROOT, "/usr", "/bin", "/sbin", "/lib", sys.prefix))
-HOST_ONLY = {"DISPLAY", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "LD_PRELOAD"}
+HOST_ONLY = {
+    "DISPLAY",
+    "SSH_AUTH_SOCK",
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "LD_PRELOAD",
+}
 
 
 # ---- getting at the machine
+
 
 def machine_name(host: str) -> str:
     """The name as messages have it."""
@@ -77,20 +112,35 @@ def _connect(host: str) -> Optional[socket.socket]:
 
 
 def _start_keeper(group: str) -> None:
-    """Returns when the machines are ready. @raises LabError; interrupted, it takes the keeper along"""
-    from lab import kernel as kernels  # what it imports takes longer than all the rest of a command in a machine that runs
-    kernels.initramfs(kernels.get())  # here and not in the keeper, so that a download is seen and can be stopped
-    what = f"{'four' if len(HOSTS) == 4 else 'two'} hosts, {', '.join(HOSTS[:-1])} and {HOSTS[-1]}" if group else "the emulated machine"
+    """Returns when the machines are ready. @raises LabError; interrupted, it takes the keeper
+    along"""
+    # what it imports takes longer than all the rest of a command in a machine that runs
+    from lab import kernel as kernels
+
+    # here and not in the keeper, so that a download is seen and can be stopped
+    kernels.initramfs(kernels.get())
+    what = (
+        f"{'four' if len(HOSTS) == 4 else 'two'} hosts, {', '.join(HOSTS[:-1])} and {HOSTS[-1]}"
+        if group
+        else "the emulated machine"
+    )
     print(f"lab: starting {what}", file=sys.stderr, flush=True)
     report, report_write = os.pipe()
     log_file = runtime_dir(group) / "keeper.log"
     with open(log_file, "ab") as log, os.fdopen(report, "rb") as answer:
-        # An interrupt after the fork and before `try` would leave the keeper behind. (It unblocks them for itself.)
+        # An interrupt after the fork and before `try` would leave the keeper behind. (It unblocks
+        # them for itself.)
         signal.pthread_sigmask(signal.SIG_BLOCK, process.ENDING)
-        keeper = subprocess.Popen([sys.executable, "-m", "lab.keeper", group, str(report_write)], cwd="/",
-                                  env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
-                                  stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[report_write],
-                                  start_new_session=True)
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "lab.keeper", group, str(report_write)],
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[report_write],
+            start_new_session=True,
+        )
         os.close(report_write)
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, process.ENDING)
@@ -114,7 +164,9 @@ def connect(host: str = "") -> socket.socket:
             _start_keeper(group)
             connection = _connect(host)
     if connection is None:
-        raise LabError(f"{machine_name(host)} went away; see {runtime_dir(group)}/console{host}.log")
+        raise LabError(
+            f"{machine_name(host)} went away; see {runtime_dir(group)}/console{host}.log"
+        )
     return connection
 
 
@@ -145,7 +197,9 @@ def stop(host: str = "", only_if_alone: bool = False) -> bool:
     if connection is None:
         return False
     with connection:
-        peer = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        peer = struct.unpack(
+            "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        )[0]
         try:
             keeper = os.pidfd_open(peer)
             connection.sendall(pack(0, STOP, b"alone" if only_if_alone else b""))
@@ -161,16 +215,24 @@ def stop(host: str = "", only_if_alone: bool = False) -> bool:
 
 
 def files_changed() -> None:
-    """Packages were installed on the host. A machine in use keeps running, and looks for files afresh; an idle one is ended, which
-    frees what it has cached of the old ones."""
+    """Packages were installed on the host. A machine in use keeps running, and looks for files
+    afresh; an idle one is ended, which frees what it has cached of the old ones."""
     for group in GROUPS.values():
         if status(group[0]) and not stop(group[0], only_if_alone=True):
             for host in group:
-                forget = [sys.executable, str(ROOT / "tools/lab/execute.py"), host, "sh", "-c", "echo 2 >/proc/sys/vm/drop_caches"]
+                forget = [
+                    sys.executable,
+                    str(ROOT / "tools/lab/execute.py"),
+                    host,
+                    "sh",
+                    "-c",
+                    "echo 2 >/proc/sys/vm/drop_caches",
+                ]
                 subprocess.run(forget, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 # ---- running a command in it
+
 
 class _Client:
     def __init__(self, argv: Sequence[str], host: str, timeout: Optional[float], terminal: bool):
@@ -197,7 +259,9 @@ class _Client:
         self.send(START, marshal.dumps(self.request()))
         self.selector = selectors.PollSelector()  # unlike epoll it takes plain files
         self.selector.register(self.connection, selectors.EVENT_READ, self.read_machine)
-        self.selector.register(wakeup, selectors.EVENT_READ, lambda: self.forward(os.read(wakeup, 64)))
+        self.selector.register(
+            wakeup, selectors.EVENT_READ, lambda: self.forward(os.read(wakeup, 64))
+        )
         self.watch(0, True, selectors.EVENT_READ, self.read_input)
         deadline = time.monotonic() + self.timeout if self.timeout is not None else None
         while self.result is None or any(self.output.values()):
@@ -219,12 +283,20 @@ class _Client:
 
     def request(self) -> dict:
         cwd = os.getcwd()
-        folders = [cwd] + [os.path.dirname(word) for word in self.argv if word.startswith("/") and os.path.exists(word)]
+        folders = [cwd] + [
+            os.path.dirname(word)
+            for word in self.argv
+            if word.startswith("/") and os.path.exists(word)
+        ]
         environment = {key: value for key, value in os.environ.items() if key not in HOST_ONLY}
-        return {"argv": self.argv, "cwd": cwd, "env": environment,
-                "visible": [path for path in folders if not f"{path}/".startswith(SETTLED)],
-                "terminal": window_size() if self.terminal else b"",
-                "one_output": os.path.sameopenfile(1, 2)}
+        return {
+            "argv": self.argv,
+            "cwd": cwd,
+            "env": environment,
+            "visible": [path for path in folders if not f"{path}/".startswith(SETTLED)],
+            "terminal": window_size() if self.terminal else b"",
+            "one_output": os.path.sameopenfile(1, 2),
+        }
 
     def send(self, kind: int, data: bytes = b"") -> None:
         try:
@@ -246,7 +318,9 @@ class _Client:
         self.send(STDIN, data)
         self.input_credit -= len(data)
         self.input_ended = not data
-        self.watch(0, not self.input_ended and self.input_credit > 0, selectors.EVENT_READ, self.read_input)
+        self.watch(
+            0, not self.input_ended and self.input_credit > 0, selectors.EVENT_READ, self.read_input
+        )
 
     def forward(self, numbers: bytes) -> None:
         for number in numbers:
@@ -259,8 +333,9 @@ class _Client:
                     self.send(SIGNAL, NUMBER.pack(number))
 
     def end_early(self, result: Optional[int] = None) -> bool:
-        """Drops what nobody reads of the output of a command that has ended. Had it run here, it would still be
-        there, waiting for its reader, and a signal or the time limit would end it now.
+        """Drops what nobody reads of the output of a command that has ended. Had it run here, it
+        would still be there, waiting for its reader, and a signal or the time limit would end it
+        now.
 
         @return whether the command has ended"""
         if self.result is None:
@@ -282,7 +357,12 @@ class _Client:
                 self.output[1 if kind == STDOUT else 2] += frame
             elif kind == CREDIT:
                 self.input_credit += NUMBER.unpack(frame)[0]
-                self.watch(0, not self.input_ended and self.input_credit > 0, selectors.EVENT_READ, self.read_input)
+                self.watch(
+                    0,
+                    not self.input_ended and self.input_credit > 0,
+                    selectors.EVENT_READ,
+                    self.read_input,
+                )
             elif kind == EXIT:
                 self.result = NUMBER.unpack(frame)[0]
             elif kind == REFUSED:
@@ -294,7 +374,9 @@ class _Client:
         if not data:
             self.selector.unregister(self.connection)
             if self.result is None:
-                self.last_words = f"lab: {machine_name(self.host)} was stopped while the command ran\n"
+                self.last_words = (
+                    f"lab: {machine_name(self.host)} was stopped while the command ran\n"
+                )
                 self.result = CRASHED
         for fd in self.output:
             self.watch_output(fd)
@@ -303,12 +385,13 @@ class _Client:
         self.watch(fd, bool(self.output[fd]), selectors.EVENT_WRITE, lambda: self.write(fd))
 
     def write(self, fd: int) -> None:
-        """A pipe that poll() calls writable takes PIPE_BUF bytes without making this process wait, which has to
-        stay awake for signals and the time limit."""
+        """A pipe that poll() calls writable takes PIPE_BUF bytes without making this process wait,
+        which has to stay awake for signals and the time limit."""
         pending = self.output[fd]
         try:
-            written = os.write(fd, pending[:select.PIPE_BUF])
-        except OSError as error:  # nobody wants it; what a command that writes into such a pipe would get:
+            written = os.write(fd, pending[: select.PIPE_BUF])
+        # nobody wants it; what a command that writes into such a pipe would get:
+        except OSError as error:
             if isinstance(error, BrokenPipeError):
                 self.send(SIGNAL, NUMBER.pack(signal.SIGPIPE))
             written = len(pending)
@@ -326,11 +409,14 @@ def window_size() -> bytes:
     return bytes([24, 0, 80, 0, 0, 0, 0, 0])
 
 
-def execute(argv: Sequence[str], host: str = "", timeout: Optional[float] = None, terminal: bool = False) -> int:
+def execute(
+    argv: Sequence[str], host: str = "", timeout: Optional[float] = None, terminal: bool = False
+) -> int:
     """Runs a command in a machine with this process's input and output.
 
     @param host "a" or "b"; "" is the machine that is alone
-    @return its exit status, -N for signal N, 124 over time, 125 if the machine died, 126 or 127 if the
+    @return its exit status, -N for signal N, 124 over time, 125 if the machine died, 126 or 127 if
+    the
             command could not be started"""
     client = _Client(argv, host, timeout, terminal)
     saved = termios.tcgetattr(0) if terminal else None
@@ -347,7 +433,8 @@ def execute(argv: Sequence[str], host: str = "", timeout: Optional[float] = None
 
 
 def end_like(result: int) -> int:
-    """For main(): `result` as an exit status; a signal that ended the command ends this process too."""
+    """For main(): `result` as an exit status; a signal that ended the command ends this process
+    too."""
     if result < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # this process has no bug to look for
         if -result != signal.SIGKILL:  # which takes no handler

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What a run of ./lab bench has written: its rows, its ratios, and the machine that it ran on.
 
-A results folder has results.csv, ratios.csv and machine.json. The run that the lesson shows is kept in picture/, by
-publish.py. Pictures and tables read both through this module.
+A results folder has results.csv, ratios.csv and machine.json. The run that the lesson shows is kept
+in picture/, by publish.py. Pictures and tables read both through this module.
 """
 from __future__ import annotations
 
@@ -20,21 +20,38 @@ PREFIX = "20_measure_"  # of the published run's files, and of the pictures that
 
 # What is measured, in words; what begins with ib_ is a command of perftest's.
 NAMES = {
-    "write": "WRITE", "write_imm": "WRITE_WITH_IMM, polling", "write_imm_events": "WRITE_WITH_IMM, events",
-    "write_imm_not_inline": "WRITE_WITH_IMM, not inline", "send": "SEND, polling", "send_events": "SEND, events", "read": "READ",
-    "ucx": "UCX", "tcp": "TCP, epoll",
+    "write": "WRITE",
+    "write_imm": "WRITE_WITH_IMM, polling",
+    "write_imm_events": "WRITE_WITH_IMM, events",
+    "write_imm_not_inline": "WRITE_WITH_IMM, not inline",
+    "send": "SEND, polling",
+    "send_events": "SEND, events",
+    "read": "READ",
+    "ucx": "UCX",
+    "tcp": "TCP, epoll",
     # A mean can be compared with a mean only.
-    "write_imm_mean": "WRITE_WITH_IMM, polling (mean)", "libfabric_mean": "libfabric (mean)", "rsockets_mean": "rsockets (mean)",
+    "write_imm_mean": "WRITE_WITH_IMM, polling (mean)",
+    "libfabric_mean": "libfabric (mean)",
+    "rsockets_mean": "rsockets (mean)",
     "tcp_mean": "TCP, epoll (mean)",
-    "write_separate": "WRITE, separate posts", "write_chained": "WRITE, chained posts", "read_1": "READ, one under way",
-    "read_4": "READ, 4 under way", "read_16": "READ, 16 under way",
-    "separate": "separate posts", "chained": "chained posts", "group": "one group",
+    "write_separate": "WRITE, separate posts",
+    "write_chained": "WRITE, chained posts",
+    "read_1": "READ, one under way",
+    "read_4": "READ, 4 under way",
+    "read_16": "READ, 16 under way",
+    "separate": "separate posts",
+    "chained": "chained posts",
+    "group": "one group",
     "write_imm_rate": "WRITE_WITH_IMM of the same bytes",
-    "shared": "shared client", "shared_no_groups": "shared client, no groups", "own": "own connections",
+    "shared": "shared client",
+    "shared_no_groups": "shared client, no groups",
+    "own": "own connections",
     "floor": "shared memory alone",
-    "response_data": "shared client, response data by WRITE", "two_lanes": "shared client, two connections",
+    "response_data": "shared client, response data by WRITE",
+    "two_lanes": "shared client, two connections",
     "two_lane_threads": "shared client, two connections with a thread each",
-    "wide": "shared client, wide ring", "narrow": "shared client, narrow ring",
+    "wide": "shared client, wide ring",
+    "narrow": "shared client, narrow ring",
 }
 PEERS = {"ucx", "libfabric_mean", "rsockets_mean", "tcp", "tcp_mean"}
 
@@ -44,7 +61,8 @@ def name_of(arm: str) -> str:
 
 
 def is_peer(arm: str) -> bool:
-    """Somebody else's program, or another transport: what this project's programs are compared with."""
+    """Somebody else's program, or another transport: what this project's programs are compared
+    with."""
     return arm in PEERS or arm.startswith("ib_")
 
 
@@ -76,10 +94,17 @@ class Row:
 
 
 def _row(line: dict[str, str]) -> Row:
-    numbers = {name: float(line[name]) if line[name] else None for name in ("median", "low", "high")}
-    words = {name: line[name] for name in ("group", "arm", "parameter", "client", "metric", "unit", "state")}
+    numbers = {
+        name: float(line[name]) if line[name] else None for name in ("median", "low", "high")
+    }
+    words = {
+        name: line[name]
+        for name in ("group", "arm", "parameter", "client", "metric", "unit", "state")
+    }
     # The reason may be what a program has printed.
-    why = " ".join("".join(letter if letter.isprintable() else " " for letter in line["why"]).split())
+    why = " ".join(
+        "".join(letter if letter.isprintable() else " " for letter in line["why"]).split()
+    )
     return Row(**words, **numbers, runs=int(line["runs"] or 0), why=why)
 
 
@@ -96,7 +121,9 @@ class Measured:
         """@raises LabError if that is no results folder"""
         absent = [name for name in FILES if not (folder / name).exists()]
         if absent:
-            raise LabError(f"{folder} is no results folder of ./lab bench: it has no {', '.join(absent)}")
+            raise LabError(
+                f"{folder} is no results folder of ./lab bench: it has no {', '.join(absent)}"
+            )
         return cls(*(folder / name for name in FILES))
 
     @classmethod
@@ -104,7 +131,8 @@ class Measured:
         return cls(*(PUBLISHED / (PREFIX + name) for name in FILES))
 
     def clients(self) -> list[str]:
-        """One, at least; a row without a client's name, of an arm that was skipped say, is of all of them."""
+        """One, at least; a row without a client's name, of an arm that was skipped say, is of all
+        of them."""
         return list(dict.fromkeys(row.client for row in self.rows if row.client)) or [""]
 
     def only(self, client: str) -> Measured:
@@ -116,18 +144,26 @@ class Measured:
         return result
 
     def of_metric(self, group: str, metric: str) -> list[Row]:
-        """What failed or was skipped altogether may have a single row, without a metric or a parameter: it stands for all."""
+        """What failed or was skipped altogether may have a single row, without a metric or a
+        parameter: it stands for all."""
         rows = [row for row in self.rows if row.group == group and row.metric in (metric, "")]
         parameters = list(dict.fromkeys(row.parameter for row in rows if row.parameter))
-        return [replace(row, parameter=parameter) for row in rows
-                for parameter in ([row.parameter] if row.parameter else parameters)]
+        return [
+            replace(row, parameter=parameter)
+            for row in rows
+            for parameter in ([row.parameter] if row.parameter else parameters)
+        ]
 
     def where(self) -> str:
         """Device, machine, kernel and date in one line, for below a picture."""
         m = self.machine
-        host = f"{m['cpus']} × {m['cpu']}" + (", emulated machine" if m["emulated"] in ("TCG", "KVM") else "")
-        return (f"{m['device']} ({m['driver']}, {m['link_layer']}, MTU {m['mtu']}); {host}; Linux {m['kernel']}; "
-                f"{str(m['date']).split('T')[0].split(' ')[0]}")
+        host = f"{m['cpus']} × {m['cpu']}" + (
+            ", emulated machine" if m["emulated"] in ("TCG", "KVM") else ""
+        )
+        return (
+            f"{m['device']} ({m['driver']}, {m['link_layer']}, MTU {m['mtu']}); {host}; Linux"
+            f" {m['kernel']}; {str(m['date']).split('T')[0].split(' ')[0]}"
+        )
 
 
 def processes_of(parameter: str) -> tuple[int, int]:

@@ -24,10 +24,15 @@ RULES = [
     (re.compile(r"^ *\d+\.\d{3}(?=  [ab] -> )"), "TIME"),
 ]
 # A device other than rxe has its own name, limits and addresses; the words still have to be right.
-OTHER_DEVICE = [(re.compile(r"\b(?:mlx|bnxt|irdma|efa|erdma|hns|qedr|siw|rxe)\w*\d\b"), "DEVICE"),
-                (re.compile(r"has memory of its own: (\d+) bytes of it are ours"),
-                 r"has no memory of its own: \1 bytes of host memory stand in for it"),
-                (re.compile(r"\d+"), "N"), (re.compile(r" +"), " ")]
+OTHER_DEVICE = [
+    (re.compile(r"\b(?:mlx|bnxt|irdma|efa|erdma|hns|qedr|siw|rxe)\w*\d\b"), "DEVICE"),
+    (
+        re.compile(r"has memory of its own: (\d+) bytes of it are ours"),
+        r"has no memory of its own: \1 bytes of host memory stand in for it",
+    ),
+    (re.compile(r"\d+"), "N"),
+    (re.compile(r" +"), " "),
+]
 
 
 def normalise(line: str, device: str) -> str:
@@ -54,8 +59,11 @@ def differences(expected: str, roles: dict[str, list[str]], device: str) -> list
 def compare(wanted: dict[str, list[str]], roles: dict[str, list[str]], device: str) -> list[str]:
     """The same, of an expected output that is split already."""
     import difflib
+
     found = []
     for role in sorted(set(wanted) | set(roles)):
-        sides = [[normalise(line, device) for line in side.get(role, [])] for side in (wanted, roles)]
+        sides = [
+            [normalise(line, device) for line in side.get(role, [])] for side in (wanted, roles)
+        ]
         found += difflib.unified_diff(*sides, f"expected {role}", f"real {role}", lineterm="")
     return found

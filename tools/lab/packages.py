@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The packages that the project needs, by distribution, and their installation where that is possible."""
+"""The packages that the project needs, by distribution, and their installation where that is
+possible."""
 from __future__ import annotations
 
 import os
@@ -15,7 +16,10 @@ from lab.errors import LabError
 QEMU = "qemu-system-arm" if platform.machine() == "aarch64" else "qemu-system-x86"
 
 DEBIAN = {
-    "build": "meson ninja-build g++ pkg-config libibverbs-dev librdmacm-dev libcli11-dev libgtest-dev patch",
+    "build": (
+        "meson ninja-build g++ pkg-config libibverbs-dev librdmacm-dev libcli11-dev libgtest-dev"
+        " patch"
+    ),
     "device": "ibverbs-providers ibverbs-utils rdmacm-utils iproute2 kmod",
     "machine": f"{QEMU} busybox-static zstd",
     "kernel": "make gcc patch perl",
@@ -27,42 +31,63 @@ DEBIAN = {
 }
 # For the distributions on which ./lab installs nothing itself: the names to type.
 OTHERS = {
-    "dnf": ("dnf install", {
-        "build": "meson ninja-build gcc-c++ pkgconf rdma-core-devel cli11-devel gtest-devel patch",
-        "device": "libibverbs libibverbs-utils librdmacm-utils iproute kmod",
-        "machine": "qemu-system-x86 busybox zstd",
-        "kernel": "make gcc patch perl kernel-devel",
-        "docs": "doxygen graphviz",
-        "check": "clang-tools-extra cmake make perftest python3-flake8 procps-ng",
-        "wire": "tcpdump wireshark-cli",
-        "bench": "perftest ucx libfabric librdmacm-utils",
-        "thorough": "chromium clang valgrind"}),
-    "pacman": ("pacman -S --needed", {
-        "build": "meson ninja gcc pkgconf rdma-core cli11 gtest patch",
-        "device": "iproute2 kmod",
-        "machine": "qemu-system-x86 busybox zstd",
-        "kernel": "make gcc patch perl linux-headers",
-        "docs": "doxygen graphviz",
-        "check": "clang cmake flake8 make procps-ng",
-        "wire": "tcpdump wireshark-cli",
-        "bench": "openucx libfabric",
-        "thorough": "chromium clang valgrind"}),
-    "zypper": ("zypper install", {
-        "build": "meson ninja gcc-c++ pkg-config rdma-core-devel cli11-devel gtest patch",
-        "device": "libibverbs-utils librdmacm-utils iproute2 kmod",
-        "machine": "qemu-x86 busybox-static zstd",
-        "kernel": "make gcc patch perl kernel-default-devel",
-        "docs": "doxygen graphviz",
-        "check": "clang cmake make procps python3-flake8",
-        "wire": "tcpdump wireshark",
-        "bench": "perftest ucx-tools libfabric librdmacm-utils",
-        "thorough": "chromium clang valgrind"}),
+    "dnf": (
+        "dnf install",
+        {
+            "build": (
+                "meson ninja-build gcc-c++ pkgconf rdma-core-devel cli11-devel gtest-devel patch"
+            ),
+            "device": "libibverbs libibverbs-utils librdmacm-utils iproute kmod",
+            "machine": "qemu-system-x86 busybox zstd",
+            "kernel": "make gcc patch perl kernel-devel",
+            "docs": "doxygen graphviz",
+            "check": "clang-tools-extra cmake make perftest python3-flake8 procps-ng",
+            "wire": "tcpdump wireshark-cli",
+            "bench": "perftest ucx libfabric librdmacm-utils",
+            "thorough": "chromium clang valgrind",
+        },
+    ),
+    "pacman": (
+        "pacman -S --needed",
+        {
+            "build": "meson ninja gcc pkgconf rdma-core cli11 gtest patch",
+            "device": "iproute2 kmod",
+            "machine": "qemu-system-x86 busybox zstd",
+            "kernel": "make gcc patch perl linux-headers",
+            "docs": "doxygen graphviz",
+            "check": "clang cmake flake8 make procps-ng",
+            "wire": "tcpdump wireshark-cli",
+            "bench": "openucx libfabric",
+            "thorough": "chromium clang valgrind",
+        },
+    ),
+    "zypper": (
+        "zypper install",
+        {
+            "build": "meson ninja gcc-c++ pkg-config rdma-core-devel cli11-devel gtest patch",
+            "device": "libibverbs-utils librdmacm-utils iproute2 kmod",
+            "machine": "qemu-x86 busybox-static zstd",
+            "kernel": "make gcc patch perl kernel-default-devel",
+            "docs": "doxygen graphviz",
+            "check": "clang cmake make procps python3-flake8",
+            "wire": "tcpdump wireshark",
+            "bench": "perftest ucx-tools libfabric librdmacm-utils",
+            "thorough": "chromium clang valgrind",
+        },
+    ),
 }
 # Where dpkg cannot be asked: a program or file that tells whether a group is there.
-SIGNS = {"build": ["meson", "ninja", "g++", "pkg-config", "patch"], "device": ["ibv_devices", "ip"],
-         "machine": [QEMU.replace("-x86", "-x86_64").replace("-arm", "-aarch64"), "busybox"], "kernel": ["make", "gcc", "patch", "perl"],
-         "docs": ["doxygen", "dot"], "check": ["clang-format", "cmake", "flake8", "make", "ps"], "wire": ["tcpdump", "tshark"],
-         "bench": ["ib_write_lat", "ucx_perftest", "fi_pingpong", "rstream"], "thorough": ["chromium", "clang++", "valgrind"]}
+SIGNS = {
+    "build": ["meson", "ninja", "g++", "pkg-config", "patch"],
+    "device": ["ibv_devices", "ip"],
+    "machine": [QEMU.replace("-x86", "-x86_64").replace("-arm", "-aarch64"), "busybox"],
+    "kernel": ["make", "gcc", "patch", "perl"],
+    "docs": ["doxygen", "dot"],
+    "check": ["clang-format", "cmake", "flake8", "make", "ps"],
+    "wire": ["tcpdump", "tshark"],
+    "bench": ["ib_write_lat", "ucx_perftest", "fi_pingpong", "rstream"],
+    "thorough": ["chromium", "clang++", "valgrind"],
+}
 
 
 def missing(*groups: str) -> list[str]:
@@ -70,8 +95,11 @@ def missing(*groups: str) -> list[str]:
     if not shutil.which("dpkg-query"):
         return [name for group in groups for name in SIGNS[group] if not shutil.which(name)]
     names = [name for group in groups for name in DEBIAN[group].split()]
-    listed = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names],
-                            capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names],
+        capture_output=True,
+        text=True,
+    ).stdout
     installed = {line.split()[0] for line in listed.splitlines() if line.endswith(" installed")}
     return [name for name in names if name not in installed]
 
@@ -85,15 +113,17 @@ def command(*groups: str) -> str:
 
 
 def need(*groups: str) -> None:
-    """@raises LabError with the line to type if a package of these groups is missing; installs nothing"""
+    """@raises LabError with the line to type if a package of these groups is missing; installs
+    nothing"""
     names = missing(*groups)
     if names:
         raise LabError(f"missing: {' '.join(names)}. As root: {command(*groups)}")
 
 
 def ensure(*groups: str) -> None:
-    """Installs what is missing, as root or through sudo, on Debian and Ubuntu. A command calls it once, as it begins, for
-    everything that it needs: what comes later calls need(). LAB_INSTALL=no forbids it to install.
+    """Installs what is missing, as root or through sudo, on Debian and Ubuntu. A command calls it
+    once, as it begins, for everything that it needs: what comes later calls need(). LAB_INSTALL=no
+    forbids it to install.
 
     @raises LabError where nothing can be installed, with the line to type"""
     names = missing(*groups)
@@ -105,11 +135,14 @@ def ensure(*groups: str) -> None:
     print(f"lab: installing {' '.join(names)}", file=sys.stderr, flush=True)
     # A machine without package lists (a container image) does not know any package yet.
     if subprocess.run(["apt-cache", "policy", *names], capture_output=True, text=True).stdout.count(
-            "Candidate: (none)") or not any(Path("/var/lib/apt/lists").glob("*Packages*")):
+        "Candidate: (none)"
+    ) or not any(Path("/var/lib/apt/lists").glob("*Packages*")):
         _apt(prefix, ["update", "-q"])
     _apt(prefix, ["install", "-y", "--no-install-recommends", *names])
-    need(*groups)  # without dpkg, what is missing are programs, and a package may not bring them all
+    # without dpkg, what is missing are programs, and a package may not bring them all
+    need(*groups)
     from lab import machine
+
     machine.files_changed()
 
 
@@ -126,9 +159,18 @@ def privilege() -> "list[str] | None":
 
 
 def _apt(prefix: list[str], words: list[str]) -> None:
-    argv = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300", *words]
-    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True)
+    argv = [
+        *prefix,
+        "env",
+        "DEBIAN_FRONTEND=noninteractive",
+        "apt-get",
+        "-o",
+        "DPkg::Lock::Timeout=300",
+        *words,
+    ]
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     said = []
     for line in process.stdout:
         said.append(line)

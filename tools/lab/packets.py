@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Reads a capture: each RoCEv2 packet as a Packet, dissected by tshark.
 
-The headers' layout: InfiniBand Architecture Specification, volume 1, chapter 9; lessons/reading_a_packet.md.
+The headers' layout: InfiniBand Architecture Specification, volume 1, chapter 9;
+lessons/reading_a_packet.md.
 """
 from __future__ import annotations
 
@@ -16,40 +17,133 @@ from lab.errors import LabError
 
 BTH, ICRC, UDP = 12, 4, 8  # bytes
 # tshark's name of each header that may follow the BTH -> its size in bytes
-EXTENDED = {"deth": 8, "reth": 16, "atomiceth": 28, "aeth": 4, "atomicacketh": 8, "immdt": 4, "ieth": 4}
-FIELDS = ["frame.time_epoch", "eth.src", "ip.id", "udp.length", "infiniband.bth.opcode", "infiniband.bth.destqp",
-          "infiniband.bth.psn", "infiniband.bth.padcnt", "infiniband.bth.a", "infiniband.bth.se",
-          "infiniband.deth.srcqp", "infiniband.reth.va", "infiniband.reth.r_key", "infiniband.reth.dmalen",
-          "infiniband.aeth.syndrome", "infiniband.aeth.msn", "infiniband.immdt", "infiniband.ieth",
-          "infiniband.atomiceth.cmpdt", "infiniband.atomiceth.swapdt", "infiniband.atomicacketh.origremdt",
-          "infiniband.invariant.crc", "_ws.col.Info", *(f"infiniband.{name}" for name in EXTENDED)]
+EXTENDED = {
+    "deth": 8,
+    "reth": 16,
+    "atomiceth": 28,
+    "aeth": 4,
+    "atomicacketh": 8,
+    "immdt": 4,
+    "ieth": 4,
+}
+FIELDS = [
+    "frame.time_epoch",
+    "eth.src",
+    "ip.id",
+    "udp.length",
+    "infiniband.bth.opcode",
+    "infiniband.bth.destqp",
+    "infiniband.bth.psn",
+    "infiniband.bth.padcnt",
+    "infiniband.bth.a",
+    "infiniband.bth.se",
+    "infiniband.deth.srcqp",
+    "infiniband.reth.va",
+    "infiniband.reth.r_key",
+    "infiniband.reth.dmalen",
+    "infiniband.aeth.syndrome",
+    "infiniband.aeth.msn",
+    "infiniband.immdt",
+    "infiniband.ieth",
+    "infiniband.atomiceth.cmpdt",
+    "infiniband.atomiceth.swapdt",
+    "infiniband.atomicacketh.origremdt",
+    "infiniband.invariant.crc",
+    "_ws.col.Info",
+    *(f"infiniband.{name}" for name in EXTENDED),
+]
 
 GSI = 1  # the QP of the connection manager
 CNP = 0x81
 # The BTH's opcode without its first three bits, which say the transport (RC, UC, RD, UD).
-OPERATIONS = ["SEND First", "SEND Middle", "SEND Last", "SEND Last with Immediate", "SEND Only",
-              "SEND Only with Immediate", "RDMA WRITE First", "RDMA WRITE Middle", "RDMA WRITE Last",
-              "RDMA WRITE Last with Immediate", "RDMA WRITE Only", "RDMA WRITE Only with Immediate",
-              "RDMA READ Request", "RDMA READ Response First", "RDMA READ Response Middle",
-              "RDMA READ Response Last", "RDMA READ Response Only", "Acknowledge", "ATOMIC Acknowledge", "CmpSwap",
-              "FetchAdd", "RESYNC", "SEND Last with Invalidate", "SEND Only with Invalidate",
-              "operation 24", "operation 25", "operation 26", "operation 27", "FLUSH", "ATOMIC WRITE",
-              "operation 30", "operation 31"]
-# What the timer of an RNR NAK means, in milliseconds (Linux: drivers/infiniband/sw/rxe/rxe_comp.c has the table).
-RNR_TIMER = [655.36, .01, .02, .03, .04, .06, .08, .12, .16, .24, .32, .48, .64, .96, 1.28, 1.92, 2.56, 3.84, 5.12,
-             7.68, 10.24, 15.36, 20.48, 30.72, 40.96, 61.44, 81.92, 122.88, 163.84, 245.76, 327.68, 491.52]
-NAKS = {0: "PSN sequence error", 1: "invalid request", 2: "remote access error", 3: "remote operational error"}
+OPERATIONS = [
+    "SEND First",
+    "SEND Middle",
+    "SEND Last",
+    "SEND Last with Immediate",
+    "SEND Only",
+    "SEND Only with Immediate",
+    "RDMA WRITE First",
+    "RDMA WRITE Middle",
+    "RDMA WRITE Last",
+    "RDMA WRITE Last with Immediate",
+    "RDMA WRITE Only",
+    "RDMA WRITE Only with Immediate",
+    "RDMA READ Request",
+    "RDMA READ Response First",
+    "RDMA READ Response Middle",
+    "RDMA READ Response Last",
+    "RDMA READ Response Only",
+    "Acknowledge",
+    "ATOMIC Acknowledge",
+    "CmpSwap",
+    "FetchAdd",
+    "RESYNC",
+    "SEND Last with Invalidate",
+    "SEND Only with Invalidate",
+    "operation 24",
+    "operation 25",
+    "operation 26",
+    "operation 27",
+    "FLUSH",
+    "ATOMIC WRITE",
+    "operation 30",
+    "operation 31",
+]
+# What the timer of an RNR NAK means, in milliseconds (Linux: drivers/infiniband/sw/rxe/rxe_comp.c
+# has the table).
+RNR_TIMER = [
+    655.36,
+    0.01,
+    0.02,
+    0.03,
+    0.04,
+    0.06,
+    0.08,
+    0.12,
+    0.16,
+    0.24,
+    0.32,
+    0.48,
+    0.64,
+    0.96,
+    1.28,
+    1.92,
+    2.56,
+    3.84,
+    5.12,
+    7.68,
+    10.24,
+    15.36,
+    20.48,
+    30.72,
+    40.96,
+    61.44,
+    81.92,
+    122.88,
+    163.84,
+    245.76,
+    327.68,
+    491.52,
+]
+NAKS = {
+    0: "PSN sequence error",
+    1: "invalid request",
+    2: "remote access error",
+    3: "remote operational error",
+}
 
 
 @dataclass(frozen=True)
 class Packet:
-    time: int                # ns since 1970, by the clock of the host that recorded it
-    host: str                # "a" or "b": who sent it
-    name: str                # "SEND Only", "RDMA READ Response First", "Acknowledge", "CM ConnectRequest", …
+    time: int  # ns since 1970, by the clock of the host that recorded it
+    host: str  # "a" or "b": who sent it
+    # "SEND Only", "RDMA READ Response First", "Acknowledge", "CM ConnectRequest", …
+    name: str
     opcode: int
     dest_qp: int
     psn: int
-    length: int              # bytes of payload
+    length: int  # bytes of payload
     ack_request: bool
     solicited: bool
     syndrome: Optional[int]  # of an acknowledgement
@@ -83,8 +177,23 @@ def read(file: Path, may_be_empty: bool = False) -> list[Packet]:
     @raises LabError if there are none, unless that may be: a transfer without a packet is none"""
     packages.need("wire")
     fields = [word for name in FIELDS for word in ("-e", name)]
-    result = subprocess.run(["tshark", "-n", "-r", str(file), "-Y", "infiniband", "-T", "fields",
-                             "-E", "occurrence=f", *fields], capture_output=True, text=True)
+    result = subprocess.run(
+        [
+            "tshark",
+            "-n",
+            "-r",
+            str(file),
+            "-Y",
+            "infiniband",
+            "-T",
+            "fields",
+            "-E",
+            "occurrence=f",
+            *fields,
+        ],
+        capture_output=True,
+        text=True,
+    )
     if result.returncode:
         raise LabError(f"tshark cannot read {file}: {result.stderr.strip()}")
     packets = [_packet(dict(zip(FIELDS, line.split("\t")))) for line in result.stdout.splitlines()]
@@ -101,19 +210,36 @@ def _packet(fields: dict[str, str]) -> Packet:
     opcode = number("bth.opcode")
     seconds, fraction = fields["frame.time_epoch"].split(".")
     # The connection manager's datagrams carry such headers of their own further in.
-    extended = ["deth"] if number("bth.destqp") == GSI else [
-        name for name in EXTENDED if fields[f"infiniband.{name}"]]
-    length = (int(fields["udp.length"]) - UDP - BTH - ICRC - sum(EXTENDED[name] for name in extended)
-              - (number("bth.padcnt") or 0))
+    extended = (
+        ["deth"]
+        if number("bth.destqp") == GSI
+        else [name for name in EXTENDED if fields[f"infiniband.{name}"]]
+    )
+    length = (
+        int(fields["udp.length"])
+        - UDP
+        - BTH
+        - ICRC
+        - sum(EXTENDED[name] for name in extended)
+        - (number("bth.padcnt") or 0)
+    )
     more = []
     if "deth" in extended:
         more.append(("from QP", f"0x{number('deth.srcqp'):x}"))
     if "reth" in extended:
-        more += [("address", f"0x{number('reth.va'):x}"), ("rkey", f"0x{number('reth.r_key'):x}"),
-                 ("DMA length", str(number("reth.dmalen")))]
+        more += [
+            ("address", f"0x{number('reth.va'):x}"),
+            ("rkey", f"0x{number('reth.r_key'):x}"),
+            ("DMA length", str(number("reth.dmalen"))),
+        ]
     if "atomiceth" in extended:
-        more += [("address", f"0x{number('reth.va'):x}"), ("rkey", f"0x{number('reth.r_key'):x}"),
-                 *_atomic(OPERATIONS[opcode & 31], number("atomiceth.cmpdt"), number("atomiceth.swapdt"))]
+        more += [
+            ("address", f"0x{number('reth.va'):x}"),
+            ("rkey", f"0x{number('reth.r_key'):x}"),
+            *_atomic(
+                OPERATIONS[opcode & 31], number("atomiceth.cmpdt"), number("atomiceth.swapdt")
+            ),
+        ]
     if "immdt" in extended:
         more.append(("immediate", _bytes(fields["infiniband.immdt"])))
     if "ieth" in extended:
@@ -121,21 +247,38 @@ def _packet(fields: dict[str, str]) -> Packet:
     if "atomicacketh" in extended:
         more.append(("original value", str(number("atomicacketh.origremdt"))))
     return Packet(
-        time=int(seconds) * 10**9 + int(fraction.ljust(9, "0")), host=HOST_OF.get(fields["eth.src"], "?"),
-        name=_name(opcode, number("bth.destqp"), fields["_ws.col.Info"]), opcode=opcode,
-        dest_qp=number("bth.destqp"), psn=number("bth.psn"), length=length,
-        ack_request=_true(fields["infiniband.bth.a"]), solicited=_true(fields["infiniband.bth.se"]),
+        time=int(seconds) * 10**9 + int(fraction.ljust(9, "0")),
+        host=HOST_OF.get(fields["eth.src"], "?"),
+        name=_name(opcode, number("bth.destqp"), fields["_ws.col.Info"]),
+        opcode=opcode,
+        dest_qp=number("bth.destqp"),
+        psn=number("bth.psn"),
+        length=length,
+        ack_request=_true(fields["infiniband.bth.a"]),
+        solicited=_true(fields["infiniband.bth.se"]),
         syndrome=number("aeth.syndrome") if "aeth" in extended else None,
-        msn=number("aeth.msn") if "aeth" in extended else None, more=tuple(more),
-        identity=tuple(fields[name] for name in ("eth.src", "ip.id", "infiniband.bth.opcode", "infiniband.bth.destqp",
-                                                 "infiniband.bth.psn", "infiniband.invariant.crc")))
+        msn=number("aeth.msn") if "aeth" in extended else None,
+        more=tuple(more),
+        identity=tuple(
+            fields[name]
+            for name in (
+                "eth.src",
+                "ip.id",
+                "infiniband.bth.opcode",
+                "infiniband.bth.destqp",
+                "infiniband.bth.psn",
+                "infiniband.invariant.crc",
+            )
+        ),
+    )
 
 
 HOST_OF = {"02:00:00:00:00:01": "a", "02:00:00:00:00:02": "b"}  # by MAC address (init.sh)
 
 
 def _name(opcode: int, dest_qp: int, info: str) -> str:
-    """As the specification has it; for a management datagram the name of its message, which tshark gives."""
+    """As the specification has it; for a management datagram the name of its message, which tshark
+    gives."""
     if dest_qp == GSI:
         return re.sub(r"\s*QP=.*|:", "", info).strip()
     return "CNP" if opcode == CNP else OPERATIONS[opcode & 31]

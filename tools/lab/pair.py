@@ -18,14 +18,17 @@ from typing import Callable, Optional, Sequence
 from lab import machine
 from lab.place import Place
 
-TIME_LIMIT = float(os.environ.get("LAB_TIME_LIMIT", "60"))  # seconds of a run; the tests have patience with a busy machine
+# seconds of a run; the tests have patience with a busy machine
+TIME_LIMIT = float(os.environ.get("LAB_TIME_LIMIT", "60"))
 
 
 @dataclass
 class Outcome:
     """What the programs printed, in the order in which it arrived, and how they ended."""
+
     lines: list[tuple[str, str]] = field(default_factory=list)  # (role, text); stdout and stderr
-    status: dict[str, int] = field(default_factory=dict)        # role -> exit status, -N: by signal N
+    # role -> exit status, -N: by signal N
+    status: dict[str, int] = field(default_factory=dict)
     timed_out: bool = False
 
     @property
@@ -48,9 +51,14 @@ class _Run:
         self.events: queue.Queue = queue.Queue()
 
     def start(self, role: str, place: Place, argv: Sequence[str]) -> None:
-        process = subprocess.Popen(place.wrap(list(argv)), stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   errors="replace")
+        process = subprocess.Popen(
+            place.wrap(list(argv)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
         self.processes[role] = process
         threading.Thread(target=self._read, args=(role, process), daemon=True).start()
 
@@ -92,20 +100,32 @@ class _Run:
 
 @dataclass(frozen=True)
 class Client:
-    """Who is started once the server has printed a line that `ready` matches. A server that ends before that
-    leaves the client unstarted."""
+    """Who is started once the server has printed a line that `ready` matches. A server that ends
+    before that leaves the client unstarted."""
+
     ready: re.Pattern
     argv: Callable[[re.Match], Sequence[str]]
     place: Optional[Place] = None  # if not where the server is
 
 
-def run(place: Place, program: Sequence[str], client: Optional[Client] = None, *, time_limit: float = TIME_LIMIT,
-        show: Callable[[str, str], None] = lambda role, text: None) -> Outcome:
+def run(
+    place: Place,
+    program: Sequence[str],
+    client: Optional[Client] = None,
+    *,
+    time_limit: float = TIME_LIMIT,
+    show: Callable[[str, str], None] = lambda role, text: None,
+) -> Outcome:
     """Runs `program` alone, or as the server of `client`."""
     run = _Run(show)
 
     def on_line(role: str, text: str) -> None:
-        ready = client and role == "server" and "client" not in run.processes and client.ready.match(text)
+        ready = (
+            client
+            and role == "server"
+            and "client" not in run.processes
+            and client.ready.match(text)
+        )
         if ready:
             run.start("client", client.place or place, client.argv(ready))
 

@@ -31,17 +31,26 @@ def home() -> Path:
     try:
         return Path.home()
     except RuntimeError:  # HOME is not set, and the user database does not know this user
-        raise LabError("HOME is not set, and this user has no home folder: set HOME, or LAB_CACHE to a folder for downloads") from None
+        raise LabError(
+            "HOME is not set, and this user has no home folder: set HOME, or LAB_CACHE to a folder"
+            " for downloads"
+        ) from None
 
 
 def runtime_dir(group: str = "") -> Path:
     """Sockets, locks and logs of this clone's emulated machine, or of its `group` of them.
 
-    In /tmp because a Unix socket's path has at most 107 bytes; /tmp is everybody's, so the folder has
-    to be this user's own and closed to others."""
+    In /tmp because a Unix socket's path has at most 107 bytes; /tmp is everybody's, so the folder
+    has to be this user's own and closed to others."""
     top = Path(f"/tmp/rdma-by-example-{os.getuid()}")
-    # A clone that replaces another at the same place has another inode: the machine of the old one is no use to it.
-    which = [str(ROOT), str(ROOT.stat().st_ino), group, *(os.environ.get(name, "") for name in ("LAB_MACHINE", "LAB_KERNEL", "LAB_HOSTS"))]
+    # A clone that replaces another at the same place has another inode: the machine of the old one
+    # is no use to it.
+    which = [
+        str(ROOT),
+        str(ROOT.stat().st_ino),
+        group,
+        *(os.environ.get(name, "") for name in ("LAB_MACHINE", "LAB_KERNEL", "LAB_HOSTS")),
+    ]
     name = f"{zlib.crc32(chr(0).join(which).encode()):08x}"  # hashlib takes 5 ms to load
     top.mkdir(mode=0o700, exist_ok=True)
     info = top.lstat()

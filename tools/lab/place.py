@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Where the RDMA device comes from: one that is there, SoftRoCE in this kernel, or the emulated machine.
+"""Where the RDMA device comes from: one that is there, SoftRoCE in this kernel, or the emulated
+machine.
 
-Everybody who runs a program takes a Place and runs place.wrap(argv) as an ordinary process: input, both
-output streams, signals and exit status are the program's own wherever it runs.
+Everybody who runs a program takes a Place and runs place.wrap(argv) as an ordinary process: input,
+both output streams, signals and exit status are the program's own wherever it runs.
 """
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ class NoDevice(LabError):
 
 @dataclass(frozen=True)
 class Place:
-    kind: str     # "device", "softroce" or "machine"
-    why: str      # one line that says why this one
-    device: str   # name of the RDMA device
+    kind: str  # "device", "softroce" or "machine"
+    why: str  # one line that says why this one
+    device: str  # name of the RDMA device
     address: str  # an IP address of its netdev: what a client on the same host gives as --host
     prefix: Sequence[str] = field(default=())
     host: str = ""  # "a" or "b" for one of two hosts
@@ -45,7 +46,8 @@ class Place:
 
 
 def find_place(want: Optional[str] = None) -> Place:
-    """@param want the device's name (--device); LAB_DEVICE does the same, LAB_PLACE chooses the kind
+    """@param want the device's name (--device); LAB_DEVICE does the same, LAB_PLACE chooses the
+    kind
 
     @raises NoDevice"""
     want = want or os.environ.get("LAB_DEVICE") or None
@@ -64,15 +66,19 @@ def find_place(want: Optional[str] = None) -> Place:
 
 
 def groups(want: Optional[str] = None) -> list[str]:
-    """The packages (packages.py) that the place which find_place() would choose needs. Nothing is started or made."""
+    """The packages (packages.py) that the place which find_place() would choose needs. Nothing is
+    started or made."""
     only = os.environ.get("LAB_PLACE", "")
     here = INSIDE.exists() or only in ("device", "softroce")
     if not here and only != "machine":
-        here = not isinstance(_usable(want or os.environ.get("LAB_DEVICE") or None), str) or not _no_softroce(want)
+        here = not isinstance(
+            _usable(want or os.environ.get("LAB_DEVICE") or None), str
+        ) or not _no_softroce(want)
     return ["device"] if here else ["device", "machine"]
 
 
 # ---- a device that is there
+
 
 def devices() -> dict[str, bool]:
     """Name of each RDMA device of this kernel -> whether a port of it is active."""
@@ -91,8 +97,13 @@ def _usable(want: Optional[str]) -> "list[str] | str":
     usable = [name for name, active in found.items() if active and want in (None, name)]
     if not usable:
         return f"{', '.join(found)} has no active port" if found else "this kernel has none"
-    if not any(os.access(path, os.R_OK | os.W_OK) for path in Path("/dev/infiniband").glob("uverbs*")):
-        return "there is one, but no /dev/infiniband/uverbs* that this user may open (in a container: pass it in)"
+    if not any(
+        os.access(path, os.R_OK | os.W_OK) for path in Path("/dev/infiniband").glob("uverbs*")
+    ):
+        return (
+            "there is one, but no /dev/infiniband/uverbs* that this user may open (in a container:"
+            " pass it in)"
+        )
     return usable
 
 
@@ -101,14 +112,25 @@ def _existing(want: Optional[str]) -> "Place | str":
     if isinstance(usable, str):
         return usable
     name = usable[0]
-    others = f", the first of {len(usable)}; choose another by --device or LAB_DEVICE" if len(usable) > 1 else ""
-    return Place("device", f"using {name}, an RDMA device of this machine{others}", name, _address(name))
+    others = (
+        f", the first of {len(usable)}; choose another by --device or LAB_DEVICE"
+        if len(usable) > 1
+        else ""
+    )
+    return Place(
+        "device", f"using {name}, an RDMA device of this machine{others}", name, _address(name)
+    )
 
 
 def _address(device: str) -> str:
-    """An IPv4 address of the device's netdev; without one, loopback, which suits TCP if not rdma_cm."""
-    for netdev in sorted(path.name for path in (SYSFS / device / "device/net").glob("*")) or [_parent(device)]:
-        result = subprocess.run(["ip", "-json", "-4", "address", "show", "dev", netdev], capture_output=True)
+    """An IPv4 address of the device's netdev; without one, loopback, which suits TCP if not
+    rdma_cm."""
+    for netdev in sorted(path.name for path in (SYSFS / device / "device/net").glob("*")) or [
+        _parent(device)
+    ]:
+        result = subprocess.run(
+            ["ip", "-json", "-4", "address", "show", "dev", netdev], capture_output=True
+        )
         for link in json.loads(result.stdout or "[]"):
             for address in link.get("addr_info", []):
                 return address["local"]
@@ -123,15 +145,21 @@ def _parent(device: str) -> str:
 
 # ---- SoftRoCE in this kernel
 
+
 def _state_file() -> Path:
     """A restart undoes everything by itself, so what was done belongs to this boot."""
     return cache_dir() / f"softroce-{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
 
 
 def has_rxe_module() -> bool:
-    """Whether SoftRoCE can be loaded into this kernel. Asks no program: modprobe(8) may not be installed yet."""
+    """Whether SoftRoCE can be loaded into this kernel. Asks no program: modprobe(8) may not be
+    installed yet."""
     folder = Path("/lib/modules") / os.uname().release
-    lists = [folder / name for name in ("modules.dep", "modules.builtin") if os.access(folder / name, os.R_OK)]
+    lists = [
+        folder / name
+        for name in ("modules.dep", "modules.builtin")
+        if os.access(folder / name, os.R_OK)
+    ]
     return any(re.search(r"/rdma_rxe\.ko", path.read_text()) for path in lists)
 
 
@@ -153,12 +181,18 @@ def _softroce(want: Optional[str]) -> "Place | str":
     packages.need("device")
     prefix = packages.privilege()
     # Each step with what undoes it; ./lab down undoes what was done here and nothing else.
-    steps = [(["modprobe", "-a", "rdma_rxe", "ib_uverbs", "rdma_ucm"], []),
-             (["ip", "link", "add", NETDEV, "type", "dummy"], ["ip", "link", "delete", NETDEV]),
-             (["ip", "address", "add", PREFIX, "dev", NETDEV], []),
-             (["ip", "link", "set", NETDEV, "up"], []),
-             (["rdma", "link", "add", RDMA, "type", "rxe", "netdev", NETDEV], ["rdma", "link", "delete", RDMA])]
-    subprocess.run([*prefix, "modprobe", "-q", "crc32_generic"], capture_output=True)  # 6.1 needs it unasked
+    steps = [
+        (["modprobe", "-a", "rdma_rxe", "ib_uverbs", "rdma_ucm"], []),
+        (["ip", "link", "add", NETDEV, "type", "dummy"], ["ip", "link", "delete", NETDEV]),
+        (["ip", "address", "add", PREFIX, "dev", NETDEV], []),
+        (["ip", "link", "set", NETDEV, "up"], []),
+        (
+            ["rdma", "link", "add", RDMA, "type", "rxe", "netdev", NETDEV],
+            ["rdma", "link", "delete", RDMA],
+        ),
+    ]
+    # 6.1 needs it unasked
+    subprocess.run([*prefix, "modprobe", "-q", "crc32_generic"], capture_output=True)
     for step, undo in steps:
         result = subprocess.run([*prefix, *step], capture_output=True, text=True)
         if result.returncode and "File exists" not in result.stderr:
@@ -170,8 +204,12 @@ def _softroce(want: Optional[str]) -> "Place | str":
     # udev needs a moment to make the device files.
     if shutil.which("udevadm"):
         subprocess.run([*prefix, "udevadm", "settle"], capture_output=True)
-    return Place("softroce", f"using {RDMA}, SoftRoCE in this kernel on {NETDEV} (./lab down removes it)", RDMA,
-                 ADDRESS)
+    return Place(
+        "softroce",
+        f"using {RDMA}, SoftRoCE in this kernel on {NETDEV} (./lab down removes it)",
+        RDMA,
+        ADDRESS,
+    )
 
 
 def softroce_down() -> bool:
@@ -188,6 +226,7 @@ def softroce_down() -> bool:
 
 
 # ---- the emulated machine
+
 
 def find_machine() -> Place:
     """The emulated machine, wherever else a device may be. @raises NoDevice"""
@@ -207,7 +246,9 @@ def _machine(want: Optional[str]) -> "Place | str":
     except LabError as error:
         return str(error)
     machine.start()  # if that fails, it is an error and not a reason to skip tests
-    return Place("machine", f"using {RDMA}, SoftRoCE in the emulated machine", RDMA, ADDRESS, _prefix(""))
+    return Place(
+        "machine", f"using {RDMA}, SoftRoCE in the emulated machine", RDMA, ADDRESS, _prefix("")
+    )
 
 
 def _prefix(host: str) -> tuple[str, ...]:
@@ -217,13 +258,16 @@ def _prefix(host: str) -> tuple[str, ...]:
 
 # ---- two hosts
 
+
 def find_host(host: str) -> Place:
     """One of the two emulated hosts; both are started if they do not run. @raises LabError"""
     if INSIDE.exists():
         raise NoDevice("this is an emulated machine already; two hosts are started outside")
     packages.need("machine")
     machine.start(host)
-    return Place("machine", f"using {RDMA} on host {host}", RDMA, HOST_ADDRESSES[host], _prefix(host), host)
+    return Place(
+        "machine", f"using {RDMA} on host {host}", RDMA, HOST_ADDRESSES[host], _prefix(host), host
+    )
 
 
 def find_hosts() -> tuple[Place, Place]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The plots of a run of ./lab bench, drawn by the same sources as the lesson's: picture/20_measure_*.py."""
+"""The plots of a run of ./lab bench, drawn by the same sources as the lesson's:
+picture/20_measure_*.py."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 from drawing import gallery
 from lab.measured import PREFIX, Measured
 
-GROUP = {"latency": "latency", "groups": "groups", "processes": "requests", "cpu": "requests"}  # plot -> what it shows
+# plot -> what it shows
+GROUP = {"latency": "latency", "groups": "groups", "processes": "requests", "cpu": "requests"}
 
 
 def drawn(plot: str, measured: Measured) -> str:
@@ -16,8 +18,8 @@ def drawn(plot: str, measured: Measured) -> str:
 
 
 def draw_all(results_folder: Path, into: Path) -> list[Path]:
-    """Draws what the run has measured: latency.svg and so on; with several clients latency_CLIENT.svg for each.
-    @return the files written"""
+    """Draws what the run has measured: latency.svg and so on; with several clients
+    latency_CLIENT.svg for each. @return the files written"""
     measured = Measured.of(results_folder)
     clients, written = measured.clients(), []
     for client in clients:
@@ -25,7 +27,11 @@ def draw_all(results_folder: Path, into: Path) -> list[Path]:
         groups = {row.group for row in of_client.rows}
         for plot, group in GROUP.items():
             if group in groups:
-                ending = f"_{''.join(c if c.isalnum() or c in '.-' else '_' for c in client)}" if len(clients) > 1 else ""
+                ending = (
+                    f"_{''.join(c if c.isalnum() or c in '.-' else '_' for c in client)}"
+                    if len(clients) > 1
+                    else ""
+                )
                 written.append(into / f"{plot}{ending}.svg")
                 written[-1].write_text(drawn(plot, of_client))
     return written

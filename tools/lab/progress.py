@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """./lab progress: what has been run, broken on purpose and solved, and what comes next.
 
-./lab run, ./lab check and ./lab doctor note it, a line for each thing, in a file of the user's for this clone, which outlives the build. To
-note a thing is to append its line, in one write: two at a time do not disturb each other, and of a file that is damaged the other
-lines are still good. It is a convenience: whatever goes wrong with the file, the run goes on. LAB_PROGRESS names another file, or is
-"off", as it is in the tests, whose runs are not the reader's.
+./lab run, ./lab check and ./lab doctor note it, a line for each thing, in a file of the user's for
+this clone, which outlives the build. To note a thing is to append its line, in one write: two at a
+time do not disturb each other, and of a file that is damaged the other lines are still good. It is
+a convenience: whatever goes wrong with the file, the run goes on. LAB_PROGRESS names another file,
+or is "off", as it is in the tests, whose runs are not the reader's.
 """
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from lab import examples, ladder
 from lab.errors import LabError
 from lab.paths import ROOT
 
-LARGEST = 1 << 20  # a file of this size is not ours: a reader who has done everything has less than 10 kB
+# a file of this size is not ours: a reader who has done everything has less than 10 kB
+LARGEST = 1 << 20
 
 
 def file() -> Optional[Path]:
@@ -39,7 +41,8 @@ def file() -> Optional[Path]:
 
 
 def _read(path: Path) -> bytes:
-    """@raises OSError also for what is not a file of a sensible size: a pipe there must not stop anybody"""
+    """@raises OSError also for what is not a file of a sensible size: a pipe there must not stop
+    anybody"""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as opened:
         info = os.fstat(handle)
@@ -49,7 +52,8 @@ def _read(path: Path) -> bytes:
 
 
 def note(*words: str) -> None:
-    """Notes, for example, ("run", "02_send_recv"), unless it has been noted already. Never fails."""
+    """Notes, for example, ("run", "02_send_recv"), unless it has been noted already. Never
+    fails."""
     try:
         path = file()
         if path is None:
@@ -62,8 +66,12 @@ def note(*words: str) -> None:
         if line in old.split(b"\n"):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-        try:  # behind a line that was not finished, on a line of its own; if another process is just finishing it, a line stays empty
+        handle = os.open(
+            path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o644
+        )
+        # behind a line that was not finished, on a line of its own; if another process is just
+        # finishing it, a line stays empty
+        try:
             os.write(handle, (b"\n" if old and not old.endswith(b"\n") else b"") + line + b"\n")
         finally:
             os.close(handle)
@@ -72,7 +80,8 @@ def note(*words: str) -> None:
 
 
 def note_run(lesson: ladder.Lesson, broken: Optional[str], outcome) -> None:
-    """After ./lab run: what was run, if it ended as it should have. That a device cannot do it is no failure (exit status 77)."""
+    """After ./lab run: what was run, if it ended as it should have. That a device cannot do it is
+    no failure (exit status 77)."""
     if broken:
         if outcome.failed:
             note("broken", lesson.stem, broken)
@@ -81,7 +90,8 @@ def note_run(lesson: ladder.Lesson, broken: Optional[str], outcome) -> None:
 
 
 def read() -> "set[tuple[str, ...]]":
-    """What has been noted; what cannot be read has not. Lines that say nothing to us are passed over."""
+    """What has been noted; what cannot be read has not. Lines that say nothing to us are passed
+    over."""
     path = file()
     try:
         text = _read(path) if path else b""
@@ -97,8 +107,12 @@ class State:
         done = set(done)
         self.lessons = ladder.read()
         self.run = {lesson.stem: ("run", lesson.stem) in done for lesson in self.lessons}
-        self.breaks = {lesson.stem: {name: ("broken", lesson.stem, name) in done for name in examples.breaks(lesson)}
-                       for lesson in self.lessons}
+        self.breaks = {
+            lesson.stem: {
+                name: ("broken", lesson.stem, name) in done for name in examples.breaks(lesson)
+            }
+            for lesson in self.lessons
+        }
         self.exercises: "dict[str, dict[str, bool]]" = {lesson.stem: {} for lesson in self.lessons}
         for name, lesson in examples.exercises().items():
             self.exercises[lesson.stem][name] = ("solved", name) in done
@@ -108,31 +122,52 @@ class State:
         stem = lesson.stem
         run = "./lab doctor" if lesson.kind == "lesson" else f"./lab run {stem}"
         commands = [] if self.run[stem] else [f"{run:40} # and read lessons/{stem}.md"]
-        commands += [f"./lab run {stem} --break {name}" for name, done in self.breaks[stem].items() if not done]
+        commands += [
+            f"./lab run {stem} --break {name}"
+            for name, done in self.breaks[stem].items()
+            if not done
+        ]
         for name, done in self.exercises[stem].items():
             if not done:
                 check = f"./lab check {name.split('_')[0]}"
-                commands.append(f"{check:40} # the exercise is {examples.exercise_file(name).relative_to(examples.ROOT)}")
+                commands.append(
+                    f"{check:40} # the exercise is"
+                    f" {examples.exercise_file(name).relative_to(examples.ROOT)}"
+                )
         return commands
 
     def next(self) -> "list[str]":
-        """What comes next: what is left in the lesson that the reader has got to, the one after it, and the first one that was left out.
+        """What comes next: what is left in the lesson that the reader has got to, the one after it,
+        and the first one that was left out.
 
         Who begins with lesson 02, as the README does, is so led to 00 and 01 as well.
         """
-        touched = [number for number, lesson in enumerate(self.lessons)
-                   if self.run[lesson.stem] or any(self.breaks[lesson.stem].values()) or any(self.exercises[lesson.stem].values())]
+        touched = [
+            number
+            for number, lesson in enumerate(self.lessons)
+            if self.run[lesson.stem]
+            or any(self.breaks[lesson.stem].values())
+            or any(self.exercises[lesson.stem].values())
+        ]
         here = max(touched, default=0)
         left = self.undone(self.lessons[here])[:1]
-        left += [command for lesson in self.lessons[here + 1:here + 2] for command in self.undone(lesson)[:1]]
-        left += [self.undone(lesson)[0] for lesson in self.lessons[:here] if not self.run[lesson.stem]][:1]
+        left += [
+            command
+            for lesson in self.lessons[here + 1 : here + 2]
+            for command in self.undone(lesson)[:1]
+        ]
+        left += [
+            self.undone(lesson)[0] for lesson in self.lessons[:here] if not self.run[lesson.stem]
+        ][:1]
         if not left:
             left = [command for lesson in self.lessons for command in self.undone(lesson)][:1]
         return left
 
 
 def add_parser(subparsers) -> None:
-    parser = subparsers.add_parser("progress", help="what you have run and solved, and what comes next")
+    parser = subparsers.add_parser(
+        "progress", help="what you have run and solved, and what comes next"
+    )
     parser.add_argument("--forget", action="store_true", help="begin anew")
     parser.set_defaults(main=main)
 
@@ -153,12 +188,17 @@ def main(args) -> int:
     print(f"{'lesson':20} {'run':5} {'broken':8} solved")
     for lesson in state.lessons:
         stem = lesson.stem
-        print(f"{stem:20} {'yes' if state.run[stem] else '-':5} {count(state.breaks[stem]):8} {count(state.exercises[stem])}")
+        run = "yes" if state.run[stem] else "-"
+        breaks, exercises = count(state.breaks[stem]), count(state.exercises[stem])
+        print(f"{stem:20} {run:5} {breaks:8} {exercises}")
     print()
     for word, command in zip(("next:", "or:", "or:"), state.next()):
         print(f"{word:6}{command}")
     if not state.next():
-        print("You have run, broken and solved all there is. ./lab new DIR --from EXAMPLE starts a project of your own.")
+        print(
+            "You have run, broken and solved all there is. ./lab new DIR --from EXAMPLE starts a"
+            " project of your own."
+        )
     if trouble := why_not_kept(path):
         print(f"lab: progress is not kept: {trouble}", file=sys.stderr)
     return 0
@@ -167,7 +207,11 @@ def main(args) -> int:
 def why_not_kept(path: Optional[Path]) -> str:
     """What is in the way of noting anything, or ""."""
     if path is None:
-        return "LAB_PROGRESS is off" if os.environ.get("LAB_PROGRESS") == "off" else "you have no home folder; set LAB_PROGRESS to a file"
+        return (
+            "LAB_PROGRESS is off"
+            if os.environ.get("LAB_PROGRESS") == "off"
+            else "you have no home folder; set LAB_PROGRESS to a file"
+        )
     try:
         _read(path)
     except FileNotFoundError:

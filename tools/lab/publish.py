@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""./lab bench --publish: makes a run the one that the lesson shows: its data and plots in picture/, and the lesson's tables."""
+"""./lab bench --publish: makes a run the one that the lesson shows: its data and plots in picture/,
+and the lesson's tables."""
 from __future__ import annotations
 
 import shutil
@@ -14,7 +15,8 @@ RUNS = 5  # of an arm, at least
 
 
 def publish(results_folder: Path) -> None:
-    """Changes files of the project, which are to be looked at and committed. @raises LabError if the run is not fit for that"""
+    """Changes files of the project, which are to be looked at and committed. @raises LabError if
+    the run is not fit for that"""
     run = measured.Measured.of(results_folder)
     check(run, results_folder)
     drawn = {plot: plots.drawn(plot, run) for plot in plots.GROUP}  # before anything is changed

@@ -14,11 +14,19 @@ from lab.paths import ROOT
 MEMORY = "1G"
 MEMORY_OF_HOST = "640M"  # of each of two, so that QEMU itself stays below 1 GiB
 TRANSLATED = 256  # MiB for translated code; QEMU itself would take up to 1 GiB
-PROCESSORS = 2  # one until the agent is ready: two hosts on two real ones come up in little more than half the time
+# one until the agent is ready: two hosts on two real ones come up in little more than half the time
+PROCESSORS = 2
 
 
-def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str, port: int, wires: list[int],
-            console: Path) -> list[str]:
+def command(
+    kernel: kernels.Kernel,
+    initramfs: Path,
+    accelerator: str,
+    host: str,
+    port: int,
+    wires: list[int],
+    console: Path,
+) -> list[str]:
     """@param host "a" or "b" for one of two, "" for the machine that is alone
     @param port a connected socket that becomes the agent's virtio port
     @param wires connected sockets that become the Ethernet between hosts"""
@@ -26,21 +34,44 @@ def command(kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str
     if not shutil.which(arch.qemu):
         raise LabError(f"{arch.qemu} is not installed: ./lab doctor names the package")
     return [
-        arch.qemu, *arch.machine,
-        *(["-accel", "kvm", "-cpu", "host"] if accelerator == "kvm"
-          else ["-accel", f"tcg,thread=multi,tb-size={TRANSLATED}", "-cpu", "max,erms=off"]),
-        "-m", MEMORY_OF_HOST if host else MEMORY, "-smp", str(PROCESSORS),
-        "-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
-        "-kernel", str(kernel.image), "-initrd", str(initramfs),
-        # no_timer_check: on a busy machine the emulated timer's interrupts come too late for the kernel's test of it, which ends in a
-        # panic ("IO-APIC + timer doesn't work").
-        "-append", f"console={arch.console} quiet oops=panic panic=-1 mitigations=off tsc=reliable no_timer_check maxcpus=1 lab.python={_python()}"
-                   + (f" lab.host={host}" if host else "") + " " + os.environ.get("LAB_BOOT", ""),  # for tests that want a stricter kernel
-        "-serial", "file:" + _quote(console),
-        "-device", "virtio-serial-pci",
-        "-chardev", f"socket,id=agent,fd={port}", "-device", "virtserialport,chardev=agent,name=lab.agent",
+        arch.qemu,
+        *arch.machine,
+        *(
+            ["-accel", "kvm", "-cpu", "host"]
+            if accelerator == "kvm"
+            else ["-accel", f"tcg,thread=multi,tb-size={TRANSLATED}", "-cpu", "max,erms=off"]
+        ),
+        "-m",
+        MEMORY_OF_HOST if host else MEMORY,
+        "-smp",
+        str(PROCESSORS),
+        "-nodefaults",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-no-user-config",
+        "-kernel",
+        str(kernel.image),
+        "-initrd",
+        str(initramfs),
+        # no_timer_check: on a busy machine the emulated timer's interrupts come too late for the
+        # kernel's test of it, which ends in a panic ("IO-APIC + timer doesn't work").
+        "-append",
+        f"console={arch.console} quiet oops=panic panic=-1 mitigations=off tsc=reliable"
+        f" no_timer_check maxcpus=1 lab.python={_python()}"
+        # for tests that want a stricter kernel
+        + (f" lab.host={host}" if host else "") + " " + os.environ.get("LAB_BOOT", ""),
+        "-serial",
+        "file:" + _quote(console),
+        "-device",
+        "virtio-serial-pci",
+        "-chardev",
+        f"socket,id=agent,fd={port}",
+        "-device",
+        "virtserialport,chardev=agent,name=lab.agent",
         *_ethernet(wires),
-        *_share("host", Path("/"), "readonly=on"), *_share("project", ROOT, "readonly=off"),
+        *_share("host", Path("/"), "readonly=on"),
+        *_share("project", ROOT, "readonly=off"),
     ]
 
 
@@ -54,13 +85,21 @@ def _ethernet(wires: list[int]) -> list[str]:
         nets = ["hubport,id=wire,hubid=0"]
         for fd in wires:
             nets += [f"socket,id=wire{fd},fd={fd}", f"hubport,id=port{fd},hubid=0,netdev=wire{fd}"]
-    return [*(word for net in nets for word in ("-netdev", net)), "-device", "virtio-net-pci,netdev=wire,romfile="]
+    return [
+        *(word for net in nets for word in ("-netdev", net)),
+        "-device",
+        "virtio-net-pci,netdev=wire,romfile=",
+    ]
 
 
 def _share(tag: str, path: Path, access: str) -> list[str]:
     # multidevs=remap keeps files of different file systems apart that have the same inode number.
-    return ["-fsdev", f"local,id={tag},path={_quote(path)},security_model=none,multidevs=remap,{access}",
-            "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+    return [
+        "-fsdev",
+        f"local,id={tag},path={_quote(path)},security_model=none,multidevs=remap,{access}",
+        "-device",
+        f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
+    ]
 
 
 def _quote(path: Path) -> str:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The README.md of each example: what it shows, its files in reading order, how to run it, and how to compile it without Meson.
+"""The README.md of each example: what it shows, its files in reading order, how to run it, and how
+to compile it without Meson.
 
 ./lab sync writes them, from the ladder and from the first comment of each file."""
 from __future__ import annotations
@@ -34,7 +35,8 @@ In the project's folder:
 {compile}
 """
 
-COMPILE = """Each program is one command, in this folder. It needs the packages g++, libibverbs-dev, librdmacm-dev and libcli11-dev:
+COMPILE = """Each program is one command, in this folder. It needs the packages g++, libibverbs-dev,
+librdmacm-dev and libcli11-dev:
 
 ```sh
 {lines}
@@ -42,7 +44,8 @@ COMPILE = """Each program is one command, in this folder. It needs the packages 
 """
 
 MEMBERS = """
-Not every rdma-core has {members} in `struct ibv_qp_ex`, of `<infiniband/verbs.h>`. If yours does, add {definitions}.
+Not every rdma-core has {members} in `struct ibv_qp_ex`, of `<infiniband/verbs.h>`. If yours does,
+add {definitions}.
 """
 
 MODULE = """
@@ -56,25 +59,47 @@ make -C /lib/modules/$(uname -r)/build M=$PWD modules
 
 def all_files() -> "list[tuple[Path, str]]":
     """@return each file with the text that it should have"""
-    return [(ROOT / "examples" / lesson.stem / "README.md", text(lesson)) for lesson in ladder.read() if lesson.kind != "lesson"]
+    return [
+        (ROOT / "examples" / lesson.stem / "README.md", text(lesson))
+        for lesson in ladder.read()
+        if lesson.kind != "lesson"
+    ]
 
 
 def text(lesson: ladder.Lesson) -> str:
     folder = ROOT / "examples" / lesson.stem
-    found = list(dict.fromkeys(path for program in examples.of(lesson)["programs"] for path in sources.of_program(folder, program)))
+    found = list(
+        dict.fromkeys(
+            path
+            for program in examples.of(lesson)["programs"]
+            for path in sources.of_program(folder, program)
+        )
+    )
     if lesson.kind == "kernel":
         found += sorted(folder.glob("*.[ch]"))
-    files = [f"| [{path.name}]({path.name}) | {sources.purpose(path)} |" for path in found if sources.banner(path)]
-    return TEXT.format(stem=lesson.stem, idea=lesson.idea, files="\n".join(files),
-                       compile=_compile(lesson, folder).strip())
+    files = [
+        f"| [{path.name}]({path.name}) | {sources.purpose(path)} |"
+        for path in found
+        if sources.banner(path)
+    ]
+    return TEXT.format(
+        stem=lesson.stem,
+        idea=lesson.idea,
+        files="\n".join(files),
+        compile=_compile(lesson, folder).strip(),
+    )
 
 
 def _compile(lesson: ladder.Lesson, folder: Path) -> str:
-    result = COMPILE.format(lines="\n".join(command(folder, program) for program in examples.of(lesson)["programs"]))
+    result = COMPILE.format(
+        lines="\n".join(command(folder, program) for program in examples.of(lesson)["programs"])
+    )
     optional = sources.members(sorted(folder.glob("*.?pp")))
     if optional:
-        result += MEMBERS.format(members=" and ".join(f"`{name}`" for name in optional),
-                                 definitions=" and ".join(f"`-DHAVE_{name.upper()}`" for name in optional))
+        result += MEMBERS.format(
+            members=" and ".join(f"`{name}`" for name in optional),
+            definitions=" and ".join(f"`-DHAVE_{name.upper()}`" for name in optional),
+        )
     return result + (MODULE if lesson.kind == "kernel" else "")
 
 
@@ -82,6 +107,10 @@ def command(folder: Path, program: str) -> str:
     """What compiles one program with the sources of the libraries that it uses."""
     parts = sources.of_program(folder, program)
     used = sources.libraries(parts)
-    include = " ".join(f"-I../../{name}/include" for name in used) + (" -I../../shared/src" if "shared" in used else "")
-    units = [path.name for path in parts if path.suffix == ".cpp"] + [f"../../{name}/src/*.cpp" for name in used]
+    include = " ".join(f"-I../../{name}/include" for name in used) + (
+        " -I../../shared/src" if "shared" in used else ""
+    )
+    units = [path.name for path in parts if path.suffix == ".cpp"] + [
+        f"../../{name}/src/*.cpp" for name in used
+    ]
     return f"c++ -std=c++20 -pthread {include} {' '.join(units)} -lrdmacm -libverbs -o {program}"

@@ -14,10 +14,18 @@ from lab.errors import LabError, UsageError
 
 
 def add_parser(subparsers) -> None:
-    parser = subparsers.add_parser("record", help="for contributors: write an example's expected output anew")
+    parser = subparsers.add_parser(
+        "record", help="for contributors: write an example's expected output anew"
+    )
     parser.add_argument("example", nargs="+", help="name or number")
-    parser.add_argument("--since", metavar="CONDITION", help="only what differs from the output so far, as a variant: kernel-6.4 for "
-                        "what SoftRoCE does since that kernel")
+    parser.add_argument(
+        "--since",
+        metavar="CONDITION",
+        help=(
+            "only what differs from the output so far, as a variant: kernel-6.4 for "
+            "what SoftRoCE does since that kernel"
+        ),
+    )
     parser.set_defaults(main=main)
 
 
@@ -30,22 +38,61 @@ def main(args) -> int:
     for lesson in lessons:
         if not args.since:
             record_traces(lesson)
-        record(where, folder, lesson.program, lesson.kind, examples.expected_file(lesson.stem), True, args.since)
+        record(
+            where,
+            folder,
+            lesson.program,
+            lesson.kind,
+            examples.expected_file(lesson.stem),
+            True,
+            args.since,
+        )
         for name in examples.others(lesson):
-            record(where, folder, name, lesson.kind, examples.expected_file(lesson.stem, other=name), True, args.since)
+            record(
+                where,
+                folder,
+                name,
+                lesson.kind,
+                examples.expected_file(lesson.stem, other=name),
+                True,
+                args.since,
+            )
         for name in examples.breaks(lesson):
-            record(where, folder, examples.program(lesson, name), lesson.kind, examples.expected_file(lesson.stem, name), False, args.since)
+            record(
+                where,
+                folder,
+                examples.program(lesson, name),
+                lesson.kind,
+                examples.expected_file(lesson.stem, name),
+                False,
+                args.since,
+            )
         for name, its in examples.exercises().items():
             if its == lesson:
                 file = examples.expected_file(name)
-                record(where, folder, name + ".solution", examples.kind_of_exercise(name), file, True, args.since)
+                record(
+                    where,
+                    folder,
+                    name + ".solution",
+                    examples.kind_of_exercise(name),
+                    file,
+                    True,
+                    args.since,
+                )
     return 0
 
 
 def record_traces(lesson) -> None:
-    """The runs on two hosts whose pictures the lesson shows, each by the command that the lesson has for it."""
+    """The runs on two hosts whose pictures the lesson shows, each by the command that the lesson
+    has for it."""
     text = lesson.file.read_text()
-    commands = re.findall(rf"\./lab trace(?: --program (\w+))? {lesson.stem}(?: --break (\w+))?(?: -- ([^`\n]*))?[`\n]", text)
+    commands = re.findall(
+        (
+            rf"\./lab trace(?: --program (\w+))? {lesson.stem}(?: --break (\w+))?(?: --"
+            r" ([^`\n]*))?[`\n]"
+        ),
+        text,
+    )
     for other, name, arguments in dict.fromkeys(commands):
         file = recording.file_of(lesson.stem, name or other)
         if file.with_suffix(".svg").name in text:
@@ -54,7 +101,10 @@ def record_traces(lesson) -> None:
             if bool(name) != outcome.failed:
                 raise LabError(f"{file.stem}: {outcome.status}, not recorded:\n{outcome.text()}")
             recorded.save(file)
-            print(f"{file.relative_to(examples.ROOT)}; python3 picture/draw.py draws it", file=sys.stderr)
+            print(
+                f"{file.relative_to(examples.ROOT)}; python3 picture/draw.py draws it",
+                file=sys.stderr,
+            )
 
 
 def check_condition(where, since: "str | None") -> None:
@@ -69,7 +119,9 @@ def check_condition(where, since: "str | None") -> None:
             raise UsageError(f"--since {since}: a run here would not show it")
 
 
-def record(where, folder, program: str, kind: str, file, works: bool, since: "str | None" = None) -> None:
+def record(
+    where, folder, program: str, kind: str, file, works: bool, since: "str | None" = None
+) -> None:
     """Writes `file`, or the variant of it that holds here.
 
     @param since the condition of a new variant, which is written only if it differs from `file`"""

@@ -19,24 +19,45 @@ def printer() -> Callable[[str, str], None]:
         if colour and role:
             prefix = f"{COLOURS[role]}{prefix}\033[0m"
         print(prefix + text, flush=True)
+
     return show
 
 
 def add_parser(subparsers) -> None:
-    parser = subparsers.add_parser("run", help="run an example, both sides of it: ./lab run 02_send_recv")
+    parser = subparsers.add_parser(
+        "run", help="run an example, both sides of it: ./lab run 02_send_recv"
+    )
     parser.add_argument("example", help="its name, or its number")
-    parser.add_argument("--break", dest="broken", metavar="NAME", help="with one of the lesson's changes")
-    parser.add_argument("--program", metavar="NAME", help="another program of the lesson's than the one with its name")
+    parser.add_argument(
+        "--break", dest="broken", metavar="NAME", help="with one of the lesson's changes"
+    )
+    parser.add_argument(
+        "--program",
+        metavar="NAME",
+        help="another program of the lesson's than the one with its name",
+    )
     parser.add_argument("--device", help="the RDMA device, where there are several")
-    parser.add_argument("--two-hosts", action="store_true", help="the server on host a, the client on host b")
-    parser.add_argument("--time-limit", type=float, default=pair.TIME_LIMIT, metavar="SECONDS",
-                        help=f"when to end what still runs [{pair.TIME_LIMIT:g}]")
-    parser.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program")
+    parser.add_argument(
+        "--two-hosts", action="store_true", help="the server on host a, the client on host b"
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        default=pair.TIME_LIMIT,
+        metavar="SECONDS",
+        help=f"when to end what still runs [{pair.TIME_LIMIT:g}]",
+    )
+    parser.add_argument(
+        "arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program"
+    )
     parser.set_defaults(main=main)
 
 
-def choose(example: str, broken: Optional[str], other: Optional[str] = None) -> tuple[ladder.Lesson, str]:
-    """The lesson and its program, or another of its programs, or one with one of the lesson's changes."""
+def choose(
+    example: str, broken: Optional[str], other: Optional[str] = None
+) -> tuple[ladder.Lesson, str]:
+    """The lesson and its program, or another of its programs, or one with one of the lesson's
+    changes."""
     lesson = examples.find(example)
     if not broken:
         known = examples.programs(lesson)
@@ -71,8 +92,16 @@ def main(args) -> int:
     build_dir = build.build(*examples.targets(program))
     where, other = place.find_hosts() if args.two_hosts else (place.find_place(args.device), None)
     print(f"lab: {where.why}" + (f", and on {other.host}" if other else ""), file=sys.stderr)
-    outcome = examples.run(where, build_dir, program, lesson.kind, args.arguments, client_place=other,
-                           time_limit=args.time_limit, show=printer())
+    outcome = examples.run(
+        where,
+        build_dir,
+        program,
+        lesson.kind,
+        args.arguments,
+        client_place=other,
+        time_limit=args.time_limit,
+        show=printer(),
+    )
 
     report(outcome)
     progress.note_run(lesson, args.broken, outcome)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The files of an example: those that a program is made of, in the order in which to read them, and what each is for."""
+"""The files of an example: those that a program is made of, in the order in which to read them, and
+what each is for."""
 from __future__ import annotations
 
 import re
@@ -7,13 +8,14 @@ from pathlib import Path
 
 from lab.paths import ROOT
 
-SHARED = ROOT / "shared/src"  # what the programs of lesson 19 may use besides the library's public headers
+# what the programs of lesson 19 may use besides the library's public headers
+SHARED = ROOT / "shared/src"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
 
 def of_program(folder: Path, program: str) -> list[Path]:
-    """The program's own file first. Each header follows the file that includes it first, and its source follows the header.
-    Without the files of libraries."""
+    """The program's own file first. Each header follows the file that includes it first, and its
+    source follows the header. Without the files of libraries."""
     found: list[Path] = []
 
     def add(path: Path) -> None:
@@ -37,12 +39,20 @@ def libraries(paths: list[Path]) -> list[str]:
 
 
 def members(paths: list[Path]) -> list[str]:
-    """The members of struct ibv_qp_ex that the files use where rdma-core has them: HAVE_WR_FLUSH is for wr_flush."""
-    return sorted({name.lower() for path in paths for name in re.findall(r"\bHAVE_(WR_\w+)", path.read_text())})
+    """The members of struct ibv_qp_ex that the files use where rdma-core has them: HAVE_WR_FLUSH is
+    for wr_flush."""
+    return sorted(
+        {
+            name.lower()
+            for path in paths
+            for name in re.findall(r"\bHAVE_(WR_\w+)", path.read_text())
+        }
+    )
 
 
 def banner(path: Path) -> list[str]:
-    """The lines of a file's first comment; none if it begins with code, as a source does whose header has the comment."""
+    """The lines of a file's first comment; none if it begins with code, as a source does whose
+    header has the comment."""
     lines = []
     for line in path.read_text().splitlines():
         if re.match(r"(//|/\*) SPDX-", line) or line == "/*":

@@ -1,26 +1,36 @@
 # SPDX-License-Identifier: MIT
-"""./lab sync: writes the generated blocks of the Markdown files anew, from the sources that they quote; and the README.md of each
-example, all of it (lab/readmes.py).
+"""./lab sync: writes the generated blocks of the Markdown files anew, from the sources that they
+quote; and the README.md of each example, all of it (lab/readmes.py).
 
 A block begins with a marker and ends with `<!-- end -->`; what stands between is this program's:
 
-    <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->   the lines between two // [post-recv]
-    <!-- usage shared/include/rdmashared/messages.hpp -->           the code in a header's first comment
+    <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->   the lines between two //
+    [post-recv]
+    <!-- usage shared/include/rdmashared/messages.hpp -->           the code in a header's first
+    comment
     <!-- output tests/expected/02_send_recv.txt -->                  what a run printed
-    <!-- newer tests/expected/10_memory_windows.kernel-6.4.txt -->  the lines of it that older software prints otherwise
+    <!-- newer tests/expected/10_memory_windows.kernel-6.4.txt -->  the lines of it that older
+    software prints otherwise
     <!-- table tests/expected/11_when_it_breaks.txt -->             the table that a run printed
-    <!-- table latency -->                                          what ./lab bench has published, as a table: latency, p99,
-                                                                    rate, groups, requests (time), cpu, counters, goals; or
-                                                                    as a sentence: machine. Or what tests/counts has counted:
+    <!-- table latency -->                                          what ./lab bench has published,
+    as a table: latency, p99,
+                                                                    rate, groups, requests (time),
+                                                                    cpu, counters, goals; or
+                                                                    as a sentence: machine. Or what
+                                                                    tests/counts has counted:
                                                                     system-calls
     <!-- diff examples/02_send_recv/break/no_grh.patch -->           a change
-    <!-- nav -->                                                     previous, index, next, and how long it takes to read
-    <!-- contents -->                                                the lesson's headings, with links
+    <!-- nav -->                                                     previous, index, next, and how
+    long it takes to read
+    <!-- contents -->                                                the lesson's headings, with
+    links
     <!-- ladder -->                                                  the table of lessons
     <!-- verbs -->                                                   the index of verbs
-    <!-- symptoms -->                                                the entries of this page, by what one sees
+    <!-- symptoms -->                                                the entries of this page, by
+    what one sees
 
-Outside of the blocks, it links each term of lessons/glossary.md where a lesson uses it first: lab/glossary.py.
+Outside of the blocks, it links each term of lessons/glossary.md where a lesson uses it first:
+lab/glossary.py.
 
 `--check`, which the tests run, changes nothing and fails where something would change.
 """
@@ -43,22 +53,36 @@ TAG = re.compile(r"\s*// \[[\w-]+\]$")
 
 
 def add_parser(subparsers) -> None:
-    parser = subparsers.add_parser("sync", help="for contributors: renew what is generated in the lessons")
-    parser.add_argument("--check", action="store_true", help="change nothing; fail where something would change")
+    parser = subparsers.add_parser(
+        "sync", help="for contributors: renew what is generated in the lessons"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; fail where something would change"
+    )
     parser.set_defaults(main=main)
 
 
 def main(args) -> int:
     stale = 0
-    for path, new in [*facts(), *((path, renewed(path.read_text(), path)) for path in files()), *readmes.all_files()]:
+    for path, new in [
+        *facts(),
+        *((path, renewed(path.read_text(), path)) for path in files()),
+        *readmes.all_files(),
+    ]:
         old = path.read_text() if path.exists() else ""
         if new == old:
             continue
         name = path.relative_to(ROOT)
         stale += 1
         if args.check:
-            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"{name}",
-                                                       f"{name} after ./lab sync"))
+            sys.stdout.writelines(
+                difflib.unified_diff(
+                    old.splitlines(True),
+                    new.splitlines(True),
+                    f"{name}",
+                    f"{name} after ./lab sync",
+                )
+            )
         else:
             path.write_text(new)
             print(f"renewed {name}")
@@ -87,7 +111,9 @@ def renewed(text: str, path: Path) -> str:
             continue
         make, words = BLOCKS.get(match[1]), match[2].split()
         if make is None:
-            raise LabError(f"{path}:{number}: no marker is called {match[1]}; there are {', '.join(BLOCKS)}")
+            raise LabError(
+                f"{path}:{number}: no marker is called {match[1]}; there are {', '.join(BLOCKS)}"
+            )
         try:
             result += make(path, *words)
         except (OSError, TypeError, ValueError) as error:
@@ -115,12 +141,16 @@ def snippet(path: Path, source: str, tag: str) -> list[str]:
     places = [index for index, line in enumerate(lines) if line.strip() == f"// [{tag}]"]
     if len(places) != 2:
         raise ValueError(f"{source} has the tag [{tag}] {len(places)} times, not twice")
-    inner = [line for line in lines[places[0] + 1:places[1]] if not TAG.match(line)]
-    return fence("c" if source.endswith(".c") else "cpp", textwrap.dedent("\n".join(inner)).splitlines())
+    inner = [line for line in lines[places[0] + 1 : places[1]] if not TAG.match(line)]
+    return fence(
+        "c" if source.endswith(".c") else "cpp", textwrap.dedent("\n".join(inner)).splitlines()
+    )
 
 
 def usage(path: Path, source: str) -> list[str]:
-    lines = re.findall(r"^///(?: {5}(.*))?$", (ROOT / source).read_text().split("#pragma once")[0], re.M)
+    lines = re.findall(
+        r"^///(?: {5}(.*))?$", (ROOT / source).read_text().split("#pragma once")[0], re.M
+    )
     code = "\n".join(lines).strip()
     if not code:
         raise ValueError(f"{source} has no code in its first comment")
@@ -136,12 +166,22 @@ def newer(path: Path, source: str) -> list[str]:
     file = ROOT / source
     if not variants.conditions(file):
         raise ValueError(f"{source} names no condition")
-    old = {normalise.normalise(line, "rxe0") for line in variants.base(file).read_text().splitlines()}
-    return fence("text", [line for line in file.read_text().splitlines() if normalise.normalise(line, "rxe0") not in old])
+    old = {
+        normalise.normalise(line, "rxe0") for line in variants.base(file).read_text().splitlines()
+    }
+    return fence(
+        "text",
+        [
+            line
+            for line in file.read_text().splitlines()
+            if normalise.normalise(line, "rxe0") not in old
+        ],
+    )
 
 
 def table(path: Path, source: str) -> list[str]:
-    """A table of the published measurements; or what a run printed as one in Markdown, without the role in front of it."""
+    """A table of the published measurements; or what a run printed as one in Markdown, without the
+    role in front of it."""
     if source in tables.TABLES:
         return tables.make(source)
     rows = re.findall(r"^(?:\[\w+\] )?(\|.*\|)$", (ROOT / source).read_text(), re.M)
@@ -151,7 +191,11 @@ def table(path: Path, source: str) -> list[str]:
 
 
 def diff(path: Path, source: str) -> list[str]:
-    hunks = [line for line in (ROOT / source).read_text().splitlines() if not line.startswith(("---", "+++"))]
+    hunks = [
+        line
+        for line in (ROOT / source).read_text().splitlines()
+        if not line.startswith(("---", "+++"))
+    ]
     # A line number says nothing to a reader; between hunks a gap does.
     return fence("diff", ["..." if line.startswith("@@") else line for line in hunks][1:])
 
@@ -168,7 +212,8 @@ def nav(path: Path) -> list[str]:
 
 
 def reading_minutes(text: str) -> int:
-    """180 words of prose a minute, and 20 lines of code or output: that comes near to what new readers took. A multiple of 5."""
+    """180 words of prose a minute, and 20 lines of code or output: that comes near to what new
+    readers took. A multiple of 5."""
     blocks = re.findall(r"^```.*?^```$", text, re.M | re.S)
     lines = sum(len([line for line in block.splitlines() if line.strip()]) - 2 for block in blocks)
     prose = re.sub(r"<!--.*?-->|^```.*?^```$|^\|[^\n]*$", "", text, flags=re.M | re.S)
@@ -187,5 +232,16 @@ def ladder_table(path: Path) -> list[str]:
     return [*result, ""]
 
 
-BLOCKS = {"snippet": snippet, "usage": usage, "output": output, "newer": newer, "table": table, "diff": diff, "nav": nav,
-          "contents": headings.contents, "ladder": ladder_table, "verbs": verbs.index, "symptoms": headings.symptoms}
+BLOCKS = {
+    "snippet": snippet,
+    "usage": usage,
+    "output": output,
+    "newer": newer,
+    "table": table,
+    "diff": diff,
+    "nav": nav,
+    "contents": headings.contents,
+    "ladder": ladder_table,
+    "verbs": verbs.index,
+    "symptoms": headings.symptoms,
+}

@@ -4,19 +4,43 @@ from __future__ import annotations
 
 import json
 
-from lab.measured import Measured, Row, figure, in_flight_words, name_of, processes_of, size_words, slots_words
+from lab.measured import (
+    Measured,
+    Row,
+    figure,
+    in_flight_words,
+    name_of,
+    processes_of,
+    size_words,
+    slots_words,
+)
 from lab.paths import ROOT
 
-METRICS = {"latency_us": "latency", "messages_per_s": "rate", "us_per_request": "time", "cpu_us_per_request": "CPU time"}
-COUNTERS = {"posts": "posts", "completions": "completions", "wakes": "wakes", "system_calls": "system calls"}
+METRICS = {
+    "latency_us": "latency",
+    "messages_per_s": "rate",
+    "us_per_request": "time",
+    "cpu_us_per_request": "CPU time",
+}
+COUNTERS = {
+    "posts": "posts",
+    "completions": "completions",
+    "wakes": "wakes",
+    "system_calls": "system calls",
+}
 PERCENTILES = {"request_median_us": "median", "request_p99_us": "99th percentile"}
 NOTHING = "the published run has not measured this"
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
     """Words in the first column, figures in the others."""
-    return ["", f"| {' | '.join(head)} |", "|---" + "|---:" * (len(head) - 1) + "|",
-            *(f"| {' | '.join(row)} |" for row in rows), ""]
+    return [
+        "",
+        f"| {' | '.join(head)} |",
+        "|---" + "|---:" * (len(head) - 1) + "|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+        "",
+    ]
 
 
 def named(arm: str) -> str:
@@ -33,9 +57,13 @@ def by_parameter(rows: list[Row], first: str, words, order) -> list[str]:
         raise ValueError(NOTHING)
     found = {(row.arm, row.parameter): row for row in rows}
     parameters = sorted({row.parameter for row in rows}, key=order)
-    return table([first, *(words(parameter) for parameter in parameters)],
-                 [[named(arm), *(cell(found.get((arm, parameter))) for parameter in parameters)]
-                  for arm in dict.fromkeys(row.arm for row in rows)])
+    return table(
+        [first, *(words(parameter) for parameter in parameters)],
+        [
+            [named(arm), *(cell(found.get((arm, parameter))) for parameter in parameters)]
+            for arm in dict.fromkeys(row.arm for row in rows)
+        ],
+    )
 
 
 def load(parameter: str) -> str:
@@ -47,24 +75,49 @@ def by_load(parameter: str) -> tuple[int, ...]:
 
 
 def timetable(measured: Measured) -> list[str]:
-    found = {(row.arm, row.parameter, metric): row for metric in PERCENTILES for row in measured.of_metric("timetable", metric)}
+    found = {
+        (row.arm, row.parameter, metric): row
+        for metric in PERCENTILES
+        for row in measured.of_metric("timetable", metric)
+    }
     if not found:
         raise ValueError(NOTHING)
-    columns = [(percent, metric) for percent in sorted({percent for _, percent, _ in found}, key=int) for metric in PERCENTILES]
-    return table(["µs until the response, at this part of the highest rate", *(f"{percent} %, {PERCENTILES[metric]}" for percent, metric in columns)],
-                 [[named(arm), *(cell(found.get((arm, *column))) for column in columns)] for arm in dict.fromkeys(arm for arm, *_ in found)])
+    columns = [
+        (percent, metric)
+        for percent in sorted({percent for _, percent, _ in found}, key=int)
+        for metric in PERCENTILES
+    ]
+    return table(
+        [
+            "µs until the response, at this part of the highest rate",
+            *(f"{percent} %, {PERCENTILES[metric]}" for percent, metric in columns),
+        ],
+        [
+            [named(arm), *(cell(found.get((arm, *column))) for column in columns)]
+            for arm in dict.fromkeys(arm for arm, *_ in found)
+        ],
+    )
 
 
 def counters(measured: Measured) -> list[str]:
     """With as many processes as there were at most."""
-    rows = [row for name in COUNTERS for row in measured.of_metric("requests", f"{name}_per_request")]
+    rows = [
+        row for name in COUNTERS for row in measured.of_metric("requests", f"{name}_per_request")
+    ]
     most = max((processes_of(row.parameter)[0] for row in rows), default=0)
     found = {(row.arm, row.parameter, row.metric): row for row in rows}
-    loads = sorted({row.parameter for row in rows if processes_of(row.parameter)[0] == most}, key=processes_of)
-    lines = [[f"{named(arm)}, {in_flight_words(processes_of(parameter)[1])}",
-              *(cell(found.get((arm, parameter, f"{name}_per_request"))) for name in COUNTERS)]
-             for parameter in loads for arm in dict.fromkeys(row.arm for row in rows)
-             if any((arm, parameter, f"{name}_per_request") in found for name in COUNTERS)]
+    loads = sorted(
+        {row.parameter for row in rows if processes_of(row.parameter)[0] == most}, key=processes_of
+    )
+    lines = [
+        [
+            f"{named(arm)}, {in_flight_words(processes_of(parameter)[1])}",
+            *(cell(found.get((arm, parameter, f"{name}_per_request"))) for name in COUNTERS),
+        ]
+        for parameter in loads
+        for arm in dict.fromkeys(row.arm for row in rows)
+        if any((arm, parameter, f"{name}_per_request") in found for name in COUNTERS)
+    ]
     if not lines:
         raise ValueError(NOTHING)
     return table([f"{most} processes, for a request", *COUNTERS.values()], lines)
@@ -89,43 +142,93 @@ def condition(line: dict[str, str]) -> str:
 
 
 def goals(measured: Measured) -> list[str]:
-    lines = [[f"{named(line['ours'])} / {named(line['peer'])}", METRICS.get(line["metric"], line["metric"]) or "–",
-              condition(line) if line["parameter"] else "–",
-              ratio(line["ratio"]),
-              f"{ratio(line['low'])}–{ratio(line['high'])}" if line["low"] and line["high"] else "–",
-              limit(line["limit"]), line["state"]] for line in measured.ratios]
+    lines = [
+        [
+            f"{named(line['ours'])} / {named(line['peer'])}",
+            METRICS.get(line["metric"], line["metric"]) or "–",
+            condition(line) if line["parameter"] else "–",
+            ratio(line["ratio"]),
+            f"{ratio(line['low'])}–{ratio(line['high'])}" if line["low"] and line["high"] else "–",
+            limit(line["limit"]),
+            line["state"],
+        ]
+        for line in measured.ratios
+    ]
     head = ["compared", "by", "at", "ratio", "its interval", "goal", "result"]
-    return ["", f"| {' | '.join(head)} |", "|---|---|---|---:|---:|---:|---|", *(f"| {' | '.join(line)} |" for line in lines), ""]
+    return [
+        "",
+        f"| {' | '.join(head)} |",
+        "|---|---|---|---:|---:|---:|---|",
+        *(f"| {' | '.join(line)} |" for line in lines),
+        "",
+    ]
 
 
 def machine(measured: Measured) -> list[str]:
     m = measured.machine
     versions = "; ".join(f"{name} {version}" for name, version in m["versions"].items() if version)
-    return ["", f"Measured on: {measured.where()}" + (f"; {versions}" if versions else "") + f"; commit {(m['commit'] or 'unknown')[:12]}.", ""]
+    return [
+        "",
+        f"Measured on: {measured.where()}"
+        + (f"; {versions}" if versions else "")
+        + f"; commit {(m['commit'] or 'unknown')[:12]}.",
+        "",
+    ]
 
 
 def system_calls(measured: Measured) -> list[str]:
     """What tests/counts has counted, which no run of the benchmark changes."""
     counted = json.loads((ROOT / "tests/counts/whole_programs.json").read_text())["bookworm x86_64"]
-    return table(["system calls for a request or message", "client's processes", "server"],
-                 [[name.replace(" x ", " × "), *(f"{counts[f'{side}: system calls']:.3g}" for side in ("client", "server"))]
-                  for name, counts in counted.items() if "client: system calls" in counts])
+    return table(
+        ["system calls for a request or message", "client's processes", "server"],
+        [
+            [
+                name.replace(" x ", " × "),
+                *(f"{counts[f'{side}: system calls']:.3g}" for side in ("client", "server")),
+            ]
+            for name, counts in counted.items()
+            if "client: system calls" in counts
+        ],
+    )
 
 
 TABLES = {
-    "latency": lambda it: by_parameter(it.of_metric("latency", "latency_us"), "latency in µs, median", size_words, int),
-    "p99": lambda it: by_parameter(it.of_metric("latency", "p99_us"), "latency in µs, 99th percentile", size_words, int),
-    "rate": lambda it: by_parameter(it.of_metric("rate", "messages_per_s"), "messages a second", size_words, int),
-    "groups": lambda it: by_parameter(it.of_metric("groups", "messages_per_s"),
-                                      "messages a second, by slots in a group", str, int),
-    "requests": lambda it: by_parameter(it.of_metric("requests", "us_per_request"),
-                                        "µs for a request, by processes × in flight", load, by_load),
-    "cpu": lambda it: by_parameter(it.of_metric("requests", "cpu_us_per_request"),
-                                   "µs of CPU for a request, by processes × in flight", load, by_load),
-    "request": lambda it: by_parameter(it.of_metric("requests", "request_median_us"),
-                                       "µs until the response, median, by processes × in flight", load, by_load),
-    "request_p99": lambda it: by_parameter(it.of_metric("requests", "request_p99_us"),
-                                           "µs until the response, 99th percentile, by processes × in flight", load, by_load),
+    "latency": lambda it: by_parameter(
+        it.of_metric("latency", "latency_us"), "latency in µs, median", size_words, int
+    ),
+    "p99": lambda it: by_parameter(
+        it.of_metric("latency", "p99_us"), "latency in µs, 99th percentile", size_words, int
+    ),
+    "rate": lambda it: by_parameter(
+        it.of_metric("rate", "messages_per_s"), "messages a second", size_words, int
+    ),
+    "groups": lambda it: by_parameter(
+        it.of_metric("groups", "messages_per_s"), "messages a second, by slots in a group", str, int
+    ),
+    "requests": lambda it: by_parameter(
+        it.of_metric("requests", "us_per_request"),
+        "µs for a request, by processes × in flight",
+        load,
+        by_load,
+    ),
+    "cpu": lambda it: by_parameter(
+        it.of_metric("requests", "cpu_us_per_request"),
+        "µs of CPU for a request, by processes × in flight",
+        load,
+        by_load,
+    ),
+    "request": lambda it: by_parameter(
+        it.of_metric("requests", "request_median_us"),
+        "µs until the response, median, by processes × in flight",
+        load,
+        by_load,
+    ),
+    "request_p99": lambda it: by_parameter(
+        it.of_metric("requests", "request_p99_us"),
+        "µs until the response, 99th percentile, by processes × in flight",
+        load,
+        by_load,
+    ),
     "timetable": timetable,
     "counters": counters,
     "system-calls": system_calls,

@@ -15,12 +15,16 @@ from lab.errors import LabError
 PACKAGES = ["build", "device", "machine", "kernel", "docs", "check", "wire", "bench"]
 # A suite, and tests that need a second compiler, a browser or valgrind.
 THOROUGH = {"thorough", "test_builds", "test_browser", "test_counts", "test_whole_programs"}
-AT_ONCE = "3"  # tests: they share the emulated machine's two processors, and one of them usually waits for an event
+# tests: they share the emulated machine's two processors, and one of them usually waits for an
+# event
+AT_ONCE = "3"
 SHOWN = 5  # of the slowest tests
 
 
 def add_parser(subparsers) -> None:
-    parser = subparsers.add_parser("test", help="run the tests; arguments go to meson test: --suite examples")
+    parser = subparsers.add_parser(
+        "test", help="run the tests; arguments go to meson test: --suite examples"
+    )
     parser.add_argument("tests", nargs="*", metavar="TEST", help="names, as meson test takes them")
     parser.set_defaults(main=main, passes_on=[])
 
@@ -34,26 +38,47 @@ def main(args) -> int:
     try:
         print(f"lab: {place.find_place().why}", file=sys.stderr, flush=True)
     except LabError as error:
-        print(f"lab: the tests that need a device will be skipped: {error}", file=sys.stderr, flush=True)
+        print(
+            f"lab: the tests that need a device will be skipped: {error}",
+            file=sys.stderr,
+            flush=True,
+        )
     try:
         headers.get(kernel.get())  # a download is not part of any test's time limit
     except LabError as error:
         print(f"lab: the tests of lesson 16 will be skipped: {error}", file=sys.stderr, flush=True)
     log = folder / "meson-logs/testlog.json"
     log.unlink(missing_ok=True)
-    status = subprocess.run(["meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs", "--num-processes", AT_ONCE, *wanted],
-                            env={**os.environ, "LAB_INSTALL": "no"}).returncode
+    status = subprocess.run(
+        [
+            "meson",
+            "test",
+            "-C",
+            str(folder),
+            "--no-rebuild",
+            "--print-errorlogs",
+            "--num-processes",
+            AT_ONCE,
+            *wanted,
+        ],
+        env={**os.environ, "LAB_INSTALL": "no"},
+    ).returncode
     if not log.exists():  # --list and --help, or a suite that does not exist
         return status
     tests = [json.loads(line) for line in log.read_text().splitlines()]
     print(f"build {built - began:.0f} s, tests {time.monotonic() - built:.0f} s; the slowest:")
     for test in sorted(tests, key=lambda test: test["duration"], reverse=True)[:SHOWN]:
         print(f"{test['duration']:7.1f} s  {name_of(test)}")
-    failed = [name_of(test) for test in tests if test["result"] not in ("OK", "EXPECTEDFAIL", "SKIP")]
+    failed = [
+        name_of(test) for test in tests if test["result"] not in ("OK", "EXPECTEDFAIL", "SKIP")
+    ]
     if failed:
         print("failed:", *failed)
     skipped = sum(test["result"] == "SKIP" for test in tests)
-    print(f"{len(tests) - len(failed) - skipped} passed, {len(failed)} failed, {skipped} skipped", flush=True)
+    print(
+        f"{len(tests) - len(failed) - skipped} passed, {len(failed)} failed, {skipped} skipped",
+        flush=True,
+    )
     return status
 
 

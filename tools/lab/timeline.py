@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""One timeline of two hosts: the calls of both programs and the packets between them, each with its cause.
+"""One timeline of two hosts: the calls of both programs and the packets between them, each with its
+cause.
 
-The two clocks differ, so they decide nothing that is known otherwise. On one host the order is that of its
-own clock, which stamps calls and packets alike. Between hosts a packet is sent before it is received, and a
-client starts after its server listens. What is left open is decided by the clocks, set against each other by
-the packets' shortest way in either direction, as NTP does.
+The two clocks differ, so they decide nothing that is known otherwise. On one host the order is that
+of its own clock, which stamps calls and packets alike. Between hosts a packet is sent before it is
+received, and a client starts after its server listens. What is left open is decided by the clocks,
+set against each other by the packets' shortest way in either direction, as NTP does.
 
-What belongs together is found by the numbers that the protocol has for it: a QP's first PSN and the path MTU
-(ibv_modify_qp) and the sizes of what is posted say which PSNs each work request gets; acknowledgements name
-those PSNs, and completions name wr_id and QP. Each work request of a send queue gets a number of its own,
-which its call, its packets and both completions then carry.
+What belongs together is found by the numbers that the protocol has for it: a QP's first PSN and the
+path MTU (ibv_modify_qp) and the sizes of what is posted say which PSNs each work request gets;
+acknowledgements name those PSNs, and completions name wr_id and QP. Each work request of a send
+queue gets a number of its own, which its call, its packets and both completions then carry.
 """
 from __future__ import annotations
 
@@ -22,8 +23,17 @@ from typing import Iterable, Optional, Union
 from lab.machine import HOSTS
 from lab.packets import GSI, Packet
 
-RESULTS = ("recv", "read", "ibv_poll_cq", "ibv_start_poll", "ibv_next_poll", "ibv_get_cq_event", "ibv_get_async_event",
-           "rdma_get_cm_event", "rdma_get_request")  # what these are about happens while they run
+RESULTS = (
+    "recv",
+    "read",
+    "ibv_poll_cq",
+    "ibv_start_poll",
+    "ibv_next_poll",
+    "ibv_get_cq_event",
+    "ibv_get_async_event",
+    "rdma_get_cm_event",
+    "rdma_get_request",
+)  # what these are about happens while they run
 LISTENS = ("listen", "rdma_listen")
 ENDS = ("Last", "Only")
 
@@ -31,6 +41,7 @@ ENDS = ("Last", "Only")
 @dataclass(frozen=True)
 class Call:
     """What libverbs_trace.so wrote about one call; tools/trace/event.hpp lists the keys."""
+
     data: dict
 
     def __getattr__(self, key: str):
@@ -40,13 +51,13 @@ class Call:
 @dataclass(eq=False)
 class Event:
     host: str
-    time: int                  # ns, by the host's own clock
+    time: int  # ns, by the host's own clock
     what: Union[Call, Packet]
-    sent: bool = False         # a packet: this is its sending, not its arrival
+    sent: bool = False  # a packet: this is its sending, not its arrival
     other: Optional["Event"] = None  # a packet's other end; None for one that was lost
-    after: list["Event"] = field(default_factory=list)     # on the other host, but surely earlier
-    requests: list[int] = field(default_factory=list)      # the work requests that this is about
-    again: bool = False        # a packet that was sent before
+    after: list["Event"] = field(default_factory=list)  # on the other host, but surely earlier
+    requests: list[int] = field(default_factory=list)  # the work requests that this is about
+    again: bool = False  # a packet that was sent before
 
     @property
     def is_packet(self) -> bool:
@@ -54,7 +65,8 @@ class Event:
 
 
 def read_calls(text: str) -> list[Call]:
-    """The calls of a trace file. A line that a killed program left half-written counts for nothing."""
+    """The calls of a trace file. A line that a killed program left half-written counts for
+    nothing."""
     calls = []
     for line in text.splitlines():
         try:
@@ -65,11 +77,19 @@ def read_calls(text: str) -> list[Call]:
 
 
 def merge(calls: dict[str, list[Call]], packets: dict[str, list[Packet]]) -> list[Event]:
-    """All events in an order that no cause contradicts. Keys are hosts; packets are as each host saw them."""
-    hosts = {host: [Event(host, call.end if call.call in RESULTS else call.begin, call)
-                    for call in calls.get(host, [])]
-             + [Event(host, packet.time, packet, sent=packet.host == host) for packet in packets.get(host, [])]
-             for host in HOSTS}
+    """All events in an order that no cause contradicts. Keys are hosts; packets are as each host
+    saw them."""
+    hosts = {
+        host: [
+            Event(host, call.end if call.call in RESULTS else call.begin, call)
+            for call in calls.get(host, [])
+        ]
+        + [
+            Event(host, packet.time, packet, sent=packet.host == host)
+            for packet in packets.get(host, [])
+        ]
+        for host in HOSTS
+    }
     for events in hosts.values():
         events.sort(key=lambda event: event.time)
     _join(hosts)
@@ -81,15 +101,21 @@ def merge(calls: dict[str, list[Call]], packets: dict[str, list[Packet]]) -> lis
 def _join(hosts: dict[str, list[Event]]) -> None:
     """Finds each packet's other end, and what else on one host follows from what on the other."""
     sent = defaultdict(deque)
-    for event in (event for events in hosts.values() for event in events if event.is_packet and event.sent):
+    for event in (
+        event for events in hosts.values() for event in events if event.is_packet and event.sent
+    ):
         sent[event.what.identity].append(event)
-    for event in (event for events in hosts.values() for event in events if event.is_packet and not event.sent):
+    for event in (
+        event for events in hosts.values() for event in events if event.is_packet and not event.sent
+    ):
         if sent[event.what.identity]:
             event.other = sent[event.what.identity].popleft()
             event.other.other = event
             event.after.append(event.other)
     _join_tcp(hosts)
-    listening = [event for event in hosts["a"] if not event.is_packet and event.what.call in LISTENS]
+    listening = [
+        event for event in hosts["a"] if not event.is_packet and event.what.call in LISTENS
+    ]
     first = next((event for event in hosts["b"] if not event.is_packet), None)
     if listening and first:
         first.after.append(listening[0])
@@ -99,7 +125,12 @@ def _join_tcp(hosts: dict[str, list[Event]]) -> None:
     """What is received over TCP comes after the sending of its last byte."""
     sent = defaultdict(list)  # connection -> (bytes sent by then, event)
     received = defaultdict(int)
-    messages = [event for events in hosts.values() for event in events if not event.is_packet and event.what.tcp]
+    messages = [
+        event
+        for events in hosts.values()
+        for event in events
+        if not event.is_packet and event.what.tcp
+    ]
     for event in messages:
         if not event.what.receives:
             before = sent[event.what.tcp][-1][0] if sent[event.what.tcp] else 0
@@ -107,15 +138,28 @@ def _join_tcp(hosts: dict[str, list[Event]]) -> None:
     for event in messages:
         if event.what.receives:
             received[event.what.tcp] += event.what.bytes
-            cause = next((cause for total, cause in sent[event.what.tcp] if total >= received[event.what.tcp]), None)
+            cause = next(
+                (
+                    cause
+                    for total, cause in sent[event.what.tcp]
+                    if total >= received[event.what.tcp]
+                ),
+                None,
+            )
             if cause and cause.host != event.host:
                 event.after.append(cause)
 
 
 def _offset(hosts: dict[str, list[Event]]) -> int:
     """How many ns host b's clock is ahead of host a's."""
-    ways = [[event.time - event.other.time for event in hosts[host]
-             if event.is_packet and not event.sent and event.other] for host in ("b", "a")]
+    ways = [
+        [
+            event.time - event.other.time
+            for event in hosts[host]
+            if event.is_packet and not event.sent and event.other
+        ]
+        for host in ("b", "a")
+    ]
     there, back = (min(way, default=None) for way in ways)
     if there is None or back is None:
         return there or -(back or 0)
@@ -129,7 +173,7 @@ def _ordered(hosts: dict[str, list[Event]]) -> list[Event]:
     follows = defaultdict(list)
     for events in hosts.values():
         for number, event in enumerate(events):
-            causes = events[number - 1:number] + event.after
+            causes = events[number - 1 : number] + event.after
             before[id(event)] = len(causes)
             for cause in causes:
                 follows[id(cause)].append(event)
@@ -155,9 +199,10 @@ def _ordered(hosts: dict[str, list[Event]]) -> list[Event]:
 @dataclass(eq=False)
 class _Request:
     """A work request of a send queue."""
+
     number: int
     wr_id: int
-    first: int    # its PSNs, counted on without the wrap at 2**24
+    first: int  # its PSNs, counted on without the wrap at 2**24
     last: int
     signaled: bool
     done: bool = False
@@ -169,18 +214,24 @@ class _Queue:
     def __init__(self):
         self.type, self.mtu, self.dest_qp, self.next_psn = "RC", 1024, None, 0
         self.requests: list[_Request] = []
-        self.sent: set[int] = set()      # PSNs
-        self.arrived: dict[tuple, None] = {}  # messages that take a receive, in the order of their arrival
-        self.taken: deque = deque()      # of those: the requests that no completion has been seen for
+        self.sent: set[int] = set()  # PSNs
+        # messages that take a receive, in the order of their arrival
+        self.arrived: dict[tuple, None] = {}
+        # of those: the requests that no completion has been seen for
+        self.taken: deque = deque()
 
     def post(self, wr: dict, number: int) -> None:
         packets = 1
-        if wr["opcode"].startswith(("LOCAL", "BIND")):  # these stay between the program and its own NIC
+        # these stay between the program and its own NIC
+        if wr["opcode"].startswith(("LOCAL", "BIND")):
             packets = 0
         elif self.type != "UD" and not wr["opcode"].startswith("ATOMIC"):
             packets = max(1, -(-wr["length"] // self.mtu))
-        self.requests.append(_Request(number, wr["wr_id"], self.next_psn, self.next_psn + packets - 1,
-                                      wr["signaled"]))
+        self.requests.append(
+            _Request(
+                number, wr["wr_id"], self.next_psn, self.next_psn + packets - 1, wr["signaled"]
+            )
+        )
         self.next_psn += packets
 
     def at(self, psn: int) -> Optional[_Request]:
@@ -215,7 +266,7 @@ class _Attribution:
         queue.mtu = call.path_mtu or queue.mtu
         queue.dest_qp = queue.dest_qp if call.dest_qp is None else call.dest_qp
         if call.wrs and "opcode" in call.wrs[0]:
-            for wr in call.wrs[:call.bad]:
+            for wr in call.wrs[: call.bad]:
                 self.count += 1
                 queue.post(wr, self.count)
                 event.requests.append(self.count)
@@ -228,8 +279,13 @@ class _Attribution:
             if queue.taken:
                 event.requests.append(queue.taken.popleft())
             return
-        waiting = [request for request in queue.requests if request.wr_id == wc["wr_id"] and not request.done]
-        if wc["status"] == "SUCCESS":  # what is not signaled completes only if it fails; a QP may signal all, though
+        waiting = [
+            request
+            for request in queue.requests
+            if request.wr_id == wc["wr_id"] and not request.done
+        ]
+        # what is not signaled completes only if it fails; a QP may signal all, though
+        if wc["status"] == "SUCCESS":
             waiting = [request for request in waiting if request.signaled] or waiting
         if waiting:
             event.requests.append(waiting[0].number)
@@ -241,7 +297,8 @@ class _Attribution:
         if packet.dest_qp == GSI:
             return
         peer = "b" if packet.host == "a" else "a"
-        if packet.syndrome is not None or "READ Response" in packet.name:  # the answer to what the peer asked
+        # the answer to what the peer asked
+        if packet.syndrome is not None or "READ Response" in packet.name:
             request = self.queues[peer, packet.dest_qp].at(packet.psn)
         else:
             queue = self.sender(packet)
@@ -260,8 +317,14 @@ class _Attribution:
         source = dict(packet.more).get("from QP")
         if source:
             return self.queues[packet.host, int(source, 0)]
-        return next((queue for (host, _), queue in self.queues.items()
-                     if host == packet.host and queue.dest_qp == packet.dest_qp), None)
+        return next(
+            (
+                queue
+                for (host, _), queue in self.queues.items()
+                if host == packet.host and queue.dest_qp == packet.dest_qp
+            ),
+            None,
+        )
 
     @staticmethod
     def arrival(queue: _Queue, packet: Packet, request: _Request) -> None:

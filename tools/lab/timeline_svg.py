@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """A timeline as a picture: each host's program and its NIC, and the wire between them.
 
-A program hands its NIC a work request, packets go from NIC to NIC, and a completion comes back: arrows in
-that order. The number of the work request stands at each of them, and a bar beside the NIC's line lasts from
-its posting to its completion.
+A program hands its NIC a work request, packets go from NIC to NIC, and a completion comes back:
+arrows in that order. The number of the work request stands at each of them, and a bar beside the
+NIC's line lasts from its posting to its completion.
 """
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from lab.timeline import Event
 from lab.timeline_text import Row, call_words, packet_words, rows
 
 WIDTH = 1080
-NIC = {"a": 400, "b": WIDTH - 400}       # x of the lifelines
-LEFT = {"a": 12, "b": WIDTH - 344}       # x where a program's calls begin
-HAND = {"a": -44, "b": 44}               # how far from its NIC a program stands
-CODE = 7.9                               # pixels of a letter of a call's name
-TEXT = 335                               # pixels for a program's calls
-WIRE_TEXT = 270                          # pixels for a packet's words
-NAME, LINE, AFTER = 15, 14, 5            # heights of a call's first line and of the others, and what follows
-SLOPE = 12                               # how far a packet's arrow falls on its way
-PACKET = 22                              # height of a packet
+NIC = {"a": 400, "b": WIDTH - 400}  # x of the lifelines
+LEFT = {"a": 12, "b": WIDTH - 344}  # x where a program's calls begin
+HAND = {"a": -44, "b": 44}  # how far from its NIC a program stands
+CODE = 7.9  # pixels of a letter of a call's name
+TEXT = 335  # pixels for a program's calls
+WIRE_TEXT = 270  # pixels for a packet's words
+# heights of a call's first line and of the others, and what follows
+NAME, LINE, AFTER = 15, 14, 5
+SLOPE = 12  # how far a packet's arrow falls on its way
+PACKET = 22  # height of a packet
 TOP = 54
 POSTS = ("ibv_post_send", "ibv_wr_complete")
 POLLS = ("ibv_poll_cq", "ibv_start_poll", "ibv_next_poll")
@@ -32,12 +33,14 @@ ROLE = {"a": "server", "b": "client"}
 
 def pixels(text: str) -> float:
     """About how wide small text is: capitals are wider than the rest."""
-    # Added up in tenths: since Python 3.12 the sum of floats is rounded differently, which moves a line's end.
+    # Added up in tenths: since Python 3.12 the sum of floats is rounded differently, which moves a
+    # line's end.
     return sum(81 if letter.isupper() or letter in "_#" else 63 for letter in text) / 10
 
 
 def pieces(word: str, width: float) -> list[str]:
-    """A word that is wider than a line, cut behind its colons and bars, and where that does not do, anywhere."""
+    """A word that is wider than a line, cut behind its colons and bars, and where that does not do,
+    anywhere."""
     found = [""]
     for part in re.findall(r"[^:|]*[:|]|[^:|]+", word) if pixels(word) > width else [word]:
         if pixels(found[-1] + part) > width and found[-1]:
@@ -68,12 +71,15 @@ def draw(recording: Recording) -> str:
 class _Drawing:
     def __init__(self, events: list[Event], titles: dict[str, str]):
         width = WIDTH if len(titles) > 1 else NIC["a"] + 60
-        self.picture = Picture(0, "Verbs calls and packets", "; ".join(titles.values()), width=width)
+        self.picture = Picture(
+            0, "Verbs calls and packets", "; ".join(titles.values()), width=width
+        )
         self.titles = titles
         self.y = dict.fromkeys(titles, TOP)
-        self.at: dict[int, float] = {}                 # id of an event -> where it is drawn
+        self.at: dict[int, float] = {}  # id of an event -> where it is drawn
         self.posted: dict[int, tuple[str, float]] = {}  # work request -> host, y
-        self.bars = {host: [] for host in titles}      # ends of those drawn, by their distance from the NIC
+        # ends of those drawn, by their distance from the NIC
+        self.bars = {host: [] for host in titles}
         self.rows = {id(row.event): row for row in rows(events)}
         for event in events:
             if event.host in titles:
@@ -98,7 +104,8 @@ class _Drawing:
                 self.call(row)
         elif event.sent:
             self.at[id(event)] = here
-            drawn = row or self.rows.get(id(event.other))  # a row of its own only if it never arrives
+            # a row of its own only if it never arrives
+            drawn = row or self.rows.get(id(event.other))
             if drawn:
                 self.y[event.host] = here + PACKET + LINE * (len(self.words(drawn)) - 1)
             if row:
@@ -116,11 +123,21 @@ class _Drawing:
         for cause in row.event.after:
             start = self.at[id(cause)] + 8
             self.y[host] = max(self.y[host], start + SLOPE - 8)
-            self.picture.arrow(NIC[cause.host] + HAND[cause.host], start, NIC[host] + HAND[host], self.y[host] + 8,
-                               dashed=True)
+            self.picture.arrow(
+                NIC[cause.host] + HAND[cause.host],
+                start,
+                NIC[host] + HAND[host],
+                self.y[host] + 8,
+                dashed=True,
+            )
             words = "TCP" if call.tcp else "the client is started"
-            self.picture.text((NIC["a"] + NIC["b"]) / 2, (start + self.y[host] + 8) / 2 - 5, words, anchor="middle",
-                              style="small faint halo")
+            self.picture.text(
+                (NIC["a"] + NIC["b"]) / 2,
+                (start + self.y[host] + 8) / 2 - 5,
+                words,
+                anchor="middle",
+                style="small faint halo",
+            )
         y = self.y[host]
         self.at[id(row.event)] = y
         name, words = call_words(row)
@@ -160,11 +177,13 @@ class _Drawing:
     def bar(self, host: str, begin: float, end: float) -> None:
         bars = self.bars[host]
         place = next((place for place, taken in enumerate(bars) if taken < begin), len(bars))
-        bars[place:place + 1] = [end]
+        bars[place : place + 1] = [end]
         x = NIC[host] + (4 + 5 * place if host == "b" else -8 - 5 * place)
         if place < 5:
-            self.picture.under(f'<rect class="b-{ROLE[host]}" x="{x}" y="{begin:g}" width="4" '
-                               f'height="{end - begin:g}"/>')
+            self.picture.under(
+                f'<rect class="b-{ROLE[host]}" x="{x}" y="{begin:g}" width="4" '
+                f'height="{end - begin:g}"/>'
+            )
 
     def badges(self, x: float, y: float, tags: str, role: str) -> None:
         """The numbers of work requests, each in a circle."""
@@ -179,21 +198,40 @@ class _Drawing:
 
     @staticmethod
     def words(row: Row) -> list[str]:
-        return wrapped(packet_words(row)[len(row.tags):], WIRE_TEXT)
+        return wrapped(packet_words(row)[len(row.tags) :], WIRE_TEXT)
 
     def packet(self, row: Row, start: float, end: float) -> None:
         packet, event = row.event.what, row.event
         x1, x2 = NIC[packet.host], NIC["b" if packet.host == "a" else "a"]
         lines = self.words(row)
         start, end = (y + 12 + LINE * (len(lines) - 1) for y in (start, end))
-        role = ("bad" if packet.nak or not event.other else "plain" if packet.name == "Acknowledge"
-                else ROLE[packet.host])
+        role = (
+            "bad"
+            if packet.nak or not event.other
+            else "plain"
+            if packet.name == "Acknowledge"
+            else ROLE[packet.host]
+        )
         if not event.other:
             x2, end = x1 + (x2 - x1) * 0.7, start + (end - start) * 0.7
-            self.picture.text(x2 + (8 if x2 > x1 else -8), end + 5, "✕ lost", role="bad", style="small bold",
-                              anchor="start" if x2 > x1 else "end")
+            self.picture.text(
+                x2 + (8 if x2 > x1 else -8),
+                end + 5,
+                "✕ lost",
+                role="bad",
+                style="small bold",
+                anchor="start" if x2 > x1 else "end",
+            )
         self.picture.arrow(x1, start, x2, end, role, dashed=event.again)
         middle = (NIC["a"] + NIC["b"]) / 2
         for number, line in enumerate(reversed(lines)):
-            self.picture.text(middle, (start + end) / 2 - 7 - LINE * number, line, style="small halo", anchor="middle")
-        self.badges(x1 + (22 if x1 < x2 else -22), start + (end - start) * 22 / abs(x2 - x1), row.tags, role)
+            self.picture.text(
+                middle,
+                (start + end) / 2 - 7 - LINE * number,
+                line,
+                style="small halo",
+                anchor="middle",
+            )
+        self.badges(
+            x1 + (22 if x1 < x2 else -22), start + (end - start) * 22 / abs(x2 - x1), row.tags, role
+        )

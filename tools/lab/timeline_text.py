@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""A timeline as text: host a's calls on the left, host b's on the right, packets as arrows between them.
+"""A timeline as text: host a's calls on the left, host b's on the right, packets as arrows between
+them.
 
-What stands higher came first, on each host for itself and along each arrow. Calls side by side have no order.
-#1, #2, … are the work requests: the call that posted one, its packets, and the completions it led to.
+What stands higher came first, on each host for itself and along each arrow. Calls side by side have
+no order. #1, #2, … are the work requests: the call that posted one, its packets, and the
+completions it led to.
 """
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class Row:
 
     @property
     def tags(self) -> str:
-        """"#1 #2 ", or "#1..#9 " """
+        """ "#1 #2 ", or "#1..#9 " """
         numbers = sorted(set(self.requests))
         if len(numbers) > 3:
             return f"#{numbers[0]}..#{numbers[-1]} "
@@ -67,21 +69,32 @@ class Row:
 
 
 def rows(events: list[Event]) -> list[Row]:
-    """The events as rows: a packet is one row, where it arrives, or where it was sent if it never does. Runs of
-    the same call or the same kind of packet are drawn together."""
+    """The events as rows: a packet is one row, where it arrives, or where it was sent if it never
+    does. Runs of the same call or the same kind of packet are drawn together."""
     found: list[Row] = []
     last: dict[str, Optional[Row]] = {}
     for event in events:
         if event.is_packet:
             if event.sent and event.other:
                 continue
-            name = f"{event.what.host}{event.what.name}{event.what.nak}{bool(event.other)}{event.again}"
+            packet = event.what
+            name = f"{packet.host}{packet.name}{packet.nak}{bool(event.other)}{event.again}"
             key = "packet"
         else:
-            name, key = f"{event.what.call}{event.what.result if event.what.failed else ''}", event.host
+            name, key = (
+                f"{event.what.call}{event.what.result if event.what.failed else ''}",
+                event.host,
+            )
         before = last.get(key)
-        alike = before and before.name == name and (
-            event.what.name.endswith("Middle") if event.is_packet else _same_words(before.last.what, event.what))
+        alike = (
+            before
+            and before.name == name
+            and (
+                event.what.name.endswith("Middle")
+                if event.is_packet
+                else _same_words(before.last.what, event.what)
+            )
+        )
         if alike:
             before.absorb(event)
             continue
@@ -99,7 +112,8 @@ def _same_words(one: Call, other: Call) -> bool:
 
 
 def call_words(row: Row) -> tuple[str, str]:
-    """A call's name, and what there is to say of it. Calls that librdmacm makes for the program are indented."""
+    """A call's name, and what there is to say of it. Calls that librdmacm makes for the program are
+    indented."""
     call = row.event.what
     words = row.tags + re.sub("0{12,}", "0..0", call.text)  # a GID with an IPv4 address in it
     if call.result:
@@ -115,12 +129,17 @@ def packet_words(row: Row) -> str:
     if packet.dest_qp == GSI:  # whose numbers and sizes say nothing
         return words
     if row.count > 1:
-        words += f" x{row.count}, PSN {packet.psn:#x}..{row.last.what.psn:#x}, {packet.length} B each"
+        words += (
+            f" x{row.count}, PSN {packet.psn:#x}..{row.last.what.psn:#x}, {packet.length} B each"
+        )
     else:
         words += f", PSN {packet.psn:#x}" + (f", {packet.length} B" if packet.length else "")
     usual = ("ACK", "acknowledgement requested", packet.nak)
-    words += "".join(f", {f'{name} {value}'.strip()}" for name, value in packet.details
-                     if name not in ("MSN", "from QP") and value not in usual)
+    words += "".join(
+        f", {f'{name} {value}'.strip()}"
+        for name, value in packet.details
+        if name not in ("MSN", "from QP") and value not in usual
+    )
     return words + (", again" if row.event.again else "")
 
 
@@ -141,8 +160,13 @@ class _Column:
     def add(self, row: Row) -> None:
         name, words = call_words(row)
         indent = " " * (len(name) - len(name.lstrip()) + 4)
-        self.lines += textwrap.wrap(f"{name.strip()}  {words}", WIDTH, initial_indent=indent[4:],
-                                    subsequent_indent=indent, break_on_hyphens=False)
+        self.lines += textwrap.wrap(
+            f"{name.strip()}  {words}",
+            WIDTH,
+            initial_indent=indent[4:],
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
 
 
 def _side_by_side(columns: dict[str, _Column]) -> list[str]:
@@ -150,7 +174,10 @@ def _side_by_side(columns: dict[str, _Column]) -> list[str]:
     height = max(len(column.lines) for column in columns.values())
     lines = []
     for number in range(height):
-        cells = [(column.lines[number:number + 1] or [""])[0].ljust(WIDTH) for column in columns.values()]
+        cells = [
+            (column.lines[number : number + 1] or [""])[0].ljust(WIDTH)
+            for column in columns.values()
+        ]
         lines.append((" " * GAP).join(cells).rstrip())
     for column in columns.values():
         column.lines.clear()

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Which expected output holds where.
 
-tests/expected/NAME.txt is what Debian 12 prints. Where newer software prints something else, a variant beside it names the condition:
-NAME.kernel-6.4.txt is what SoftRoCE prints since kernel 6.4, in which the behaviour changed, and NAME.kernel-6.2.rdma-core-45.txt
-needs both to be as new. Only SoftRoCE has variants: what another device does does not depend on its kernel's rdma_rxe.
+tests/expected/NAME.txt is what Debian 12 prints. Where newer software prints something else, a
+variant beside it names the condition: NAME.kernel-6.4.txt is what SoftRoCE prints since kernel 6.4,
+in which the behaviour changed, and NAME.kernel-6.2.rdma-core-45.txt needs both to be as new. Only
+SoftRoCE has variants: what another device does does not depend on its kernel's rdma_rxe.
 """
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ def named(file: Path, condition: str) -> Path:
     """The variant of `file` for "kernel-6.4". @raises ValueError if that is no condition"""
     variant = file.with_name(f"{file.name.split('.txt')[0]}.{condition}.txt")
     if base(variant) != file:
-        raise ValueError(f"{condition} is no condition: kernel-6.4, rdma-core-45, or both with a point between them")
+        raise ValueError(
+            f"{condition} is no condition: kernel-6.4, rdma-core-45, or both with a point between"
+            " them"
+        )
     return variant
 
 
@@ -47,7 +51,11 @@ def choose(file: Path, have: "Mapping[str, Version]") -> Path:
 
     @param have the versions where the program runs; empty for a device that has no variants"""
     beside = [path for path in file.parent.glob("*.txt") if path != file and base(path) == file]
-    reached = [path for path in beside if all(have.get(what, ()) >= least for what, least in conditions(path).items())]
+    reached = [
+        path
+        for path in beside
+        if all(have.get(what, ()) >= least for what, least in conditions(path).items())
+    ]
     return max(reached, key=lambda path: sorted(conditions(path).items()), default=file)
 
 
@@ -56,9 +64,17 @@ def there(place: Place) -> "dict[str, Version]":
     """The versions that count at this place; none if its device is not SoftRoCE."""
     if not place.device.startswith("rxe"):
         return {}
-    release = subprocess.run(place.wrap(["uname", "-r"]), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    release = subprocess.run(
+        place.wrap(["uname", "-r"]),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     # libibverbs 1.14.56.0 is that of rdma-core 56.0.
-    library = subprocess.run(["pkg-config", "--modversion", "libibverbs"], capture_output=True, text=True, check=True)
+    library = subprocess.run(
+        ["pkg-config", "--modversion", "libibverbs"], capture_output=True, text=True, check=True
+    )
     return {"kernel": version(release.stdout), "rdma-core": version(library.stdout)[2:]}
 
 
