@@ -97,6 +97,10 @@ void CommandLine::parse(int argc, char **argv) {
   }
 }
 
+void CommandLine::reject(const std::string &option, const std::string &why) const {
+  throw CLI::ValidationError(option, why);
+}
+
 DeviceOptions::DeviceOptions(CommandLine &line) {
   line.add("--device", device, "RDMA device [the one with the best GID on an active port]");
   line.add("--port", port, "port of the device, from 1 [the active one with the best GID]", 1, 255);

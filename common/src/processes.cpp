@@ -119,9 +119,10 @@ std::string Link::hear(milliseconds limit, std::vector<File> &files, Where where
   return {text.data(), static_cast<size_t>(length)};
 }
 
-std::pair<Link, Link> make_link() {
+std::pair<Link, Link> make_link(Where where) {
   std::array<int, 2> ends{};
-  check_errno(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), "socketpair");
+  check_errno(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), "socketpair",
+              where);
   return {Link(File(ends[0])), Link(File(ends[1]))};
 }
 
@@ -176,11 +177,12 @@ int Child::wait(milliseconds limit, Where where) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-File make_shared_memory(const char *name, size_t length) {
-  File file(check_errno(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create"));
-  check_errno(ftruncate(file.get(), static_cast<off_t>(length)), "ftruncate");
+File make_shared_memory(const char *name, size_t length, Where where) {
+  File file(
+      check_errno(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create", where));
+  check_errno(ftruncate(file.get(), static_cast<off_t>(length)), "ftruncate", where);
   check_errno(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
-              "F_ADD_SEALS");
+              "F_ADD_SEALS", where);
   return file;
 }
 

@@ -65,9 +65,9 @@ void RingHost::unwatch(int fd) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
-void RingHost::invite(Link link) {
+void RingHost::invite(Link link, Where where) {
   if (guests_.size() >= max_workers_)
-    fail("the ring", "as many have joined as may");
+    fail("the ring", "as many have joined as may", where);
   // Not the number that has just become free: messages of its last owner may still be in the ring.
   do
     latest_ = latest_ % max_workers_ + 1;
@@ -79,12 +79,12 @@ void RingHost::invite(Link link) {
   set_timer();
 }
 
-void RingHost::listen(const std::string &name, std::optional<gid_t> group) {
+void RingHost::listen(const std::string &name, std::optional<gid_t> group, Where where) {
   File socket = unix_socket(SOCK_NONBLOCK);
   sockaddr_un address;
-  const socklen_t length = abstract_address(address, name);
-  check_errno(bind(socket.get(), reinterpret_cast<sockaddr *>(&address), length), "bind");
-  check_errno(::listen(socket.get(), 128), "listen");
+  const socklen_t length = abstract_address(address, name, where);
+  check_errno(bind(socket.get(), reinterpret_cast<sockaddr *>(&address), length), "bind", where);
+  check_errno(::listen(socket.get(), 128), "listen", where);
   unwatch(listener_.get()); // of an earlier call
   watch(socket.get(), the_listener);
   listener_ = std::move(socket);

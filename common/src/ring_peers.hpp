@@ -23,7 +23,7 @@ inline constexpr std::string_view ring_goodbye = "slot ring 1 goodbye";
 
 // A name that is in no file system: it is there as long as the socket is.
 // @throws Error if it is empty or too long
-socklen_t abstract_address(sockaddr_un &address, const std::string &name);
+socklen_t abstract_address(sockaddr_un &address, const std::string &name, Where where);
 
 File unix_socket(int flags);
 

@@ -35,9 +35,9 @@ bool take_number(std::string_view &text, std::string_view before, uint32_t &numb
 
 } // namespace
 
-socklen_t abstract_address(sockaddr_un &address, const std::string &name) {
+socklen_t abstract_address(sockaddr_un &address, const std::string &name, Where where) {
   if (name.empty() || name.size() >= sizeof address.sun_path)
-    fail("the name of a ring", "it is empty or too long");
+    fail("the name of a ring", "it is empty or too long", where);
   address = {.sun_family = AF_UNIX, .sun_path = {}};
   std::memcpy(address.sun_path + 1, name.data(), name.size()); // after a zero
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -71,19 +71,20 @@ bool is_of_group(int socket, gid_t group) {
 }
 // [peers]
 
-Link connect_to_ring(const std::string &name, std::optional<uid_t> owner, milliseconds limit) {
+Link connect_to_ring(const std::string &name, std::optional<uid_t> owner, milliseconds limit,
+                     Where where) {
   File socket = unix_socket(0);
   // connect() waits while the owner's queue is full, and without this forever.
   limit = std::max(limit, milliseconds(1)); // 0 would be forever, too
   const timeval timeout{.tv_sec = limit.count() / 1000, .tv_usec = limit.count() % 1000 * 1000};
   check_errno(setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout),
-              "SO_SNDTIMEO");
+              "SO_SNDTIMEO", where);
   sockaddr_un address;
-  const socklen_t length = abstract_address(address, name);
+  const socklen_t length = abstract_address(address, name, where);
   check_errno(connect(socket.get(), reinterpret_cast<sockaddr *>(&address), length),
-              ("connect_to_ring(" + name + ")").c_str());
+              ("connect_to_ring(" + name + ")").c_str(), where);
   if (peer_of(socket.get()).uid != owner.value_or(geteuid()))
-    fail("the owner of the ring", "it is another user");
+    fail("the owner of the ring", "it is another user", where);
   return Link(std::move(socket));
 }
 
@@ -123,8 +124,10 @@ RingWorker::RingWorker(Link link, milliseconds limit)
 }
 // [join]
 
-SlotRing::Claim RingWorker::claim(uint32_t length, milliseconds limit, uint32_t index) {
-  return ring(index).claim(number_, length, limit, [this] { return is_alone(); });
+SlotRing::Claim RingWorker::claim(uint32_t length, milliseconds limit, uint32_t index,
+                                  Where where) {
+  return ring(index).claim(
+      number_, length, limit, [this] { return is_alone(); }, where);
 }
 
 } // namespace rdmacommon

@@ -55,11 +55,12 @@ SendQueue::SendQueue(ibv_qp *qp, uint32_t depth)
 }
 
 // [queue-add]
-void SendQueue::add(const ibv_send_wr &request) {
+void SendQueue::add(const ibv_send_wr &request, Where where) {
   if (room() == 0)
-    throw Error("the send queue", "it is full, since no completion has given a place back");
+    throw Error("the send queue", "it is full, since no completion has given a place back", "",
+                where);
   if (request.num_sge > 1)
-    throw Error("the send queue", "a request with more than one SGE");
+    throw Error("the send queue", "a request with more than one SGE", "", where);
   const bool is_signaled =
       (request.send_flags & IBV_SEND_SIGNALED) != 0 || unsignaled_ + 1 >= signal_every_;
   unsignaled_ = is_signaled ? 0 : unsignaled_ + 1;
@@ -77,12 +78,12 @@ void SendQueue::add(const ibv_send_wr &request) {
 // [queue-add]
 
 // [queue-post]
-void SendQueue::post() {
+void SendQueue::post(Where where) {
   if (requests_.empty())
     return;
   ibv_send_wr *refused = nullptr;
   ++posts_;
-  check_rc(ibv_post_send(qp_, requests_.data(), &refused), "ibv_post_send");
+  check_rc(ibv_post_send(qp_, requests_.data(), &refused), "ibv_post_send", where);
   posted_ = added_;
   requests_.clear(); // they, and their SGEs, have been read
   pieces_.clear();
@@ -90,20 +91,21 @@ void SendQueue::post() {
 // [queue-post]
 
 // [queue-completed]
-void SendQueue::completed(const ibv_wc &wc) {
-  check_wc(wc, "a request of the send queue");
+void SendQueue::completed(const ibv_wc &wc, Where where) {
+  check_wc(wc, "a request of the send queue", where);
   if (wc.qp_num != qp_->qp_num || wc.wr_id <= done_ || wc.wr_id > posted_)
-    throw Error("a completion", "it is of none of the send queue's requests");
+    throw Error("a completion", "it is of none of the send queue's requests", "", where);
   done_ = wc.wr_id; // and with it all before it, which were not signaled
 }
 // [queue-completed]
 
 // [add-run]
-void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes, unsigned flags) {
+void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes, unsigned flags,
+             Where where) {
   const uint64_t offset = uint64_t{run.first} * mirror.slot_size;
   if (bytes > uint64_t{run.count} * mirror.slot_size ||
       (bytes > 0 && offset + bytes > mirror.mine->length))
-    throw Error("a run", std::to_string(bytes) + " bytes are more than its slots have");
+    throw Error("a run", std::to_string(bytes) + " bytes are more than its slots have", "", where);
   ibv_send_wr request{
       .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .send_flags = flags, .imm_data = to_immediate(run)};
   ibv_sge local{};
@@ -115,21 +117,22 @@ void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes
     if (bytes <= mirror.max_inline)
       request.send_flags |= IBV_SEND_INLINE;
   }
-  queue.add(request);
+  queue.add(request, where);
 }
 // [add-run]
 
 // ---- the receive queue
 
 // [checked-run]
-Run checked_run(uint32_t imm_data, uint32_t slots) {
+Run checked_run(uint32_t imm_data, uint32_t slots, Where where) {
   const Run run = from_immediate(imm_data);
   if (run.count == 0)
-    throw Error("the peer's run", "it has no slots");
+    throw Error("the peer's run", "it has no slots", "", where);
   if (run.first >= slots || run.count > slots - run.first)
-    throw Error("the peer's run", std::to_string(run.count) + " slots from " +
-                                      std::to_string(run.first) + " on: there are only " +
-                                      std::to_string(slots));
+    throw Error("the peer's run",
+                std::to_string(run.count) + " slots from " + std::to_string(run.first) +
+                    " on: there are only " + std::to_string(slots),
+                "", where);
   return run;
 }
 // [checked-run]
@@ -144,17 +147,17 @@ RunReceiver::RunReceiver(ibv_qp *qp, uint32_t depth, uint32_t slots)
   repost();
 }
 
-Run RunReceiver::received(const ibv_wc &wc) {
-  check_wc(wc, "a receive");
+Run RunReceiver::received(const ibv_wc &wc, Where where) {
+  check_wc(wc, "a receive", where);
   if (wc.qp_num != qp_->qp_num || used_ == chain_.size())
-    throw Error("a completion", "it is of none of the queue's receives");
+    throw Error("a completion", "it is of none of the queue's receives", "", where);
   ++used_;
   if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
-    throw Error("the peer's message", "it is not an RDMA WRITE with immediate data");
-  return checked_run(wc.imm_data, slots_);
+    throw Error("the peer's message", "it is not an RDMA WRITE with immediate data", "", where);
+  return checked_run(wc.imm_data, slots_, where);
 }
 
-void RunReceiver::repost() {
+void RunReceiver::repost(Where where) {
   if (used_ == 0)
     return;
   // Posts as many of the chain as are needed: cuts it there, and links it again.
@@ -163,7 +166,7 @@ void RunReceiver::repost() {
   const int rc = ibv_post_recv(qp_, chain_.data(), &refused);
   last.next = behind;
   ++posts_;
-  check_rc(rc, "ibv_post_recv");
+  check_rc(rc, "ibv_post_recv", where);
   used_ = 0;
 }
 // [run-receiver]

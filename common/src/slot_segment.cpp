@@ -25,12 +25,14 @@ constexpr uint64_t max_appendix = uint64_t{16} << 30;
 
 // [layout]
 // Everything follows from the shape, so what a header says can be checked.
-RingLayout layout_of(const RingShape &shape) {
+RingLayout layout_of(const RingShape &shape, Where where = Where::here()) {
   if (!std::has_single_bit(shape.slots) || shape.slots > SlotRing::max_slots ||
       shape.slot_size == 0 || shape.slot_size % 64 != 0 || shape.slot_size > 1 << 20 ||
       shape.appendix > max_appendix)
-    fail("a slot ring", "it has a power of two of slots, to 2^24, of a multiple of 64 bytes, to "
-                        "1 MiB, and an appendix of no more than 16 GiB");
+    fail("a slot ring",
+         "it has a power of two of slots, to 2^24, of a multiple of 64 bytes, to "
+         "1 MiB, and an appendix of no more than 16 GiB",
+         where);
   // On pages of their own, so that the data, and the appendix, can be registered by themselves.
   const auto page_after = [](uint64_t end) { return (end + 4095) / 4096 * 4096; };
   RingLayout layout{.magic = magic, .version = version, .size = sizeof(RingHeader), .shape = shape};
@@ -47,9 +49,9 @@ RingLayout layout_of(const RingShape &shape) {
 } // namespace
 
 // [make]
-File SlotRing::make(const RingShape &shape) {
-  const RingLayout layout = layout_of(shape);
-  File file = make_shared_memory("slot_ring", layout.length);
+File SlotRing::make(const RingShape &shape, Where where) {
+  const RingLayout layout = layout_of(shape, where);
+  File file = make_shared_memory("slot_ring", layout.length, where);
   const SharedMemory memory(file.get(), layout.length); // zeros: every slot is free, in lap 0
   auto *header = new (memory.data()) RingHeader{.layout = layout};
   header->awaited.store(nothing, std::memory_order_relaxed); // nobody else has the memory yet

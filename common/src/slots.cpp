@@ -52,10 +52,12 @@ uint32_t SlotRing::longest_message() const {
   return static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX));
 }
 
-uint32_t SlotRing::slots_for(uint32_t length) const {
+uint32_t SlotRing::slots_for(uint32_t length, Where where) const {
   if (length > longest_message())
-    fail("a message", "it has " + std::to_string(length) + " bytes, and " +
-                          std::to_string(longest_message()) + " fit");
+    fail("a message",
+         "it has " + std::to_string(length) + " bytes, and " + std::to_string(longest_message()) +
+             " fit",
+         where);
   return std::max(1U, length / shape_.slot_size + (length % shape_.slot_size != 0));
 }
 
@@ -75,8 +77,8 @@ bool SlotRing::is_free(uint64_t position, uint32_t count) const {
 }
 
 // [claim]
-std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t length) {
-  const uint32_t wanted = slots_for(length);
+std::optional<SlotRing::Claim> SlotRing::try_claim(uint32_t worker, uint32_t length, Where where) {
+  const uint32_t wanted = slots_for(length, where);
   if (!may_have(worker, wanted))
     return std::nullopt;
   for (uint64_t room = 0;;) { // where there is some, if slots are in the way
@@ -188,24 +190,26 @@ bool SlotRing::pass(uint64_t head, uint32_t wanted, uint64_t &room) {
 
 // [wait-for-room]
 SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds limit,
-                                const std::function<bool()> &is_over) {
+                                const std::function<bool()> &is_over, Where where) {
   const auto deadline = deadline_in(limit);
   for (bool is_alone = false;;) {
-    if (std::optional<Claim> claim = try_claim(worker, length))
+    if (std::optional<Claim> claim = try_claim(worker, length, where))
       return std::move(*claim);
     // Say that we wait, then look again. The consumer frees slots, then looks whether somebody
     // waits. Both change the same word, so one of the two comes first there: either it sees us, or
     // we see the slots.
     const uint32_t seen = header_->room.fetch_or(1, std::memory_order_acq_rel) | 1;
-    if (std::optional<Claim> claim = try_claim(worker, length))
+    if (std::optional<Claim> claim = try_claim(worker, length, where))
       return std::move(*claim);
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
     if (left.count() <= 0 || is_alone) {
       wake(1); // what woke us may have been meant for somebody who has use for it
-      fail("the ring", is_alone ? "nobody takes from it any more"
-                       : may_have(worker, slots_for(length))
-                           ? "it stays full"
-                           : "this worker has its quota of slots, and gives none back");
+      fail("the ring",
+           is_alone ? "nobody takes from it any more"
+           : may_have(worker, slots_for(length, where))
+               ? "it stays full"
+               : "this worker has its quota of slots, and gives none back",
+           where);
     }
     const timespec nap{.tv_sec = 0,
                        .tv_nsec = std::min<long>(
@@ -213,7 +217,7 @@ SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds l
     // Sleeps only if the word is still what it was: a wake in between is not lost.
     if (futex(header_->room, FUTEX_WAIT, seen, &nap) < 0) {
       if (errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
-        throw_errno(errno, "futex");
+        throw_errno(errno, "futex", where);
       is_alone = errno == ETIMEDOUT && is_over && is_over();
     }
   }

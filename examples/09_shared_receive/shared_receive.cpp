@@ -276,7 +276,7 @@ void shared_receive(int argc, char **argv) {
   if (!options.is_server())
     return Clients(options, settings).run();
   if (settings.limit < settings.clients || settings.limit > settings.pool / 2)
-    throw Error("--limit", "it must be from --clients to half of --pool");
+    line.reject("--limit", "it must be from --clients to half of --pool");
   Server server(options, settings);
   server.measure();
   server.accept();

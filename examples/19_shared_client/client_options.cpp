@@ -93,7 +93,7 @@ ClientOptions client_options(int argc, char **argv) {
            3600);
   line.add("--stats", settings.print_stats, "prints at the end what the sender has done");
   line.parse(argc, argv);
-  check_timetable(load.every_us, load.in_flight);
+  check_timetable(line, load.every_us, load.in_flight);
   load.processes = std::max(settings.processes, 1U);
   load.limit = settings.timeout = where.timeout;
   settings.waiting = waiting_of(waiting);

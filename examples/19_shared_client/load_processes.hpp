@@ -30,7 +30,8 @@ struct ProcessLoad {
   uint32_t every_us = 0;  // between two requests of a process; 0: as soon as there is room
   bool is_timed = false;  // how long each request takes
 
-  void add_to(rdmacommon::CommandLine &line) {
+  // Adds these options to the others, and parses all.
+  void parse(rdmacommon::CommandLine &line, int argc, char **argv) {
     line.add("--processes", processes, "that send requests [4]", 1, 1000);
     line.add("--requests", requests, "of each process [200]", 1, 100'000'000);
     line.add("--in-flight", in_flight, "requests of a process that wait for a response [1]", 1, 64);
@@ -39,6 +40,8 @@ struct ProcessLoad {
              "is room [0]",
              0, 1'000'000);
     line.add("--latency", is_timed, "prints how long requests take");
+    line.parse(argc, argv);
+    check_timetable(line, every_us, in_flight);
   }
 };
 
@@ -89,7 +92,6 @@ private:
 inline void run_processes(const ProcessLoad &load,
                           const std::function<void(uint32_t process, Progress &progress)> &body) {
   using std::chrono::minutes;
-  check_timetable(load.every_us, load.in_flight);
   std::vector<std::unique_ptr<rdmacommon::Child>> children;
   for (uint32_t i = 0; i < load.processes; ++i)
     children.push_back(std::make_unique<rdmacommon::Child>([&, i](const rdmacommon::Link &parent) {

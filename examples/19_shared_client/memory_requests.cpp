@@ -184,8 +184,7 @@ void memory_requests(int argc, char **argv) {
   CommandLine line{"Processes that send requests to a server through shared memory, and one "
                    "process in between."};
   ProcessLoad load;
-  load.add_to(line);
-  line.parse(argc, argv);
+  load.parse(line, argc, argv);
   const SharedMemory shared(make_shared_memory("memory_requests", sizeof(RequestMemory)).get(),
                             sizeof(RequestMemory));
   RequestMemory &memory = *static_cast<RequestMemory *>(shared.data());

@@ -209,8 +209,7 @@ void own_connections(int argc, char **argv) {
   ProcessLoad load;
   uint32_t connections = 4;
   line.add("--connections", connections, "the server ends after so many [4]", 1, 100);
-  load.add_to(line);
-  line.parse(argc, argv);
+  load.parse(line, argc, argv);
   if (options.is_server())
     return Server(options, connections).serve_all();
   run_processes(load, [&](uint32_t, Progress &progress) {

@@ -242,8 +242,7 @@ void tcp_requests(int argc, char **argv) {
   line.add("--connections", connections, "the server ends after so many [4]", 1, 1'000'000);
   line.add("--wait", wait, "how long the server waits for something to come");
   line.add("--timeout", timeout, "how long a response may take");
-  load.add_to(line);
-  line.parse(argc, argv);
+  load.parse(line, argc, argv);
   if (host.empty())
     return TcpServer(port).serve(connections, wait);
   run_processes(load, [&](uint32_t, Progress &progress) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
 
 #include <sys/prctl.h>
 
@@ -49,8 +50,8 @@ private:
 
 // A process that sleeps takes no responses. With several requests under way, their latencies would
 // contain its sleep.
-inline void check_timetable(uint32_t every_us, uint32_t in_flight) {
+inline void check_timetable(const rdmacommon::CommandLine &line, uint32_t every_us,
+                            uint32_t in_flight) {
   if (every_us > 0 && in_flight > 1)
-    throw rdmacommon::Error("--every",
-                            "the program takes no responses while it sleeps; use --in-flight 1");
+    line.reject("--every", "the program takes no responses while it sleeps; use --in-flight 1");
 }

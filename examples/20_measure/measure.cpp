@@ -171,9 +171,9 @@ void measure_program(int argc, char **argv) {
   settings.shape.operation = operation_of(operation);
   settings.shape.is_polling = waiting == "poll";
   if (!settings.shape.is_polling && settings.shape.operation == Operation::write)
-    throw Error("--waiting events", "nobody is told of a WRITE");
+    line.reject("--waiting events", "nobody is told of a WRITE");
   if (settings.stall_ms > 0 && settings.shape.operation == Operation::read)
-    throw Error("--stall", "a READ does not ask the server's program");
+    line.reject("--stall", "a READ does not ask the server's program");
   if (settings.is_pinned)
     pin(options.is_server());
   const Port port = open_port(options);

@@ -10,16 +10,17 @@
 
 namespace rdmashared {
 
-using rdmacommon::Error, rdmacommon::Link;
+using rdmacommon::Error, rdmacommon::Link, rdmacommon::Where;
 using std::chrono::milliseconds;
 
-RequestFailed::RequestFailed(Outcome outcome, const std::string &server_said)
-    : Error("the request", words_for(outcome) + (server_said.empty() ? "" : ": " + server_said)),
+RequestFailed::RequestFailed(Outcome outcome, const std::string &server_said, Where where)
+    : Error("the request", words_for(outcome) + (server_said.empty() ? "" : ": " + server_said), "",
+            where),
       outcome_(outcome), server_said_(server_said) {}
 
 Pending::Pending(Pending &&other) noexcept
     : lanes_(std::exchange(other.lanes_, nullptr)), lane_(other.lane_), slots_(other.slots_),
-      how_(other.how_), position_(other.position_) {}
+      how_(other.how_), position_(other.position_), where_(other.where_) {}
 
 Pending::~Pending() {
   if (lanes_)
@@ -32,7 +33,7 @@ bool Pending::is_ready() const {
 
 bool Pending::wait(milliseconds limit, const InPlace &in_place) {
   if (!lanes_)
-    throw Error("the response", "it has been collected");
+    throw Error("the response", "it has been collected", "", where_);
   return lanes_->wait(*this, limit, in_place);
 }
 
@@ -57,7 +58,8 @@ std::optional<Pending> Caller::try_request_async(std::span<const std::byte> byte
 void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place,
                      const RequestOptions &options) {
   if (!request_async(bytes, options).wait(options.limit, in_place))
-    throw Error("the request", "no answer within " + std::to_string(options.limit.count()) + " ms");
+    throw Error("the request", "no answer within " + std::to_string(options.limit.count()) + " ms",
+                "", options.where);
 }
 
 std::vector<std::byte> Caller::request(std::span<const std::byte> bytes,
@@ -84,19 +86,19 @@ Caller::Caller(Caller &&) noexcept = default;
 
 Caller::~Caller() = default;
 
-Caller Caller::join(const std::string &name, Waiting waiting) {
+Caller Caller::join(const std::string &name, Waiting waiting, Where where) {
   std::vector<Link> links;
-  links.push_back(rdmacommon::connect_to_ring(name));
+  links.push_back(rdmacommon::connect_to_ring(name, {}, std::chrono::seconds(5), where));
   return Caller(std::move(links), waiting);
 }
 
-bool Caller::wait_connected(milliseconds limit, std::optional<uint32_t> server) {
-  return lanes_->wait_connected(limit, server);
+bool Caller::wait_connected(milliseconds limit, std::optional<uint32_t> server, Where where) {
+  return lanes_->wait_connected(limit, server, where);
 }
 
 std::optional<size_t> Caller::wait_any(std::span<const Pending> requests, milliseconds limit,
-                                       std::optional<Waiting> waiting) {
-  return lanes_->wait_any(requests, limit, waiting);
+                                       std::optional<Waiting> waiting, Where where) {
+  return lanes_->wait_any(requests, limit, waiting, where);
 }
 
 void Caller::request_then(std::span<const std::byte> bytes, Then then,

@@ -12,7 +12,7 @@
 
 namespace rdmashared {
 
-using rdmacommon::Error;
+using rdmacommon::Error, rdmacommon::Where;
 using std::chrono::milliseconds, std::chrono::steady_clock;
 
 namespace {
@@ -47,8 +47,8 @@ std::vector<bool> CallerLanes::orphans() const {
 }
 
 // [wait-connected]
-bool CallerLanes::wait_connected(milliseconds limit, std::optional<uint32_t> server) {
-  check_server(server);
+bool CallerLanes::wait_connected(milliseconds limit, std::optional<uint32_t> server, Where where) {
+  check_server(server, where);
   for (const auto deadline = rdmacommon::deadline_in(limit);;) {
     std::vector<BellSeen> down;
     for (CallerLane &lane : lanes_) {
@@ -60,7 +60,7 @@ bool CallerLanes::wait_connected(milliseconds limit, std::optional<uint32_t> ser
       down.push_back({&lane.answers.status().is_up, 0});
     }
     if (down.empty())
-      throw Error("the sender", "it is gone");
+      throw Error("the sender", "it is gone", "", where);
     const auto now = steady_clock::now();
     if (now >= deadline)
       return false;
@@ -71,7 +71,7 @@ bool CallerLanes::wait_connected(milliseconds limit, std::optional<uint32_t> ser
 
 // [wait-any]
 std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, milliseconds limit,
-                                            std::optional<Waiting> waiting) {
+                                            std::optional<Waiting> waiting, Where where) {
   auto now = steady_clock::now();
   const auto deadline = rdmacommon::deadline_in(limit);
   Patience patience(waiting.value_or(waiting_));
@@ -90,13 +90,13 @@ std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, m
         return i;
     }
     if (!has_any)
-      throw Error("the responses", "all have been collected");
+      throw Error("the responses", "all have been collected", "", where);
     if (now >= std::min(deadline, next_look)) {
       next_look = now + liveness_interval;
       const std::vector<bool> is_orphan = orphans();
       for (const Pending &one : requests)
         if (one.lanes_ != nullptr && is_orphan[one.lane_])
-          throw Error("the sender", "it is gone");
+          throw Error("the sender", "it is gone", "", where);
     }
     if (now >= deadline)
       return std::nullopt;

@@ -13,20 +13,20 @@
 namespace rdmashared {
 
 using rdmacommon::Error, rdmacommon::Link, rdmacommon::RingWorker, rdmacommon::SlotRing,
-    rdmacommon::SlotRun;
+    rdmacommon::SlotRun, rdmacommon::Where;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 namespace {
 
 // For this process the lane leads nowhere from here on. A sender that has died cannot say so.
-[[noreturn]] void give_up(CallerLane &lane, const char *why) {
+[[noreturn]] void give_up(CallerLane &lane, const char *why, Where where) {
   lane.give_up();
-  throw Error("the sender", why);
+  throw Error("the sender", why, "", where);
 }
 
-[[noreturn]] void gone(CallerLane &lane) {
-  give_up(lane, "it is gone");
+[[noreturn]] void gone(CallerLane &lane, Where where) {
+  give_up(lane, "it is gone", where);
 }
 
 Kind kind_of(const RequestOptions &options) {
@@ -44,23 +44,24 @@ template <typename Use> void collect(CallerLane &lane, const SlotRun &run, Use u
   use(lane.answers.answer(run.position));
 }
 
-void use_answer(const AnswerTable::Answer &answer, const InPlace &in_place) {
+void use_answer(const AnswerTable::Answer &answer, const InPlace &in_place, Where where) {
   if (answer.outcome == Outcome::response)
     return in_place(answer.bytes);
   throw RequestFailed(answer.outcome,
-                      {reinterpret_cast<const char *>(answer.bytes.data()), answer.bytes.size()});
+                      {reinterpret_cast<const char *>(answer.bytes.data()), answer.bytes.size()},
+                      where);
 }
 // [collect]
 
 // @return false if `limit` has passed
-bool wait_for(CallerLane &lane, uint64_t position, milliseconds limit, Waiting how) {
+bool wait_for(CallerLane &lane, uint64_t position, milliseconds limit, Waiting how, Where where) {
   if (!lane.answers.wait(position, limit, how, lane.is_over)) {
     if (lane.is_over && lane.is_over())
-      gone(lane);
+      gone(lane, where);
     return false;
   }
   if (lane.answers.is_waiting(position))
-    gone(lane);
+    gone(lane, where);
   return true;
 }
 
@@ -85,14 +86,14 @@ void CallerLanes::drop(const Pending &pending) {
 bool CallerLanes::wait(Pending &pending, milliseconds limit, const InPlace &in_place) {
   CallerLane &lane = lanes_[pending.lane_];
   if (!is_ready(pending) && !lane.has_sender())
-    gone(lane);
-  if (!is_ready(pending) && !wait_for(lane, pending.position_, limit, pending.how_))
+    gone(lane, pending.where_);
+  if (!is_ready(pending) && !wait_for(lane, pending.position_, limit, pending.how_, pending.where_))
     return false;
   pending.forget();
   if (!lane.answers.is_answered(pending.position_))
-    gone(lane);
+    gone(lane, pending.where_);
   collect(lane, slots_of(lane, pending),
-          [&](const AnswerTable::Answer &answer) { use_answer(answer, in_place); });
+          [&](const AnswerTable::Answer &answer) { use_answer(answer, in_place, pending.where_); });
   return true;
 }
 // [pending-wait]
@@ -122,9 +123,10 @@ void CallerLanes::check_count() const {
     throw Error("the caller", "its senders have more than 128 connections together");
 }
 
-void CallerLanes::check_server(std::optional<uint32_t> server) const {
+void CallerLanes::check_server(std::optional<uint32_t> server, Where where) const {
   if (std::ranges::none_of(lanes_, [&](const CallerLane &lane) { return lane.leads_to(server); }))
-    throw Error("the server", "there is no server " + std::to_string(server.value_or(0)));
+    throw Error("the server", "there is no server " + std::to_string(server.value_or(0)), "",
+                where);
 }
 
 // @param first of the lanes of one sender
@@ -149,7 +151,7 @@ CallerLanes::try_claim(uint32_t length, const RequestOptions &options, CallerLan
       CallerLane &lane = lanes_[its[(lanes_[its.front()].worker + thread + j) % its.size()]];
       if (!lane.is_up() || !lane.leads_to(options.server))
         continue;
-      if (auto claim = lane.ring->try_claim(lane.worker, length))
+      if (auto claim = lane.ring->try_claim(lane.worker, length, options.where))
         return Claimed{lane, std::move(*claim)};
       full = full ? full : &lane;
     }
@@ -158,16 +160,17 @@ CallerLanes::try_claim(uint32_t length, const RequestOptions &options, CallerLan
     return std::nullopt;
   for (CallerLane &lane : lanes_)
     if (lane.is_over && lane.is_over())
-      gone(lane);
-  check_server(options.server);
-  throw RequestFailed(Outcome::not_sent);
+      gone(lane, options.where);
+  check_server(options.server, options.where);
+  throw RequestFailed(Outcome::not_sent, "", options.where);
 }
 
 CallerLanes::Claimed CallerLanes::claim(uint32_t length, const RequestOptions &options) {
   CallerLane *full = nullptr;
   if (auto claimed = try_claim(length, options, full))
     return std::move(*claimed);
-  return {*full, full->ring->claim(full->worker, length, options.limit, full->is_over)};
+  return {*full,
+          full->ring->claim(full->worker, length, options.limit, full->is_over, options.where)};
 }
 // [claim]
 
@@ -185,10 +188,12 @@ uint32_t CallerLanes::checked_length(size_t bytes, const RequestOptions &options
       throw Error("a request",
                   "it or its response has " + std::to_string(longest) + " bytes, and " +
                       std::to_string(available) +
-                      " fit: SenderOptions::slots, slot_size, window and quota make more");
+                      " fit: SenderOptions::slots, slot_size, window and quota make more",
+                  "", options.where);
     if (is_long && lane.answers.largest() == 0)
       throw Error("a request",
-                  "SenderOptions::largest_response is 0: there is no room of any length");
+                  "SenderOptions::largest_response is 0: there is no room of any length", "",
+                  options.where);
   }
   return static_cast<uint32_t>(longest + sizeof(rdmacommon::SlotHeader));
 }
@@ -213,9 +218,9 @@ Pending CallerLanes::hand_over(Claimed claimed, std::span<const std::byte> bytes
     std::memcpy(claim.data().data() + sizeof header, bytes.data(), bytes.size());
   lane.answers.expect(position, kind == Kind::post ? AnswerState::unwanted : AnswerState::waiting);
   if (!claim.publish())
-    give_up(lane, "it has given this process up");
-  return {*this, static_cast<uint32_t>(&lane - lanes_.data()), position, slots,
-          options.waiting.value_or(waiting_)};
+    give_up(lane, "it has given this process up", options.where);
+  return {*this, static_cast<uint32_t>(&lane - lanes_.data()), position,
+          slots, options.waiting.value_or(waiting_),           options.where};
 }
 // [hand-over]
 

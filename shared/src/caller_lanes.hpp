@@ -77,9 +77,10 @@ public:
   void drop(const Pending &pending);
 
   // A caller sleeps for a connection, or for many responses: caller_events.cpp.
-  bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server);
+  bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server,
+                      rdmacommon::Where where);
   std::optional<size_t> wait_any(std::span<const Pending> requests, std::chrono::milliseconds limit,
-                                 std::optional<Waiting> waiting);
+                                 std::optional<Waiting> waiting, rdmacommon::Where where);
   void request_then(std::span<const std::byte> bytes, Then then, const RequestOptions &options);
   int fd();
   size_t run_ready();
@@ -87,7 +88,7 @@ public:
 private:
   void sort_by_server(size_t first);
   void check_count() const;
-  void check_server(std::optional<uint32_t> server) const;
+  void check_server(std::optional<uint32_t> server, rdmacommon::Where where) const;
   struct Claimed {
     CallerLane &lane;
     rdmacommon::SlotRing::Claim claim;

@@ -124,7 +124,7 @@ class Timetables(shared_client_cases.Shared):
 
     def test_several_in_flight(self):
         def check(load):
-            _, err = self.finish(load(1, "--every", "1000", "--in-flight", "2"), 1)
+            _, err = self.finish(load(1, "--every", "1000", "--in-flight", "2"), 2)
             self.assertIn(
                 "--every: the program takes no responses while it sleeps; use --in-flight 1", err
             )

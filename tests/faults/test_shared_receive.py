@@ -60,7 +60,7 @@ class Lies(unittest.TestCase):
         for arguments in (["--limit", "15"], ["--limit", "33"], ["--clients", "33"]):
             with self.subTest(arguments):
                 outcome = run([HONEST, *arguments], [HONEST])
-                self.assertEqual(outcome.status["server"], 1, outcome.text())
+                self.assertEqual(outcome.status["server"], 2, outcome.text())
                 self.assertIn(
                     "--limit: it must be from --clients to half of --pool", outcome.text()
                 )

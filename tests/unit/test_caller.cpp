@@ -55,6 +55,29 @@ TEST_F(Callers, AResponseIsCollectedAndItsSlotsGoBack) {
   EXPECT_THROW(pending.wait(0ms), rdmacommon::Error); // it has been collected
 }
 
+TEST_F(Callers, ErrorsNameTheLineOfTheRequest) {
+  const auto names = [](int line, auto fails) {
+    try {
+      fails();
+      ADD_FAILURE() << "it has not failed";
+    } catch (const rdmacommon::Error &error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("(test_caller.cpp:" + std::to_string(line) + ")"), text.npos) << text;
+    }
+  };
+  const auto much = bytes_of(std::string(100'000, 'x'));
+  names(__LINE__, [&] { caller.request(much); });
+  names(__LINE__, [&] { caller.post(bytes_of("x"), {.room = 100'000}); });
+  names(__LINE__, [&] { (void)caller.request_async(bytes_of("x"), {.server = 7}); });
+  names(__LINE__, [&] { caller.wait_connected(0ms, 7); });
+  names(__LINE__, [&] { caller.wait_any({}, 0ms); });
+  names(__LINE__, [&] { (void)Caller::join("test_caller, which nobody serves"); });
+  const int line = __LINE__ + 1;
+  Pending pending = caller.request_async(bytes_of("x"));
+  loop.answers.deliver(loop.take()[0].slots.position, Outcome::refused, 0);
+  names(line, [&] { pending.wait(0ms); });
+}
+
 TEST_F(Callers, InPlaceItIsWhereTheServerHasWrittenIt) {
   Pending pending = caller.request_async(bytes_of("here"));
   const auto taken = loop.take();

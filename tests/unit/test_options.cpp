@@ -19,6 +19,8 @@ void body(int argc, char **argv) {
   line.parse(argc, argv);
   if (options.host == "refuse")
     throw Error("test", "refused");
+  if (options.host == "reject")
+    line.reject("--host", "not this one");
   std::printf("device=%s port=%d gid=%d server=%d tcp=%d timeout=%d mtu=%d class=%d reads=%d\n",
               options.device.c_str(), options.port, options.gid_index, options.is_server(),
               options.tcp_port, static_cast<int>(options.timeout.count()), options.mtu,
@@ -93,6 +95,12 @@ TEST(Options, HelpSucceedsAndNamesEach) {
   for (const char *name : {"--device", "--port", "--gid-index", "--mtu", "--traffic-class",
                            "--host", "--tcp-port", "--timeout", "--max-rd-atomic"})
     EXPECT_NE(result.out.find(name), std::string::npos) << name;
+}
+
+TEST(Options, WhatTheProgramRejectsIsWrongUsage) {
+  const Result result = run({"--host", "reject"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.err, "usage: --host: not this one\n");
 }
 
 TEST(Options, AnExceptionIsStatusOne) {

@@ -82,7 +82,7 @@ private:
 };
 
 /// Two ends of a new link, for a process and a child that it is about to fork.
-std::pair<Link, Link> make_link();
+std::pair<Link, Link> make_link(Where where = Where::here());
 
 /// A child process, which ends at the latest with the thread that made it, or with this object. To
 /// be made before the device is opened: what the child inherits of verbs objects it must not touch.
@@ -123,7 +123,7 @@ private:
 /// @param name shown in /proc/PID/maps, for the curious; need not be unique
 /// @param length in bytes, more than 0
 /// @throws Error if there is no room
-File make_shared_memory(const char *name, size_t length);
+File make_shared_memory(const char *name, size_t length, Where where = Where::here());
 
 /// Such memory in this process's address space, where every process has it at another address. A
 /// child that is forked while it is mapped has it too. Register it after that fork, or before; it

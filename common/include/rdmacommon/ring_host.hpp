@@ -6,6 +6,7 @@
 /// Written out in lesson 17_slot_ring.
 #pragma once
 
+#include "rdmacommon/check.hpp"
 #include "rdmacommon/processes.hpp"
 #include "rdmacommon/slot_ring.hpp"
 
@@ -57,7 +58,7 @@ public:
   /// Lets the process on the other end of `link` join: a child, by Child::link()'s other end. Does
   /// not wait for it.
   /// @throws Error if there are too many
-  void invite(Link link);
+  void invite(Link link, Where where = Where::here());
 
   /// Lets processes join that were started on their own, if they belong to the same user. The
   /// kernel says whose they are (unix(7), SO_PEERCRED). A process that joins can write to all of
@@ -66,7 +67,8 @@ public:
   /// @param group admits any user's process, too, that has this group as its effective one or among
   ///              its others
   /// @throws Error if the name is in use, empty or too long
-  void listen(const std::string &name, std::optional<gid_t> group = {});
+  void listen(const std::string &name, std::optional<gid_t> group = {},
+              Where where = Where::here());
 
   /// How long a guest, invited or not, may say nothing: then it is forgotten. For those to come.
   /// @param limit 5 s if this is not called
@@ -147,7 +149,8 @@ private:
 ///              link
 /// @throws Error if nobody listens, if it belongs to another user, or if the limit has passed
 Link connect_to_ring(const std::string &name, std::optional<uid_t> owner = {},
-                     std::chrono::milliseconds limit = std::chrono::seconds(5));
+                     std::chrono::milliseconds limit = std::chrono::seconds(5),
+                     Where where = Where::here());
 
 /// A process's part in a host's rings; for all its threads. When it goes, or the process ends, the
 /// host takes its slots back.
@@ -167,7 +170,8 @@ public:
 
   /// SlotRing::claim() for this worker; the host's death ends it.
   /// @param index of the ring
-  SlotRing::Claim claim(uint32_t length, std::chrono::milliseconds limit, uint32_t index = 0);
+  SlotRing::Claim claim(uint32_t length, std::chrono::milliseconds limit, uint32_t index = 0,
+                        Where where = Where::here());
 
 private:
   // It says goodbye when it goes: last, when nothing is mapped any more.

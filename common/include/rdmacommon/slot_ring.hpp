@@ -7,6 +7,7 @@
 /// ring_host.hpp.
 #pragma once
 
+#include "rdmacommon/check.hpp"
 #include "rdmacommon/processes.hpp"
 
 #include <array>
@@ -177,7 +178,7 @@ public:
 
   /// Makes the memory of a new ring.
   /// @throws Error if the shape is not one, or there is no room
-  static File make(const RingShape &shape);
+  static File make(const RingShape &shape, Where where = Where::here());
 
   /// Attaches to a ring, and checks that it is one.
   /// @param memory   from make(), in this process or another
@@ -209,7 +210,7 @@ public:
   ///               until they are given back
   /// @return none if there is no room now, or if the worker has its quota
   /// @throws Error if the message is too long, or the ring is damaged
-  std::optional<Claim> try_claim(uint32_t worker, uint32_t length);
+  std::optional<Claim> try_claim(uint32_t worker, uint32_t length, Where where = Where::here());
 
   /// The same, waiting for room.
   /// @param is_over asked now and then; true ends the wait. It is for the consumer's death, which
@@ -217,7 +218,7 @@ public:
   /// @throws Error also if there is no room within `limit`, or the consumer is gone. A worker that
   ///         has its quota waits for its own slots: it should give some back instead
   Claim claim(uint32_t worker, uint32_t length, std::chrono::milliseconds limit,
-              const std::function<bool()> &is_over = {});
+              const std::function<bool()> &is_over = {}, Where where = Where::here());
 
   /// Takes what is ready now, as one run: no more than `limit` slots, and never across the ring's
   /// end. Its cost follows the slots that are taken, not those of the ring.
@@ -282,7 +283,7 @@ private:
   struct Free {
     void operator()(Noted *notes) const;
   };
-  uint32_t slots_for(uint32_t length) const;
+  uint32_t slots_for(uint32_t length, Where where) const;
   bool is_in_quota(int64_t slots) const { return shape_.quota == 0 || slots <= shape_.quota; }
   bool may_have(uint32_t worker, uint32_t slots) const {
     return is_in_quota(int64_t{held_[worker].slots.load(std::memory_order_relaxed)} + slots);

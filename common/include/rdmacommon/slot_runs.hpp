@@ -10,6 +10,7 @@
 /// Written out in lesson 18_group_send; the slots are lesson 17's, the immediate data lesson 05's.
 #pragma once
 
+#include "rdmacommon/check.hpp"
 #include "rdmacommon/immediate.hpp"
 
 #include <infiniband/verbs.h>
@@ -84,18 +85,18 @@ public:
   ///                it asks for it (IBV_SEND_SIGNALED), and also if depth / 2 - 1 before it were
   ///                not: so there is always one whose completion will make room
   /// @throws Error if there is no room, or more than one SGE
-  void add(const ibv_send_wr &request);
+  void add(const ibv_send_wr &request, Where where = Where::here());
 
   /// Posts all that were added since the last post(), in one call of ibv_post_send(); none if there
   /// is nothing.
   /// @throws Error if the device refuses. How much of it has gone out is not known then: the QP is
   ///         of no more use
-  void post();
+  void post(Where where = Where::here());
 
   /// Takes note of a completion: all requests up to that one are done, and their places are free.
   /// @param wc of this QP's send queue, each passed once, in the order in which the CQ gave them
   /// @throws Error if the request failed, or if the completion cannot be one of this queue
-  void completed(const ibv_wc &wc);
+  void completed(const ibv_wc &wc, Where where = Where::here());
 
   uint64_t added() const {
     return added_;
@@ -132,14 +133,14 @@ struct SlotMirror {
 /// @throws Error if the run is not one, if `bytes` are more than its slots have or lie outside the
 ///               region, or if there is no room
 void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes,
-             unsigned flags = 0);
+             unsigned flags = 0, Where where = Where::here());
 
 /// Reads the immediate data of a peer that sends runs.
 /// @param imm_data in network byte order, as ibv_wc::imm_data has it
 /// @param slots    how many there are
 /// @return a run of 1 to 255 slots, all of which there are
 /// @throws Error if it is none
-Run checked_run(uint32_t imm_data, uint32_t slots);
+Run checked_run(uint32_t imm_data, uint32_t slots, Where where = Where::here());
 
 /// The receive queue of one QP whose peer sends runs. Its receives have no SGE, since the data go
 /// into the slots. Not thread-safe. Nothing else may post to this receive queue.
@@ -158,12 +159,12 @@ public:
   /// @return a run of 1 to 255 slots, all of which there are. Where the bytes went, and how many
   ///         they are (ibv_wc::byte_len), is for the caller to compare with it
   /// @throws Error if the receive failed, or what came is not a run
-  Run received(const ibv_wc &wc);
+  Run received(const ibv_wc &wc, Where where = Where::here());
 
   /// Posts a receive for each that has been used, in one chain, by one call of ibv_post_recv();
   /// none if there is nothing. To be called before the peer learns that it may send more.
   /// @throws Error if the device refuses
-  void repost();
+  void repost(Where where = Where::here());
 
   uint64_t posts() const { return posts_; } ///< Calls of ibv_post_recv() so far.
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 05.1 (★): sixteen mailboxes, one doorbell.
-// Wanted:   the client puts a letter into mailbox 7 of the server's; the server prints which
-//           mailbox has one, and the letter. It does not look into the other mailboxes.
+// Wanted:   the client puts a letter into the server's mailbox 7. The server prints the mailbox's
+//           number and the letter. It does not look into the other mailboxes.
 // Hints: ./lab hint 05.1
 // Check: ./lab check 05.1
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Exercise 10.1 (★): two windows over one region: the first half to be read, the second to be
-// written.
-// Wanted:   of the four accesses two are refused: the WRITE to the first half, the READ of the
-//           second.
+// Exercise 10.1 (★): two windows over one region. The peer may read the first half, and write the
+// second half.
+// Wanted:   the device refuses two of the four accesses: the WRITE to the first half, and the READ
+//           of the second half.
 // Hints: ./lab hint 10.1
 // Check: ./lab check 10.1
 

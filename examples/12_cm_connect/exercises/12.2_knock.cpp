@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 12.2 (★★★): a server that is full, and a client that knocks again.
-// Wanted:   the client tries again while it is rejected because the server is full, five times at
-//           most. Any other reason ends it at once. The server here lets the third one in.
+// Wanted:   a full server rejects the client. The client then prints "attempt N: the server is
+//           full" and tries again, five times at most. Any other reason ends it at once.
 // Hints: ./lab hint 12.2
 // Check: ./lab check 12.2
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Exercise 14.2 (★): a process that was there before the memory gets it nevertheless.
+// Exercise 14.2 (★): share new memory with a process that was forked before the memory was made.
 // Wanted:   the reader sees what the NIC has written.
 // Hints: ./lab hint 14.2
 // Check: ./lab check 14.2

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 15.2 (★★★): a lock that several may have to read, or one to write.
-// Wanted:   two readers get it together, a writer gets it when both are gone, and a reader not
-//           while it writes.
+// Wanted:   two readers get the lock at the same time. A writer gets it when both readers have
+//           given it back. While the writer has it, no reader gets it.
 // Hints: ./lab hint 15.2
 // Check: ./lab check 15.2
 

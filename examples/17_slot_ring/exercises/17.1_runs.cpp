@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Exercise 17.1 (★★): how long a run is.
 // Wanted:   run_at() says how many slots, from a position on, can be taken together: messages that
-//           are ready, in this lap, no more than `most` slots, and not across the ring's end. The
-//           first message goes whole, even if it is longer than `most`.
+//           are ready, in this lap, at most `max_slots` slots, and not across the ring's end. The
+//           first message goes whole, even if it is longer than `max_slots`.
 // Hints: ./lab hint 17.1
 // Check: ./lab check 17.1
 
@@ -17,9 +17,9 @@ using namespace rdmacommon;
 
 namespace {
 
-uint32_t run_at(const std::vector<SlotWord> &ring, uint64_t position, uint32_t most) {
+uint32_t run_at(const std::vector<SlotWord> &ring, uint64_t position, uint32_t max_slots) {
   // TODO: it takes one slot, whatever is in it.
-  static_cast<void>(ring), static_cast<void>(position), static_cast<void>(most);
+  static_cast<void>(ring), static_cast<void>(position), static_cast<void>(max_slots);
   return 1;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 18.2 (★): give back several runs as one.
-// Wanted:   the server gives all slots back with as few messages as can be. The client need not
-//           know: a credit is a run of slots, not one of its own runs.
+// Wanted:   the server gives all slots back with four messages in place of eight. The client does
+//           not notice: a credit is a run of slots, and need not be one of the client's own runs.
 // Hints: ./lab hint 18.2
 // Check: ./lab check 18.2
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 19.1 (★★): a service of your own: counters that have names.
-// Wanted:   the request "add NAME NUMBER" adds the number to the counter of that name, which begins
-//           with 0, and "get NAME" does not; the response of both is the counter's value, as text.
-//           To get a counter that there is not is a failure, in these words: "there is no counter
-//           NAME".
+// Wanted:   the request "add NAME NUMBER" adds the number to the counter of that name. A new
+//           counter begins with 0. The request "get NAME" reads the counter. The response to both
+//           is the counter's value, as text. If there is no such counter, "get" fails with the
+//           words "there is no counter NAME".
 // Hints: ./lab hint 19.1
 // Check: ./lab check 19.1
 
@@ -54,7 +54,7 @@ std::string answer(Caller &caller, const std::string &request) {
     const std::vector<std::byte> response = caller.request(std::as_bytes(std::span(request)));
     return {reinterpret_cast<const char *>(response.data()), response.size()};
   } catch (const RequestFailed &failure) {
-    return failure.what();
+    return failure.server_said();
   }
 }
 

@@ -29,7 +29,7 @@ void run(int argc, char **argv) {
   line.add("--join", join, "the name of a process that has the connection");
   line.parse(argc, argv);
   if (where.host.empty() == join.empty())
-    throw rdmacommon::Error("the command line", "it needs either --host or --join");
+    line.reject("--host", "either this or --join must be there");
   if (!join.empty())
     return use(rdmashared::Caller::join(join));
   rdmashared::Sender sender({.servers = {{where.host, where.cm_port}}, .name = "numbers"});

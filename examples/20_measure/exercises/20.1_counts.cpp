@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 20.1 (★★): what a message costs, in numbers that any device has.
-// Wanted:   the same thousand messages, with at most one call of ibv_post_send for 25 of them, and
-//           one completion for 50.
+// Wanted:   the same 1000 messages, with at most 40 calls of ibv_post_send() and at most 20
+//           completions.
 // Hints: ./lab hint 20.1
 // Check: ./lab check 20.1
 

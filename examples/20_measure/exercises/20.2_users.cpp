@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 20.2 (★★): what the users have waited.
-// Wanted:   a service was asked by one program, request after request, and each time was noted. In
-//           truth a user comes every 100 us, whatever became of the last one, and the service works
-//           on one request at a time, in their order. Say how long each of ten users has waited
-//           from when he came until he had his answer.
+// Wanted:   one program measured a service, request after request, and noted how long the service
+//           worked on each. In real use, a user comes every 100 us, also if the service is busy.
+//           The service works on one request at a time, in order of arrival. Print how long each of
+//           the ten users waits, from arrival to answer.
 // Hints: ./lab hint 20.2
 // Check: ./lab check 20.2
 

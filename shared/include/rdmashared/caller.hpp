@@ -52,7 +52,9 @@ const char *words_for(Outcome outcome);
 class RequestFailed : public rdmacommon::Error {
 public:
   /// @param server_said what the server's handler says, if it says anything
-  explicit RequestFailed(Outcome outcome, const std::string &server_said = "");
+  /// @param where       RequestOptions::where
+  explicit RequestFailed(Outcome outcome, const std::string &server_said = "",
+                         rdmacommon::Where where = rdmacommon::Where::here());
   Outcome outcome() const { return outcome_; } ///< Which of the reasons it was.
   /// The words of the server's handler, and nothing else; empty if the handler has not failed.
   const std::string &server_said() const { return server_said_; }
@@ -92,8 +94,9 @@ public:
 
 private:
   friend class CallerLanes;
-  Pending(CallerLanes &lanes, uint32_t lane, uint64_t position, uint32_t slots, Waiting how)
-      : lanes_(&lanes), lane_(lane), slots_(slots), how_(how), position_(position) {}
+  Pending(CallerLanes &lanes, uint32_t lane, uint64_t position, uint32_t slots, Waiting how,
+          rdmacommon::Where where)
+      : lanes_(&lanes), lane_(lane), slots_(slots), how_(how), position_(position), where_(where) {}
 
   void forget() { lanes_ = nullptr; }
 
@@ -101,6 +104,7 @@ private:
   uint32_t lane_, slots_;
   Waiting how_;
   uint64_t position_;
+  rdmacommon::Where where_; // of the request
 };
 
 /// Takes a response, or its failure: Pending::wait() does not wait here. An exception that it
@@ -123,6 +127,8 @@ struct RequestOptions {
   /// How to wait for the response; by default as the Caller does.
   std::optional<Waiting> waiting = {};
   uint8_t service = 0; ///< Which of the server's services: Request::service().
+  /// The line that errors name: by default that of the braces, or of the call if it has no options.
+  rdmacommon::Where where = rdmacommon::Where::here();
 };
 // [request-options]
 
@@ -133,7 +139,8 @@ public:
   /// Joins the sender with this name, of the same user.
   /// @param name SenderOptions::name
   /// @throws Error if there is none, or it does not answer within 5 seconds
-  static Caller join(const std::string &name, Waiting waiting = Waiting::events);
+  static Caller join(const std::string &name, Waiting waiting = Waiting::events,
+                     rdmacommon::Where where = rdmacommon::Where::here());
 
   /// Joins a sender, or several senders that share the load.
   /// @param links rdmacommon::connect_to_ring(), or a child's link that the sender's process gave
@@ -177,7 +184,8 @@ public:
   /// @return its index, or nothing if `limit` has passed
   /// @throws Error if all of them have been collected, or the sender of one has died
   std::optional<size_t> wait_any(std::span<const Pending> requests, std::chrono::milliseconds limit,
-                                 std::optional<Waiting> waiting = {});
+                                 std::optional<Waiting> waiting = {},
+                                 rdmacommon::Where where = rdmacommon::Where::here());
 
   /// Waits until there is a connection: to use after Outcome::not_sent. It can break again before
   /// the next request.
@@ -185,7 +193,8 @@ public:
   /// @param server an index into SenderOptions::servers; by default any of them
   /// @return false if `limit` has passed
   /// @throws Error if there is no such server, or its senders have died
-  bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server = {});
+  bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server = {},
+                      rdmacommon::Where where = rdmacommon::Where::here());
 
   // [then]
   /// Sends a request, for an event loop. run_ready() calls `then` when the response is there, or
