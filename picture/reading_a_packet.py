@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 from drawing.picture import Picture
 
-# The first packet of lesson 02, as ./lab capture 02 recorded it; tests/lessons/test_packet_page.py
-# has tshark read it.
+# The first packet of lesson 02, as ./lab capture 02 recorded it.
 PACKET = bytes.fromhex(
     "0200000000010200000000020800"
     "4500006c6aae40004011bb360a4d00020a4d0001"

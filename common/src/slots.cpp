@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// What is done in the memory of a slot ring: claim, publish, take, give back, sleep and wake.
+// slot_segment.cpp makes that memory.
 #include "rdmacommon/slot_ring.hpp"
 #include "rdmacommon/stopwatch.hpp"
 

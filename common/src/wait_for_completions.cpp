@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The functions of completions.hpp.
 #include "rdmacommon/completions.hpp"
 
 #include "wait_for.hpp"

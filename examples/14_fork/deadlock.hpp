@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// 14_fork, case `deadlock`: with n receives, n + m requests, n replies, and everybody waits.
+// 14_fork, case `deadlock`: n receives for n + m requests. After n replies, both sides wait.
 #pragma once
 
 #include "child.hpp"

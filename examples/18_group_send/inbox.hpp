@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The server's: what is in the slots that a run says there is something in. The client can lie in
+// The server's view of a run: checks and reads the slots that it names. The client can lie in
 // every bit of it, and it can change it at any moment: so each message is copied, then checked,
 // then used.
 #pragma once

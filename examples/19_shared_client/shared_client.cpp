@@ -7,8 +7,7 @@
 // Run:     ./lab run 19_shared_client
 // By hand: shared_client --host ADDRESS                          workers that are its children
 //          shared_client --host ADDRESS --name NAME --serve      none of its own: until SIGTERM
-//          shared_client --attach NAME                           a worker that was started on its
-//          own
+//          shared_client --attach NAME                           a worker, started by itself
 
 #include "client_options.hpp"
 #include "round.hpp"

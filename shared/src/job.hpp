@@ -49,7 +49,7 @@ private:
 struct Job {
   Request request;
   TimedHandler *handler;
-  const std::atomic<bool> *is_closed; // of the request's Work
+  const std::atomic<bool> *is_closed; // of the request's SessionMemory
 
   // The requests of a client that has gone must not keep a thread from the others' requests.
   void operator()() {

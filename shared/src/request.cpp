@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "work.hpp"
+#include "session_memory.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@ namespace rdmashared {
 Request &Request::operator=(Request &&other) noexcept {
   if (this != &other) {
     const Request old(std::move(*this));
-    work_ = std::move(other.work_);
+    memory_ = std::move(other.memory_);
     id_ = other.id_;
     slot_ = other.slot_;
     slots_ = other.slots_;
@@ -24,26 +24,26 @@ Request &Request::operator=(Request &&other) noexcept {
 }
 
 Request::~Request() {
-  if (work_)
+  if (memory_)
     fail("the server's handler has not answered it");
 }
 
 std::span<const std::byte> Request::bytes() const {
-  return work_->slot_of(work_->copies, slot_).subspan(sizeof(rdmacommon::SlotHeader), length_);
+  return memory_->slot_of(memory_->copies, slot_).subspan(sizeof(rdmacommon::SlotHeader), length_);
 }
 
 std::span<std::byte> Request::room() const {
-  const uint32_t largest = work_->shape.largest;
-  return is_long() ? std::span(work_->data).subspan(size_t{slot_} * largest, largest)
-                   : work_->room_in_slots(slot_, slots_);
+  const uint32_t largest = memory_->shape.largest;
+  return is_long() ? std::span(memory_->data).subspan(size_t{slot_} * largest, largest)
+                   : memory_->room_in_slots(slot_, slots_);
 }
 
 const Client &Request::client() const {
-  return work_->client;
+  return memory_->client;
 }
 
 void *Request::state() const {
-  return work_->state.get();
+  return memory_->state.get();
 }
 
 bool Request::wants_response() const {
@@ -72,7 +72,7 @@ void Request::reply(std::span<const std::byte> response) {
 }
 
 void Request::fail(std::string_view why) {
-  const std::span<std::byte> into = work_->room_in_slots(slot_, slots_);
+  const std::span<std::byte> into = memory_->room_in_slots(slot_, slots_);
   const size_t length = std::min(why.size(), into.size());
   std::copy_n(std::as_bytes(std::span(why)).begin(), length, into.begin());
   answer(static_cast<uint16_t>(Kind::failure), length);
@@ -80,7 +80,7 @@ void Request::fail(std::string_view why) {
 
 // [answer]
 void Request::answer(uint16_t kind, size_t length) {
-  const std::shared_ptr<Work> work = std::move(work_);
+  const std::shared_ptr<SessionMemory> memory = std::move(memory_);
   const bool is_wanted = wants_response();
   const Message message{.kind = is_wanted ? static_cast<Kind>(kind) : Kind::done,
                         .service = service_,
@@ -89,8 +89,8 @@ void Request::answer(uint16_t kind, size_t length) {
                         .length = is_wanted ? static_cast<uint32_t>(length) : 0,
                         .id = id_};
   const rdmacommon::SlotHeader wire = header_of(message);
-  std::memcpy(work->slot_of(work->answers, slot_).data(), &wire, sizeof wire);
-  work->finish(message);
+  std::memcpy(memory->slot_of(memory->answers, slot_).data(), &wire, sizeof wire);
+  memory->finish(message);
 }
 // [answer]
 // [reply]

@@ -8,7 +8,7 @@
 #include "session.hpp"
 #include "session_loop.hpp"
 #include "wire.hpp"
-#include "work.hpp"
+#include "session_memory.hpp"
 #include "worker_pool.hpp"
 
 #include "rdmashared/server.hpp"

@@ -119,10 +119,11 @@ void ServerLoop::make(Opening &opening, Share share) {
   Client client{.connection = ++connections_,
                 .host = host_of(rdma_get_peer_addr(opening.id.get()))};
   SessionLoop &loop = *opening.place.loop;
-  const auto work = std::make_shared<Work>(shape, std::move(client), std::move(share), loop.wake());
+  const auto memory =
+      std::make_shared<SessionMemory>(shape, std::move(client), std::move(share), loop.wake());
   if (options_.new_client)
-    work->state = options_.new_client(work->client);
-  opening.made.emplace_back(opening.id, opening.hello, work,
+    memory->state = options_.new_client(memory->client);
+  opening.made.emplace_back(opening.id, opening.hello, memory,
                             secret(opening.place.number, places_.size()), options_.group, handler_,
                             loop.stats());
 }

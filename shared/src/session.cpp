@@ -17,17 +17,17 @@ namespace rdmashared {
 
 using namespace rdmacommon;
 
-Session::Session(unique_cm_id &id, const Hello &hello, std::shared_ptr<Work> work, uint64_t token,
-                 uint32_t group, TimedHandler &handler, Stats &stats)
-    : token_(token), group_(group), handler_(handler), stats_(stats), work_(std::move(work)),
-      shape_(work_->shape), requests_(size_t{shape_.slots} * shape_.slot_size),
+Session::Session(unique_cm_id &id, const Hello &hello, std::shared_ptr<SessionMemory> memory,
+                 uint64_t token, uint32_t group, TimedHandler &handler, Stats &stats)
+    : token_(token), group_(group), handler_(handler), stats_(stats), memory_(std::move(memory)),
+      shape_(memory_->shape), requests_(size_t{shape_.slots} * shape_.slot_size),
       is_taken_(shape_.slots), data_address_(hello.data_address), data_rkey_(hello.data_rkey),
       awaited_(shape_.largest > 0 ? 2 : 1), connection_(id.get(), shape_.window, shape_.slots) {
   const int local = IBV_ACCESS_LOCAL_WRITE;
   requests_rkey_ = connection_.reg(requests_, local | IBV_ACCESS_REMOTE_WRITE)->rkey;
-  if (!work_->data.empty())
-    data_mr_ = connection_.reg(work_->data, local);
-  mirror_ = {.mine = connection_.reg(work_->answers, local),
+  if (!memory_->data.empty())
+    data_mr_ = connection_.reg(memory_->data, local);
+  mirror_ = {.mine = connection_.reg(memory_->answers, local),
              .slot_size = shape_.slot_size,
              .address = hello.answers_address,
              .rkey = hello.answers_rkey,
@@ -112,8 +112,8 @@ bool Session::arm() {
     stats_.other_calls += 1;
     return false;
   }
-  const std::lock_guard lock(work_->mutex);
-  return work_->finished.empty();
+  const std::lock_guard lock(memory_->mutex);
+  return memory_->finished.empty();
 }
 
 void Session::on_completion_event() {
@@ -133,8 +133,8 @@ void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
     throw Error("a request", "its slot has one that has no answer yet");
   // Copy only what has come. Otherwise a run without bytes would cost a copy of all its slots.
   const size_t bytes = std::min<size_t>(size_t{run.count} * shape_.slot_size, length);
-  const auto copy = work_->slot_of(work_->copies, run.first);
-  std::memcpy(copy.data(), work_->slot_of(requests_, run.first).data(), bytes);
+  const auto copy = memory_->slot_of(memory_->copies, run.first);
+  std::memcpy(copy.data(), memory_->slot_of(requests_, run.first).data(), bytes);
   if (joined_.is_open()) {
     if (joined_.add(run))
       accept_request(coming_, jobs);
@@ -143,7 +143,7 @@ void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
   const uint32_t end = run.first + run.count;
   for (uint32_t slot = run.first; slot < end;) {
     SlotHeader wire;
-    std::memcpy(&wire, work_->slot_of(work_->copies, slot).data(), sizeof wire);
+    std::memcpy(&wire, memory_->slot_of(memory_->copies, slot).data(), sizeof wire);
     // A run of so many slots can be the first one of a longer message.
     const bool can_be_first_part = slot == run.first && run.count == SlotRing::longest_run;
     const uint32_t slots_left = can_be_first_part ? shape_.slots - slot : end - slot;
@@ -164,13 +164,13 @@ void Session::accept_request(const Message &message, std::vector<Job> &jobs) {
   in_work_ += runs_of(message.slots);
   if (in_work_ > shape_.window)
     throw Error("a request", "more than the window are under way");
-  jobs.push_back({make_request(message), &handler_, &work_->is_closed});
+  jobs.push_back({make_request(message), &handler_, &memory_->is_closed});
 }
 // [take-run]
 
 Request Session::make_request(const Message &message) {
   Request request;
-  request.work_ = work_;
+  request.memory_ = memory_;
   request.id_ = message.id;
   request.slot_ = message.slot;
   request.slots_ = message.slots;
@@ -182,7 +182,7 @@ Request Session::make_request(const Message &message) {
 }
 
 void Session::take_finished() {
-  work_->take_finished(just_finished_);
+  memory_->take_finished(just_finished_);
   for (const Message &answer : just_finished_)
     (answer.kind == Kind::data ? long_ : ready_).push_back(answer);
   just_finished_.clear();
@@ -204,7 +204,7 @@ bool Session::send_long_responses() {
   const size_t count = std::min<size_t>(long_.size(), is_established() ? queue.room() : 0);
   for (const Message &answer : std::span(long_).first(count)) {
     const uint64_t offset = uint64_t{answer.slot} * shape_.largest;
-    ibv_sge from = piece(data_mr_, work_->data.data() + offset, answer.length);
+    ibv_sge from = piece(data_mr_, memory_->data.data() + offset, answer.length);
     queue.add({.sg_list = &from,
                .num_sge = answer.length > 0 ? 1 : 0,
                .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
@@ -262,7 +262,7 @@ bool Session::take_group(size_t &sent) {
 // [send-answers]
 
 void Session::close() noexcept {
-  if (work_->is_closed.exchange(true))
+  if (memory_->is_closed.exchange(true))
     return;
   for (const unique_cm_id *id : {&id_, &data_id_})
     if (*id) {

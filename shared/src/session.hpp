@@ -11,7 +11,7 @@
 #include "rdma_connection.hpp"
 #include "stats.hpp"
 #include "wire.hpp"
-#include "work.hpp"
+#include "session_memory.hpp"
 
 #include "rdmashared/server.hpp"
 
@@ -32,9 +32,9 @@ public:
   // @param id    taken, unless this throws
   // @param group most slots in a group of answers
   // @throws Error if the device has no room for such a client
-  Session(rdmacommon::unique_cm_id &id, const Hello &hello, std::shared_ptr<Work> work,
+  Session(rdmacommon::unique_cm_id &id, const Hello &hello, std::shared_ptr<SessionMemory> memory,
           uint64_t token, uint32_t group, TimedHandler &handler, Stats &stats);
-  ~Session() { work_->is_closed = true; }
+  ~Session() { memory_->is_closed = true; }
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
 
@@ -61,7 +61,7 @@ public:
   void say_closing() { wants_to_say_closing_ = true; } // no more requests, please
   void close() noexcept;
   bool was_dropped = false; // the server's mark
-  bool is_closed() const { return work_->is_closed; }
+  bool is_closed() const { return memory_->is_closed; }
   rdma_cm_id *id() const { return id_.get(); }
   // Before another thread destroys it.
   void leave_channel() { rdmashared::leave_channel({id_.get(), data_id_.get()}, &connection_); }
@@ -84,7 +84,7 @@ private:
   TimedHandler &handler_;
   Stats &stats_;
   Clock::time_point began_ = Clock::now(); // to connect
-  const std::shared_ptr<Work> work_;
+  const std::shared_ptr<SessionMemory> memory_;
   const Shape shape_;
   std::vector<std::byte> requests_; // by slot: where the client writes
   std::vector<uint8_t> is_taken_;   // by slot: the request has come and its answer has not gone

@@ -11,7 +11,7 @@
 #include "stand_in.hpp"
 #include "stats.hpp"
 #include "wire.hpp"
-#include "work.hpp"
+#include "session_memory.hpp"
 #include "worker_pool.hpp"
 
 #include "rdmashared/server.hpp"

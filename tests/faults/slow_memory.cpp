@@ -2,8 +2,9 @@
 // Preloaded into a server or a client, it holds the first registration of a megabyte or more until
 // a line comes in on standard input: a moment in which the test looks whether the rest goes on.
 
+#include "at_the_gate.hpp"
+
 #include <atomic>
-#include <cstdio>
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 
@@ -13,13 +14,8 @@ namespace {
 
 void hold(size_t length) {
   static std::atomic<bool> has_held = false;
-  if (length < 1 << 20 || has_held.exchange(true))
-    return;
-  std::puts("at the gate");
-  std::fflush(stdout);
-  while (const int letter = std::getchar())
-    if (letter == '\n' || letter == EOF)
-      break;
+  if (length >= 1 << 20 && !has_held.exchange(true))
+    wait_at_the_gate();
 }
 
 } // namespace

@@ -69,7 +69,7 @@ class Faults(unittest.TestCase):
         )
 
     def test_cut_ends_in_retry_exceeded(self):
-        """gate.cpp holds the client on its way to RTS; then the cable is pulled."""
+        """hold_rts.cpp holds the client on its way to RTS; then the cable is pulled."""
         program = str(BUILD / "examples/send_recv")
         server = subprocess.Popen(
             A.wrap([program]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -77,10 +77,10 @@ class Faults(unittest.TestCase):
         self.addCleanup(server.kill)
         port = next(line.split()[-1] for line in server.stdout if line.startswith("listening"))
         # by a path without a space
-        on("b", "cp", str(BUILD / "tests/two_hosts/libgate.so"), "/tmp/gate.so")
+        on("b", "cp", str(BUILD / "tests/two_hosts/libhold_rts.so"), "/tmp/hold.so")
         with Tap(B, pcap("test")):
             argv = B.wrap(
-                ["env", "LD_PRELOAD=/tmp/gate.so", program, "--host", A.address, "--tcp-port", port]
+                ["env", "LD_PRELOAD=/tmp/hold.so", program, "--host", A.address, "--tcp-port", port]
             )
             client = subprocess.Popen(
                 argv,

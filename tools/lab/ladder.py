@@ -15,10 +15,7 @@ class Lesson:
     stem: str  # 02_send_recv
     part: str  # Verbs by hand
     idea: str  # the one new idea
-    # "lesson": text only; "device": one program; "alone": one that uses no device; "pair": server
-    # and client, which exchange their addresses over TCP; "cm-pair": the same by rdma_cm; "kernel":
-    # the client is a kernel module
-    kind: str
+    kind: str  # of KINDS: lessons/ladder.txt explains them
     sides: tuple[str, ...] = ()  # the programs, where server and client are two
 
     @property

@@ -77,11 +77,14 @@ def text(lesson: ladder.Lesson) -> str:
     )
     if lesson.kind == "kernel":
         found += sorted(folder.glob("*.[ch]"))
-    files = [
-        f"| [{path.name}]({path.name}) | {sources.purpose(path)} |"
-        for path in found
-        if sources.banner(path)
-    ]
+    files = []
+    for path in found:
+        if sources.banner(path):
+            both = [path, path.with_suffix(".cpp")] if path.suffix == ".hpp" else [path]
+            links = ", ".join(f"[{one.name}]({one.name})" for one in both if one in found)
+            files.append(f"| {links} | {sources.purpose(path)} |")
+    if (folder / "new").exists():
+        files.append("| [new](new) | What `./lab new` copies. |")
     return TEXT.format(
         stem=lesson.stem,
         idea=lesson.idea,

@@ -4,30 +4,32 @@ quote; and the README.md of each example, all of it (lab/readmes.py).
 
 A block begins with a marker and ends with `<!-- end -->`; what stands between is this program's:
 
-    <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->   the lines between two //
-    [post-recv]
-    <!-- usage shared/include/rdmashared/messages.hpp -->           the code in a header's first
-    comment
-    <!-- output tests/expected/02_send_recv.txt -->                  what a run printed
-    <!-- newer tests/expected/10_memory_windows.kernel-6.4.txt -->  the lines of it that older
-    software prints otherwise
-    <!-- table tests/expected/11_when_it_breaks.txt -->             the table that a run printed
-    <!-- table latency -->                                          what ./lab bench has published,
-    as a table: latency, p99,
-                                                                    rate, groups, requests (time),
-                                                                    cpu, counters, goals; or
-                                                                    as a sentence: machine. Or what
-                                                                    tests/counts has counted:
-                                                                    system-calls
-    <!-- diff examples/02_send_recv/break/no_grh.patch -->           a change
-    <!-- nav -->                                                     previous, index, next, and how
-    long it takes to read
-    <!-- contents -->                                                the lesson's headings, with
-    links
-    <!-- ladder -->                                                  the table of lessons
-    <!-- verbs -->                                                   the index of verbs
-    <!-- symptoms -->                                                the entries of this page, by
-    what one sees
+    <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->
+        the lines between two // [post-recv]
+    <!-- usage shared/include/rdmashared/messages.hpp -->
+        the code in a header's first comment
+    <!-- output tests/expected/02_send_recv.txt -->
+        what a run printed
+    <!-- newer tests/expected/10_memory_windows.kernel-6.4.txt -->
+        the lines of it that older software prints otherwise
+    <!-- table tests/expected/11_when_it_breaks.txt -->
+        the table that a run printed
+    <!-- table latency -->
+        what ./lab bench has published, as a table: latency, p99, rate, groups, requests (time),
+        cpu, counters, goals; or as a sentence: machine. Or what tests/counts has counted:
+        system-calls
+    <!-- diff examples/02_send_recv/break/no_grh.patch -->
+        a change
+    <!-- nav -->
+        previous, index, next, and how long it takes to read
+    <!-- contents -->
+        the lesson's headings, with links
+    <!-- ladder -->
+        the table of lessons
+    <!-- verbs -->
+        the index of verbs
+    <!-- symptoms -->
+        the entries of this page, by what one sees
 
 Outside of the blocks, it links each term of lessons/glossary.md where a lesson uses it first:
 lab/glossary.py.

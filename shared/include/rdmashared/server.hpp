@@ -3,9 +3,12 @@
 /// A server of shared clients: it takes their connections, and gives their requests to a handler,
 /// in a pool of threads.
 ///
-///     rdmashared::Server server({.workers = 2}, [](std::span<const std::byte> request,
-///       std::span<std::byte> response) { std::ranges::copy(request, response.begin()); // an echo
-///       return request.size(); }); rdmashared::serve_until_signal(server);
+///     rdmashared::Server server(
+///         {.workers = 2}, [](std::span<const std::byte> request, std::span<std::byte> response) {
+///           std::ranges::copy(request, response.begin()); // an echo
+///           return request.size();
+///         });
+///     rdmashared::serve_until_signal(server);
 ///
 /// Written out in lesson 19_shared_client.
 #pragma once
@@ -23,7 +26,7 @@
 
 namespace rdmashared {
 
-struct Work; // what a connection and its requests share
+struct SessionMemory; // what a connection and its requests share
 
 /// The connection that a request has come by.
 struct Client {
@@ -61,7 +64,7 @@ public:
 
   /// Whether it has been answered, or moved away. Then only an assignment and the destructor may be
   /// called.
-  bool is_answered() const { return work_ == nullptr; }
+  bool is_answered() const { return memory_ == nullptr; }
 
   /// Answers with the first `length` bytes of room(). If that is more than room() has, the answer
   /// is a failure that says so.
@@ -78,7 +81,7 @@ private:
   bool is_long() const;
   void answer(uint16_t kind, size_t length);
 
-  std::shared_ptr<Work> work_; // null once it is answered
+  std::shared_ptr<SessionMemory> memory_; // null once it is answered
   uint64_t id_ = 0;
   uint32_t slot_ = 0, slots_ = 0, length_ = 0;
   uint16_t kind_ = 0, worker_ = 0;

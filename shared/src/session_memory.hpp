@@ -67,9 +67,9 @@ struct Wake {
   }
 };
 
-// [work]
-struct Work {
-  Work(const Shape &of, Client whose, Share of_memory, std::shared_ptr<const Wake> to_wake)
+// [session-memory]
+struct SessionMemory {
+  SessionMemory(const Shape &of, Client whose, Share of_memory, std::shared_ptr<const Wake> to_wake)
       : shape(of), client(std::move(whose)), wake(std::move(to_wake)), share(std::move(of_memory)),
         copies(size_t{shape.slots} * shape.slot_size), answers(copies.size()),
         data(size_t{shape.slots} * shape.largest) {}
@@ -110,6 +110,6 @@ struct Work {
   std::vector<Message> finished;
   bool has_rung = false; // for them
 };
-// [work]
+// [session-memory]
 
 } // namespace rdmashared
