@@ -126,8 +126,8 @@ RingWorker::RingWorker(Link link, milliseconds limit)
 
 SlotRing::Claim RingWorker::claim(uint32_t length, milliseconds limit, uint32_t index,
                                   Where where) {
-  return ring(index).claim(
-      number_, length, limit, [this] { return is_alone(); }, where);
+  const std::function<bool()> is_over = [this] { return is_alone(); };
+  return ring(index).claim(number_, length, limit, is_over, where);
 }
 
 } // namespace rdmacommon
