@@ -64,7 +64,7 @@ def link(match, here: Path) -> str:
         return f'<a href="{example_page(path)}">{text}</a>'
     if path.suffix == ".hpp":
         return f"[{text}](@ref {path.name})"
-    # a folder, a patch, a source of rdmacommon, an example's README: not part of the site
+    # A folder, a patch, a source of rdmacommon or an example's README is not part of the site.
     return text
 
 
@@ -110,7 +110,7 @@ def markdown(text: str, here: Path) -> str:
             if line.startswith("<!--"):
                 continue
             heading = re.match(r"(#+) (.*)", line)
-            # they would stand in the tree, before the lessons
+            # The README's other headings would stand in the tree, before the lessons.
             if heading and not (page == "README" and heading[1] != "#"):
                 name = label(page) if heading[1] == "#" else label(page, slug(heading[2]))
                 line = f"{line} {{#{name}}}"

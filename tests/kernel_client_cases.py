@@ -18,8 +18,8 @@ LESSON = examples.kernel_lesson("kernel_client")
 GUEST = ["python3", "-I", "-S", str(ROOT / "tools/lab/guest_module.py")]
 ENDLESS = "rounds=4000000000"
 NOBODY = "4"  # a port on which nobody listens
-# What is freed is overwritten, and checked when it is allocated again: who still uses it is found
-# out.
+# The kernel overwrites memory that is freed, and checks it when it is allocated again. So it finds
+# code that still uses it.
 labtest.ENVIRONMENT["LAB_BOOT"] = os.environ["LAB_BOOT"] = "slub_debug=FZPU page_poison=1"
 STEPS = ("ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED", "registered", "WRITE", "READ")
 

@@ -30,10 +30,6 @@ bool is_readable(int fd, milliseconds limit) {
   return wait_for(fd, POLLIN, deadline_in(limit));
 }
 
-[[noreturn]] void fail(const char *what, const char *why, Where where = Where::here()) {
-  throw Error(what, why, "", where);
-}
-
 struct alignas(cmsghdr) Control {
   std::array<char, CMSG_SPACE(Link::max_files * sizeof(int))> bytes{};
 };
@@ -56,7 +52,7 @@ bool Link::has_spoken(milliseconds limit) const {
 
 void Link::tell(std::string_view text, std::span<const int> files, Where where) const {
   if (text.empty() || text.size() > longest || files.size() > max_files)
-    fail("a message", "it is empty or too long", where);
+    throw Error("a message", "it is empty or too long", where);
   iovec words{.iov_base = const_cast<char *>(text.data()), .iov_len = text.size()};
   msghdr message{.msg_iov = &words, .msg_iovlen = 1};
   Control control;
@@ -83,7 +79,7 @@ std::string Link::hear(milliseconds limit, std::vector<File> &files, size_t coun
   std::string text = hear(limit, files, where);
   if (files.size() != count) {
     files.clear();
-    fail("the other process's message", "it has not the files that it should", where);
+    throw Error("the other process's message", "it has not the files that it should", where);
   }
   return text;
 }
@@ -91,7 +87,7 @@ std::string Link::hear(milliseconds limit, std::vector<File> &files, size_t coun
 std::string Link::hear(milliseconds limit, std::vector<File> &files, Where where) const {
   files.clear();
   if (!has_spoken(limit))
-    fail("the other process", "it has not said anything in time", where);
+    throw Error("the other process", "it has not said anything in time", where);
   std::array<char, longest> text;
   iovec words{.iov_base = text.data(), .iov_len = text.size()};
   Control control;
@@ -103,7 +99,7 @@ std::string Link::hear(milliseconds limit, std::vector<File> &files, Where where
   if (length < 0 && errno != ECONNRESET) // ended, with something of ours unread
     throw_errno(errno, "recvmsg", where);
   if (length <= 0)
-    fail("the other process", "it is gone", where);
+    throw Error("the other process", "it is gone", where);
   for (cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
     if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
       for (size_t at = 0; at + sizeof(int) <= header->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
@@ -113,8 +109,8 @@ std::string Link::hear(milliseconds limit, std::vector<File> &files, Where where
       }
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     files.clear();
-    fail("the other process's message", "it is too long, or has more files than there is room for",
-         where);
+    throw Error("the other process's message",
+                "it is too long, or has more files than there is room for", where);
   }
   return {text.data(), static_cast<size_t>(length)};
 }
@@ -169,9 +165,9 @@ void Child::kill() {
 int Child::wait(milliseconds limit, Where where) {
   check_errno(pidfd_.get(), "pidfd_open", where);
   if (pid_ < 0)
-    fail("a child process", "it has been waited for already", where);
+    throw Error("a child process", "it has been waited for already", where);
   if (!is_readable(pidfd_.get(), limit)) // waitpid() has no time limit
-    fail("a child process", "it does not end", where);
+    throw Error("a child process", "it does not end", where);
   int status = 0;
   check_errno(waitpid(std::exchange(pid_, -1), &status, 0), "waitpid", where);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -191,7 +187,7 @@ SharedMemory::SharedMemory(int fd, size_t length) : length_(length) {
   check_errno(fstat(fd, &about), "fstat");
   const int seals = fcntl(fd, F_GET_SEALS); // -1 of what is no memory
   if (about.st_size != static_cast<off_t>(length) || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    fail("the shared memory", "its length is another, or can be changed");
+    throw Error("the shared memory", "its length is another, or can be changed");
   data_ = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   check_errno(data_ == MAP_FAILED ? -1 : 0, "mmap");
 }

@@ -28,10 +28,6 @@ constexpr uint64_t busy_looks =
     64; // while there is always something ready, look around each so many times
 constexpr milliseconds breather(1000); // after there were no file descriptors left
 
-[[noreturn]] void fail(const char *what, const char *why, Where where = Where::here()) {
-  throw Error(what, why, "", where);
-}
-
 } // namespace
 
 RingHost::RingHost(const RingShape &shape, uint32_t rings, uint32_t max_workers, uint32_t doorbells)
@@ -40,9 +36,10 @@ RingHost::RingHost(const RingShape &shape, uint32_t rings, uint32_t max_workers,
       timer_(check_errno(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
                          "timerfd_create")) {
   if (rings == 0 || rings > max_rings)
-    fail("the host of rings", "it has 1 to 14 of them");
+    throw Error("the host of rings", "it has 1 to 14 of them");
   if (doorbells == 0 || doorbells > rings)
-    fail("the host of rings", "it has 1 doorbell, or one for each ring, or some number between");
+    throw Error("the host of rings",
+                "it has 1 doorbell, or one for each ring, or some number between");
   for (uint32_t i = 0; i < doorbells; ++i)
     doorbells_.emplace_back(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"));
   for (uint32_t i = 0; i < rings; ++i) {
@@ -67,7 +64,7 @@ void RingHost::unwatch(int fd) {
 
 void RingHost::invite(Link link, Where where) {
   if (guests_.size() >= max_workers_)
-    fail("the ring", "as many have joined as may", where);
+    throw Error("the ring", "as many have joined as may", where);
   // Not the number that has just become free: messages of its last owner may still be in the ring.
   do
     latest_ = latest_ % max_workers_ + 1;
@@ -162,7 +159,7 @@ void RingHost::welcome(uint32_t number) {
   try {
     std::vector<File> files;
     if (guest.link.hear(milliseconds(0), files, 1) != ring_hello)
-      fail("a process that wants to join", "it speaks another version");
+      throw Error("a process that wants to join", "it speaks another version");
     watch(files[0].get(), guest.tag);
     guest.process = std::move(files[0]);
     std::vector<int> gifts;

@@ -19,10 +19,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-[[noreturn]] void fail(const char *what, const char *why, Where where = Where::here()) {
-  throw Error(what, why, "", where);
-}
-
 // Takes `before` and a number off the beginning of a text.
 bool take_number(std::string_view &text, std::string_view before, uint32_t &number) {
   if (!text.starts_with(before))
@@ -37,7 +33,7 @@ bool take_number(std::string_view &text, std::string_view before, uint32_t &numb
 
 socklen_t abstract_address(sockaddr_un &address, const std::string &name, Where where) {
   if (name.empty() || name.size() >= sizeof address.sun_path)
-    fail("the name of a ring", "it is empty or too long", where);
+    throw Error("the name of a ring", "it is empty or too long", where);
   address = {.sun_family = AF_UNIX, .sun_path = {}};
   std::memcpy(address.sun_path + 1, name.data(), name.size()); // after a zero
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -84,7 +80,7 @@ Link connect_to_ring(const std::string &name, std::optional<uid_t> owner, millis
   check_errno(connect(socket.get(), reinterpret_cast<sockaddr *>(&address), length),
               ("connect_to_ring(" + name + ")").c_str(), where);
   if (peer_of(socket.get()).uid != owner.value_or(geteuid()))
-    fail("the owner of the ring", "it is another user", where);
+    throw Error("the owner of the ring", "it is another user", where);
   return Link(std::move(socket));
 }
 
@@ -112,14 +108,14 @@ RingWorker::RingWorker(Link link, milliseconds limit)
       !take_number(text, doorbell_count, doorbells) || !text.empty() || number_ == 0 ||
       number_ > SlotRing::max_workers || rings == 0 || rings > RingHost::max_rings ||
       doorbells == 0 || doorbells > rings || files.size() != doorbells + rings)
-    fail("the owner of the ring", "it speaks another version");
+    throw Error("the owner of the ring", "it speaks another version");
   for (uint32_t i = 0; i < doorbells; ++i)
     doorbells_.push_back(std::move(files[i]));
   for (uint32_t i = 0; i < rings; ++i) {
     rings_.push_back(
         std::make_unique<SlotRing>(files[doorbells + i].get(), doorbells_[i % doorbells].get()));
     if (rings_.back()->shape() != ring().shape())
-      fail("the owner of the rings", "they have different shapes");
+      throw Error("the owner of the rings", "they have different shapes");
   }
 }
 // [join]

@@ -57,10 +57,9 @@ SendQueue::SendQueue(ibv_qp *qp, uint32_t depth)
 // [queue-add]
 void SendQueue::add(const ibv_send_wr &request, Where where) {
   if (room() == 0)
-    throw Error("the send queue", "it is full, since no completion has given a place back", "",
-                where);
+    throw Error("the send queue", "it is full, since no completion has given a place back", where);
   if (request.num_sge > 1)
-    throw Error("the send queue", "a request with more than one SGE", "", where);
+    throw Error("the send queue", "a request with more than one SGE", where);
   const bool is_signaled =
       (request.send_flags & IBV_SEND_SIGNALED) != 0 || unsignaled_ + 1 >= signal_every_;
   unsignaled_ = is_signaled ? 0 : unsignaled_ + 1;
@@ -94,7 +93,7 @@ void SendQueue::post(Where where) {
 void SendQueue::completed(const ibv_wc &wc, Where where) {
   check_wc(wc, "a request of the send queue", where);
   if (wc.qp_num != qp_->qp_num || wc.wr_id <= done_ || wc.wr_id > posted_)
-    throw Error("a completion", "it is of none of the send queue's requests", "", where);
+    throw Error("a completion", "it is of none of the send queue's requests", where);
   done_ = wc.wr_id; // and with it all before it, which were not signaled
 }
 // [queue-completed]
@@ -105,7 +104,7 @@ void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes
   const uint64_t offset = uint64_t{run.first} * mirror.slot_size;
   if (bytes > uint64_t{run.count} * mirror.slot_size ||
       (bytes > 0 && offset + bytes > mirror.mine->length))
-    throw Error("a run", std::to_string(bytes) + " bytes are more than its slots have", "", where);
+    throw Error("a run", std::to_string(bytes) + " bytes are more than its slots have", where);
   ibv_send_wr request{
       .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .send_flags = flags, .imm_data = to_immediate(run)};
   ibv_sge local{};
@@ -127,12 +126,12 @@ void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes
 Run checked_run(uint32_t imm_data, uint32_t slots, Where where) {
   const Run run = from_immediate(imm_data);
   if (run.count == 0)
-    throw Error("the peer's run", "it has no slots", "", where);
+    throw Error("the peer's run", "it has no slots", where);
   if (run.first >= slots || run.count > slots - run.first)
     throw Error("the peer's run",
                 std::to_string(run.count) + " slots from " + std::to_string(run.first) +
                     " on: there are only " + std::to_string(slots),
-                "", where);
+                where);
   return run;
 }
 // [checked-run]
@@ -150,10 +149,10 @@ RunReceiver::RunReceiver(ibv_qp *qp, uint32_t depth, uint32_t slots)
 Run RunReceiver::received(const ibv_wc &wc, Where where) {
   check_wc(wc, "a receive", where);
   if (wc.qp_num != qp_->qp_num || used_ == chain_.size())
-    throw Error("a completion", "it is of none of the queue's receives", "", where);
+    throw Error("a completion", "it is of none of the queue's receives", where);
   ++used_;
   if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
-    throw Error("the peer's message", "it is not an RDMA WRITE with immediate data", "", where);
+    throw Error("the peer's message", "it is not an RDMA WRITE with immediate data", where);
   return checked_run(wc.imm_data, slots_, where);
 }
 

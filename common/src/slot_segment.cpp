@@ -19,20 +19,16 @@ constexpr std::array<char, 8> magic = {'s', 'l', 'o', 't', 'r', 'i', 'n', 'g'};
 constexpr uint32_t version = 3;
 constexpr uint64_t max_appendix = uint64_t{16} << 30;
 
-[[noreturn]] void fail(const char *what, const std::string &why, Where where = Where::here()) {
-  throw Error(what, why, "", where);
-}
-
 // [layout]
 // Everything follows from the shape, so what a header says can be checked.
 RingLayout layout_of(const RingShape &shape, Where where = Where::here()) {
   if (!std::has_single_bit(shape.slots) || shape.slots > SlotRing::max_slots ||
       shape.slot_size == 0 || shape.slot_size % 64 != 0 || shape.slot_size > 1 << 20 ||
       shape.appendix > max_appendix)
-    fail("a slot ring",
-         "it has a power of two of slots, to 2^24, of a multiple of 64 bytes, to "
-         "1 MiB, and an appendix of no more than 16 GiB",
-         where);
+    throw Error("a slot ring",
+                "it has a power of two of slots, to 2^24, of a multiple of 64 bytes, to "
+                "1 MiB, and an appendix of no more than 16 GiB",
+                where);
   // On pages of their own, so that the data, and the appendix, can be registered by themselves.
   const auto page_after = [](uint64_t end) { return (end + 4095) / 4096 * 4096; };
   RingLayout layout{.magic = magic, .version = version, .size = sizeof(RingHeader), .shape = shape};
@@ -64,7 +60,7 @@ SlotRing::SlotRing(int memory, int doorbell) : process_(getpid()), doorbell_(doo
   struct stat about = {};
   check_errno(fstat(memory, &about), "fstat");
   if (about.st_size < static_cast<off_t>(sizeof(RingHeader)))
-    fail("the shared memory", "it is no slot ring");
+    throw Error("the shared memory", "it is no slot ring");
   memory_ = std::make_unique<SharedMemory>(memory, static_cast<size_t>(about.st_size));
   // A forked child does not get the mapping. So only a process that has attached can write to it,
   // and when that process has ended, no process writes in its name any more.
@@ -77,12 +73,12 @@ SlotRing::SlotRing(int memory, int doorbell) : process_(getpid()), doorbell_(doo
   header_ = std::launder(reinterpret_cast<RingHeader *>(base));
   const RingLayout layout = header_->layout; // copied, then checked, then used: never asked again
   if (layout.magic != magic)
-    fail("the shared memory", "it is no slot ring");
+    throw Error("the shared memory", "it is no slot ring");
   if (layout.version != version)
-    fail("the slot ring", "it has version " + std::to_string(layout.version) +
-                              ", and this program " + std::to_string(version));
+    throw Error("the slot ring", "it has version " + std::to_string(layout.version) +
+                                     ", and this program " + std::to_string(version));
   if (layout != layout_of(layout.shape) || layout.length != memory_->length())
-    fail("the slot ring", "its sizes do not fit together");
+    throw Error("the slot ring", "its sizes do not fit together");
   shape_ = layout.shape;
   shift_ = static_cast<unsigned>(std::countr_zero(shape_.slots));
   controls_ = std::launder(reinterpret_cast<SlotControl *>(base + layout.controls));

@@ -24,12 +24,8 @@ using std::chrono::steady_clock;
 constexpr milliseconds
     liveness_interval(100); // how often a worker that waits asks whether the consumer lives
 
-[[noreturn]] void fail(const char *what, const std::string &why, Where where = Where::here()) {
-  throw Error(what, why, "", where);
-}
-
 [[noreturn]] void damaged() {
-  fail("the ring", "it is damaged: a slot says what cannot be");
+  throw Error("the ring", "it is damaged: a slot says what cannot be");
 }
 
 // Not FUTEX_PRIVATE_FLAG, which is for the threads of one process: the kernel finds a shared one by
@@ -56,10 +52,10 @@ uint32_t SlotRing::longest_message() const {
 
 uint32_t SlotRing::slots_for(uint32_t length, Where where) const {
   if (length > longest_message())
-    fail("a message",
-         "it has " + std::to_string(length) + " bytes, and " + std::to_string(longest_message()) +
-             " fit",
-         where);
+    throw Error("a message",
+                "it has " + std::to_string(length) + " bytes, and " +
+                    std::to_string(longest_message()) + " fit",
+                where);
   return std::max(1U, length / shape_.slot_size + (length % shape_.slot_size != 0));
 }
 
@@ -206,12 +202,12 @@ SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds l
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
     if (left.count() <= 0 || is_alone) {
       wake(1); // what woke us may have been meant for somebody who has use for it
-      fail("the ring",
-           is_alone ? "nobody takes from it any more"
-           : may_have(worker, slots_for(length, where))
-               ? "it stays full"
-               : "this worker has its quota of slots, and gives none back",
-           where);
+      throw Error("the ring",
+                  is_alone ? "nobody takes from it any more"
+                  : may_have(worker, slots_for(length, where))
+                      ? "it stays full"
+                      : "this worker has its quota of slots, and gives none back",
+                  where);
     }
     const timespec nap{.tv_sec = 0,
                        .tv_nsec = std::min<long>(

@@ -40,9 +40,9 @@ size_t poll_batch(ibv_cq *cq, std::span<ibv_wc> into, Where where) {
 size_t wait_for_completions(ibv_cq *cq, std::span<ibv_wc> into, const char *what,
                             std::chrono::milliseconds timeout, Where where) {
   if (into.empty())
-    throw Error(what, "there is no room for a completion", "", where);
+    throw Error(what, "there is no room for a completion", where);
   if (cq->channel == nullptr)
-    throw Error(what, "the CQ was made without a completion channel", "", where);
+    throw Error(what, "the CQ was made without a completion channel", where);
   const auto deadline = Clock::now() + timeout;
   while (true) {
     if (const size_t count = poll_batch(cq, into, where))

@@ -32,7 +32,7 @@ using namespace rdmacommon;
 namespace {
 
 [[noreturn]] void refuse(const std::string &what, Where where = Where::here()) {
-  throw Error("the peer's message", what, "", where);
+  throw Error("the peer's message", what, where);
 }
 
 // [tell]

@@ -55,12 +55,12 @@ public:
   std::string hear(Limit limit, rdmacommon::Where where = rdmacommon::Where::here()) const {
     std::array<char, 512> text{};
     if (!has_spoken(limit))
-      throw rdmacommon::Error("the other process", "it has not said anything in time", "", where);
+      throw rdmacommon::Error("the other process", "it has not said anything in time", where);
     const auto length = recv(fd_, text.data(), text.size(), 0);
     if (length < 0 && errno != ECONNRESET) // ended, with something of ours unread
       rdmacommon::throw_errno(errno, "recv", where);
     if (length <= 0)
-      throw rdmacommon::Error("the other process", "it is gone", "", where);
+      throw rdmacommon::Error("the other process", "it is gone", where);
     return {text.data(), static_cast<size_t>(length)};
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// 14_fork, case `deadlock`: n receives for n + m requests. After n replies, both sides wait.
+// 14_fork, case `deadlock`: n receives are too few for n + m requests, so both sides wait forever.
 #pragma once
 
 #include "child.hpp"

@@ -14,7 +14,7 @@ using rdmacommon::Error, rdmacommon::Link, rdmacommon::Where;
 using std::chrono::milliseconds;
 
 RequestFailed::RequestFailed(Outcome outcome, const std::string &server_said, Where where)
-    : Error("the request", words_for(outcome) + (server_said.empty() ? "" : ": " + server_said), "",
+    : Error("the request", words_for(outcome) + (server_said.empty() ? "" : ": " + server_said),
             where),
       outcome_(outcome), server_said_(server_said) {}
 
@@ -33,7 +33,7 @@ bool Pending::is_ready() const {
 
 bool Pending::wait(milliseconds limit, const InPlace &in_place) {
   if (!lanes_)
-    throw Error("the response", "it has been collected", "", where_);
+    throw Error("the response", "it has been collected", where_);
   return lanes_->wait(*this, limit, in_place);
 }
 
@@ -59,7 +59,7 @@ void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place,
                      const RequestOptions &options) {
   if (!request_async(bytes, options).wait(options.limit, in_place))
     throw Error("the request", "no answer within " + std::to_string(options.limit.count()) + " ms",
-                "", options.where);
+                options.where);
 }
 
 std::vector<std::byte> Caller::request(std::span<const std::byte> bytes,

@@ -60,7 +60,7 @@ bool CallerLanes::wait_connected(milliseconds limit, std::optional<uint32_t> ser
       down.push_back({&lane.answers.status().is_up, 0});
     }
     if (down.empty())
-      throw Error("the sender", "it is gone", "", where);
+      throw Error("the sender", "it is gone", where);
     const auto now = steady_clock::now();
     if (now >= deadline)
       return false;
@@ -90,13 +90,13 @@ std::optional<size_t> CallerLanes::wait_any(std::span<const Pending> requests, m
         return i;
     }
     if (!has_any)
-      throw Error("the responses", "all have been collected", "", where);
+      throw Error("the responses", "all have been collected", where);
     if (now >= std::min(deadline, next_look)) {
       next_look = now + liveness_interval;
       const std::vector<bool> is_orphan = orphans();
       for (const Pending &one : requests)
         if (one.lanes_ != nullptr && is_orphan[one.lane_])
-          throw Error("the sender", "it is gone", "", where);
+          throw Error("the sender", "it is gone", where);
     }
     if (now >= deadline)
       return std::nullopt;

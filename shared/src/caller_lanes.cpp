@@ -22,7 +22,7 @@ namespace {
 // For this process the lane leads nowhere from here on. A sender that has died cannot say so.
 [[noreturn]] void give_up(CallerLane &lane, const char *why, Where where) {
   lane.give_up();
-  throw Error("the sender", why, "", where);
+  throw Error("the sender", why, where);
 }
 
 [[noreturn]] void gone(CallerLane &lane, Where where) {
@@ -125,8 +125,7 @@ void CallerLanes::check_count() const {
 
 void CallerLanes::check_server(std::optional<uint32_t> server, Where where) const {
   if (std::ranges::none_of(lanes_, [&](const CallerLane &lane) { return lane.leads_to(server); }))
-    throw Error("the server", "there is no server " + std::to_string(server.value_or(0)), "",
-                where);
+    throw Error("the server", "there is no server " + std::to_string(server.value_or(0)), where);
 }
 
 // @param first of the lanes of one sender
@@ -189,10 +188,10 @@ uint32_t CallerLanes::checked_length(size_t bytes, const RequestOptions &options
                   "it or its response has " + std::to_string(longest) + " bytes, and " +
                       std::to_string(available) +
                       " fit: SenderOptions::slots, slot_size, window and quota make more",
-                  "", options.where);
+                  options.where);
     if (is_long && lane.answers.largest() == 0)
       throw Error("a request",
-                  "SenderOptions::largest_response is 0: there is no room of any length", "",
+                  "SenderOptions::largest_response is 0: there is no room of any length",
                   options.where);
   }
   return static_cast<uint32_t>(longest + sizeof(rdmacommon::SlotHeader));
@@ -219,8 +218,9 @@ Pending CallerLanes::hand_over(Claimed claimed, std::span<const std::byte> bytes
   lane.answers.expect(position, kind == Kind::post ? AnswerState::unwanted : AnswerState::waiting);
   if (!claim.publish())
     give_up(lane, "it has given this process up", options.where);
-  return {*this, static_cast<uint32_t>(&lane - lanes_.data()), position,
-          slots, options.waiting.value_or(waiting_),           options.where};
+  const auto number = static_cast<uint32_t>(&lane - lanes_.data());
+  const Waiting how = options.waiting.value_or(waiting_);
+  return {*this, number, position, slots, how, options.where};
 }
 // [hand-over]
 

@@ -20,8 +20,8 @@ def run_probed(job):
     return close_probe.run(lesson.program, lesson.kind)
 
 
-# What this one breaks is a race between two NICs. On a busy machine the server may find another
-# message that is not the next one. Runs, of which one has to be as in the lesson.
+# The change makes a race between two NICs. On a busy machine the server may find another message
+# that is not the next one. The number of runs, of which one must be as in the lesson.
 RACES = {("18_group_send", "on_completion"): 5}
 
 

@@ -106,7 +106,7 @@ class Bench(unittest.TestCase):
         ratios = {ratio["name"]: ratio for ratio in self.table("ratios")}
         self.assertEqual(set(ratios), {"write/ib_write_lat", "group/separate", "group/chained"})
         self.assertEqual(ratios["write/ib_write_lat"]["limit"], "<= 1.03")
-        # two repeats decide nothing
+        # Two repeats decide nothing.
         self.assertIn(ratios["write/ib_write_lat"]["state"], ("undecided", "skipped"))
         machine = json.loads((self.folder / "machine.json").read_text())
         for name in (

@@ -574,7 +574,8 @@ class Programs(unittest.TestCase):
         numbers = [
             event["number"] for event in map(json.loads, out.splitlines()) if "number" in event
         ]
-        # the warm-up is not told, and 5 are enough, since no goal has them both
+        # The agent does not report the warm-up. Five repeats are enough, since no goal compares
+        # these two arms.
         self.assertEqual(numbers, list(range(3, 13)))
         return log.read_text().split()
 

@@ -169,7 +169,7 @@ class Exec(unittest.TestCase):
 
     def test_side_by_side(self):
         first, second = start("cat", stdin=subprocess.PIPE), start("cat", stdin=subprocess.PIPE)
-        # each waits for its input, so both run at once
+        # Each command waits for its input, so both run at the same time.
         for process, text in ((second, b"two"), (first, b"one")):
             self.assertEqual(finish(process, text).stdout, text)
 
@@ -178,7 +178,7 @@ class Exec(unittest.TestCase):
         slow = start("sh", "-c", f"echo ready; head -c 20000000 /dev/zero; touch {mark}")
         self.assertEqual(slow.stdout.readline(), b"ready\n")
         self.assertEqual(run("seq", "300000").stdout.count(b"\n"), 300000)
-        # it waits, and nobody keeps 20 MB for it
+        # The command waits, and nobody keeps 20 MB for it.
         self.assertEqual(run("test", "-e", mark).returncode, 1)
         self.assertEqual(len(finish(slow).stdout), 20000000)
         self.assertEqual(run("test", "-e", mark).returncode, 0)
@@ -270,7 +270,7 @@ class Files(unittest.TestCase):
         self.check(self.folder("/tmp"))
 
     def test_the_host_is_read_only_elsewhere(self):
-        # into memory
+        # This writes into the machine's memory, and not into the host's file.
         self.assertEqual(run("sh", "-c", "echo broken > /etc/lab-test").returncode, 0)
         self.assertFalse(Path("/etc/lab-test").exists())
 

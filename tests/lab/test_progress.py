@@ -234,7 +234,7 @@ class Progress(unittest.TestCase):
         commands = progress.State([("run", "04_read_write")]).next()
         self.assertTrue(commands[0].startswith("./lab run 04_read_write --break"), commands)
         self.assertTrue(commands[1].startswith("./lab run 05_write_with_imm "), commands)
-        # and to what was left out
+        # And it leads to the lesson that was left out.
         self.assertTrue(commands[2].startswith("./lab doctor "), commands)
         commands = progress.State([("run", "00_your_lab"), ("run", "02_send_recv")]).next()
         self.assertTrue(commands[2].startswith("./lab run 01_hello_device "), commands)

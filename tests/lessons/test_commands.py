@@ -67,7 +67,7 @@ class Commands(unittest.TestCase):
         try:
             return self.run_block(commands)
         finally:
-            # a block that fails half-way must not leave the wire as it is
+            # A block that fails half-way must not leave a fault on the wire.
             if "./lab hosts" in commands:
                 self.run_block("./lab hosts repair")
             for made in re.findall(r"/tmp/[\w-]+", commands):
@@ -83,8 +83,8 @@ class Commands(unittest.TestCase):
                 with self.subTest(f"{path.name}: {commands.strip()}"):
                     print(f"  {path.name}: {commands.strip()}", flush=True)
                     result = self.run_and_clean_up(commands)
-                    # the programs' time limits are the reader's, and can be too short for a busy
-                    # machine
+                    # The programs have the reader's time limits, which can be too short for a busy
+                    # machine.
                     if result.returncode:
                         print(result.stdout, "  again:", flush=True)
                         result = self.run_and_clean_up(commands)

@@ -54,7 +54,8 @@ def anchors_of(text: str, is_table: bool = False) -> "tuple[set, list]":
         given = arguments(text, match.end() - 1)
         if (
             len(given) > 2
-            and not re.match(r'hint\w*\(|why\b|""$', given[2])
+            # A place in the third position is the other constructor's: that error has no hint.
+            and not re.match(r'hint\w*\(|why\b|""$|(options\.)?where_?$', given[2])
             and "troubleshooting.md#" not in given[2]
         ):
             without.append(given[2])

@@ -14,8 +14,8 @@ MAN = Path("/usr/share/man/man3")
 
 
 def without_phrase(source: str, declared: set) -> set:
-    """Calls in C++ source that the index does not know. What a header declares counts where it is
-    only named, too."""
+    """Calls in C++ source that the index does not know. A name that a header declares counts
+    also where it is not called."""
     names, called = verbs.words(source)
     return ((names & declared) | called) - verbs.CALLS.keys()
 

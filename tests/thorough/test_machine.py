@@ -75,7 +75,7 @@ class Life(unittest.TestCase):
             process.send_signal(signal.SIGINT)
         for process in both:
             self.assertEqual(finish(process).returncode, -signal.SIGINT)
-        # the last one has ended it
+        # The last host to end has ended the keeper.
         self.assertTrue(wait_gone(pids["keeper"], 0) and wait_gone(pids["qemu"], 0))
 
     def test_interrupted_while_it_starts(self):

@@ -32,7 +32,7 @@ class Bench(unittest.TestCase):
             ("ib_send_lat", "latency_us"),
             ("shared", "us_per_request"),
         ):
-            # one repeat, so it cannot spread
+            # There is one repeat, so it cannot spread.
             self.assertEqual(rows[arm, metric]["state"], "ok", rows)
             self.assertGreater(float(rows[arm, metric]["median"]), 0)
         self.assertEqual(

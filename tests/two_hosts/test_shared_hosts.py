@@ -29,8 +29,8 @@ class Link(Shared):
         self.assertIsNone(self.sending.poll())
 
     def test_lost_for_good(self):
-        """Both sides notice; whoever waits gets an error. The sender goes on trying, and gets
-        through when there is a link."""
+        """Both sides notice, and a caller that waits gets an error. The sender goes on trying,
+        and gets through when there is a link."""
         self.addCleanup(lab, "hosts", "repair")
         self.serve("--workers", "10")
         self.sender()

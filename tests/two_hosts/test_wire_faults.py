@@ -76,7 +76,7 @@ class Faults(unittest.TestCase):
         )
         self.addCleanup(server.kill)
         port = next(line.split()[-1] for line in server.stdout if line.startswith("listening"))
-        # by a path without a space
+        # LD_PRELOAD takes a space in a path for the end of it.
         on("b", "cp", str(BUILD / "tests/two_hosts/libhold_rts.so"), "/tmp/hold.so")
         with Tap(B, pcap("test")):
             argv = B.wrap(

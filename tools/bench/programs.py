@@ -61,7 +61,7 @@ class Program:
 
     def __init__(self, argv: List[str]):
         try:
-            # In our own process group: whoever ends the benchmark ends this with it.
+            # In our own process group: a signal that ends the benchmark ends this with it.
             self.process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,

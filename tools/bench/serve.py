@@ -5,9 +5,9 @@ ends it.
 `python3 -m bench.serve OPTIONS`, where the server's device is: OPTIONS is a JSON object. It prints
 one line of JSON that says where it is to be reached and with which token, then what clients report,
 if they report here. Clients name what they want by group, arm and parameter, never by a command
-line: whoever gets hold of the token can run a benchmark, and nothing else. One client is served at
-a time, since latencies are measured alone. It ends when as many clients as it was told of have come
-and gone, or when its standard input ends, which whoever started it holds open.
+line: a thief of the token can run a benchmark, and nothing else. One client is served at a time,
+since latencies are measured alone. It ends when as many clients as it was told of have come and
+gone, or when its standard input ends, which the process that started it holds open.
 """
 from __future__ import annotations
 

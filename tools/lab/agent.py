@@ -34,7 +34,7 @@ from frames import (  # noqa: E402
 )
 
 HOST = "/run/lab/host"
-# the machine has its own; the host's are bound in where needed
+# The machine has its own folders of these names. The host's are bound in where needed.
 HIDDEN = ("/tmp/", "/run/", "/dev/")
 
 
@@ -365,7 +365,7 @@ def main():
     set_up(marshal.loads(frames[0][2]))
     _, status = os.waitpid(-1, 0)  # network.sh, which init.sh has started beside this
     if status:
-        # and with process 1 goes the machine
+        # The machine ends with its process 1.
         sys.exit("agent: the SoftRoCE device could not be made")
     start_processors()
     open("/run/lab/machine", "w").close()

@@ -105,7 +105,7 @@ def add_parser(subparsers) -> None:
         action="store_true",
         help="refresh the pictures and tables of the lesson by what was measured",
     )
-    # what --server starts there
+    # The option with which --server starts the agent on the other machine.
     parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(main=main)
 
@@ -311,7 +311,7 @@ def measure(args, only: List[str], found: results.Results) -> dict:
         argv, what = agent_command(args, servers, 1, args.two_hosts), "the agent"
     with running(argv, what) as agent:
         said = hello(agent, what)
-        # its device has no address of its own
+        # The server's device has no address of its own.
         if said["agent"]["address"].startswith("127.") and args.server:
             said["agent"]["address"] = args.server
         with running(

@@ -37,7 +37,7 @@ def main(args) -> int:
     if not command:
         raise UsageError("exec needs a command: ./lab exec -- ibv_devinfo")
     packages.ensure(*(["device", "machine"] if args.on else place.groups()))
-    # as the lessons name it
+    # The lessons name programs like this.
     if command[0].startswith("build/examples/") and not os.path.exists(command[0]):
         packages.ensure("build")
         build.build(command[0].removeprefix("build/"))

@@ -8,9 +8,9 @@ has not yet passed on and answered with CREDIT.
 import struct
 
 START, STDIN, SIGNAL, RESIZE, CREDIT, KILL = range(1, 7)  # towards the agent
-# from the agent (CRASH: from the keeper)
+# From the agent; CRASH comes from the keeper.
 STDOUT, STDERR, EXIT, REFUSED, READY, CRASH = range(7, 13)
-# between client, keeper and agent alone
+# Between client, keeper and agent; no command sees them.
 HELLO, STOP, STATUS, PING = range(13, 17)
 
 HEADER = struct.Struct("<IBI")

@@ -17,7 +17,7 @@ from lab.headings import slug
 from lab.paths import ROOT
 
 FILE = ROOT / "lessons/glossary.md"
-# pages to look something up, not to read from start to end
+# Readers look something up in these pages, and do not read them from start to end.
 WITHOUT = ("README", "glossary", "verbs", "troubleshooting")
 
 ENTRY = re.compile(
@@ -107,7 +107,7 @@ def linked(text: str, path: Path, terms: "list[Term] | None" = None) -> str:
             label, after = match[0], paragraph[match.end() :]
             result += paragraph[at : match.start()]
             at = match.end()
-            # a link stays on one line: the rest of the term comes up to its beginning
+            # A link stays on one line: the rest of the term moves up to its beginning.
             if "\n" in label:
                 indent = re.search(r"\n( *)", label)[1]
                 label = re.sub(r"\n *", " ", label)

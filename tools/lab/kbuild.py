@@ -94,7 +94,7 @@ def module(lesson: Lesson, program: str, folder: Path) -> Path:
             return result
         stamp.unlink(missing_ok=True)
         print(f"lab: building {program} for kernel {booted.version}", file=sys.stderr)
-        # the build folder may have a space in its name
+        # The build folder may have a space in its name.
         with tempfile.TemporaryDirectory(prefix="lab-module-") as work:
             for name, text in files.items():
                 (Path(work) / name).write_text(text)
@@ -116,7 +116,7 @@ def module(lesson: Lesson, program: str, folder: Path) -> Path:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            # a warning in a module is a mistake more often than not
+            # In a module, a warning is a mistake more often than not.
             if done.returncode or "warning:" in done.stdout:
                 print(done.stdout, file=sys.stderr, end="")
                 raise LabError(f"{program} does not build")

@@ -6,7 +6,7 @@ machine.py.
     client --unix socket--> keeper --virtio port--> agent --> command
 
 Each machine has its socket, and a client's connection is one command. The keeper listens only once
-all is ready, so whoever can connect has a machine. Two hosts begin and end together: where one
+all is ready, so a client that can connect has a machine. Two hosts begin and end together: if one
 dies, the other goes too. QEMU cannot outlive the keeper, and the machine does not outlive its port.
 """
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Machine:
             for line in self.console.read_text(errors="replace").splitlines()
             if line.strip()
         ]
-        # the call trace is long
+        # Without the call trace, which is long.
         why = [line for line in lines[:-6] if re.search(r"BUG: |Oops: |RIP: |Kernel panic", line)]
         return "".join(f"\n  console: {line}" for line in why[:4] + lines[-6:])
 
@@ -237,7 +237,7 @@ class Keeper:
                     self.go_when_idle()
 
     def go_when_idle(self) -> None:
-        """Clients connect under the lock, so whoever holds it knows that none is on the way."""
+        """Clients connect under the lock, so a holder of it knows that none is on the way."""
         self.lock_file = open(self.folder / "lock", "w")
         try:
             fcntl.flock(self.lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -275,8 +275,7 @@ class Keeper:
         for path, server in servers.items():
             path.unlink(missing_ok=True)
             server.close()
-        # Gone means gone: whoever waits for this connection's end may count on it that QEMU has
-        # ended.
+        # Gone means gone: when this connection has ended, QEMU has ended, too.
         for machine in self.machines:
             await machine.stop()
         for writer in list(self.clients.values()):

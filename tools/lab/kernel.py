@@ -107,7 +107,7 @@ def get() -> Kernel:
         found = _complete(folder)
         if found:
             return found
-        # of a download that was killed
+        # A download that was killed has left these.
         for rubbish in [folder, *folder.parent.glob(f".partial-{folder.name}-*")]:
             shutil.rmtree(rubbish, ignore_errors=True)
         if shutil.which("apt-get"):

@@ -53,7 +53,7 @@ from lab.frames import (
 )
 from lab.paths import ROOT, runtime_dir
 
-# what one keeper keeps
+# The machines of one keeper.
 GROUPS = {"": ("",), "hosts": tuple("abcd" if os.environ.get("LAB_HOSTS") == "4" else "ab")}
 HOSTS = GROUPS["hosts"]
 CRASHED = 125
@@ -114,10 +114,10 @@ def _connect(host: str) -> Optional[socket.socket]:
 def _start_keeper(group: str) -> None:
     """Returns when the machines are ready. @raises LabError; interrupted, it takes the keeper
     along"""
-    # what it imports takes longer than all the rest of a command in a machine that runs
+    # This import takes longer than all the rest of a command in a machine that runs.
     from lab import kernel as kernels
 
-    # here and not in the keeper, so that a download is seen and can be stopped
+    # This happens here and not in the keeper, so that the user sees a download and can stop it.
     kernels.initramfs(kernels.get())
     what = (
         f"{'four' if len(HOSTS) == 4 else 'two'} hosts, {', '.join(HOSTS[:-1])} and {HOSTS[-1]}"
@@ -390,7 +390,7 @@ class _Client:
         pending = self.output[fd]
         try:
             written = os.write(fd, pending[: select.PIPE_BUF])
-        # nobody wants it; what a command that writes into such a pipe would get:
+        # Nobody reads the output any more. The command gets the signal that a closed pipe gives.
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 self.send(SIGNAL, NUMBER.pack(signal.SIGPIPE))

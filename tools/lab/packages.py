@@ -139,7 +139,7 @@ def ensure(*groups: str) -> None:
     ) or not any(Path("/var/lib/apt/lists").glob("*Packages*")):
         _apt(prefix, ["update", "-q"])
     _apt(prefix, ["install", "-y", "--no-install-recommends", *names])
-    # without dpkg, what is missing are programs, and a package may not bring them all
+    # Without dpkg, programs were looked for, and a package may not bring all of them.
     need(*groups)
     from lab import machine
 

@@ -18,7 +18,7 @@ from typing import Callable, Optional, Sequence
 from lab import machine
 from lab.place import Place
 
-# seconds of a run; the tests have patience with a busy machine
+# Seconds that a run may take. The tests set it higher, for a busy machine.
 TIME_LIMIT = float(os.environ.get("LAB_TIME_LIMIT", "60"))
 
 

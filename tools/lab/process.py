@@ -18,7 +18,7 @@ def prepare() -> None:
             os.fstat(fd)
         except OSError:  # closed by the caller: the next file opened would be taken for it
             os.open(os.devnull, os.O_RDWR)
-    # print() falls back to stdout
+    # A closed stream is None here. With None for stderr, print() would write to stdout.
     sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:

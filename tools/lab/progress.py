@@ -20,7 +20,7 @@ from lab import examples, ladder
 from lab.errors import LabError
 from lab.paths import ROOT
 
-# a file of this size is not ours: a reader who has done everything has less than 10 kB
+# A larger file is not ours: after all lessons it has less than 10 kB.
 LARGEST = 1 << 20
 
 
@@ -69,8 +69,8 @@ def note(*words: str) -> None:
         handle = os.open(
             path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o644
         )
-        # behind a line that was not finished, on a line of its own; if another process is just
-        # finishing it, a line stays empty
+        # An entry begins a new line, also behind a line that was not finished. If another process
+        # is just finishing that line, one line stays empty.
         try:
             os.write(handle, (b"\n" if old and not old.endswith(b"\n") else b"") + line + b"\n")
         finally:

@@ -14,7 +14,8 @@ from lab.paths import ROOT
 MEMORY = "1G"
 MEMORY_OF_HOST = "640M"  # of each of two, so that QEMU itself stays below 1 GiB
 TRANSLATED = 256  # MiB for translated code; QEMU itself would take up to 1 GiB
-# one until the agent is ready: two hosts on two real ones come up in little more than half the time
+# Only one of them runs until the agent is ready: two hosts on two real processors start in little
+# more than half the time.
 PROCESSORS = 2
 
 
@@ -59,7 +60,7 @@ def command(
         "-append",
         f"console={arch.console} quiet oops=panic panic=-1 mitigations=off tsc=reliable"
         f" no_timer_check maxcpus=1 lab.python={_python()}"
-        # for tests that want a stricter kernel
+        # Some tests use a stricter kernel.
         + (f" lab.host={host}" if host else "") + " " + os.environ.get("LAB_BOOT", ""),
         "-serial",
         "file:" + _quote(console),

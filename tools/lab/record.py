@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """./lab record: runs examples and commits what they print to tests/expected, for lessons and tests.
 
-For whoever changes an example: look at the difference before you commit it.
+If you change an example, look at the difference before you commit it.
 """
 from __future__ import annotations
 

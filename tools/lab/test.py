@@ -15,8 +15,8 @@ from lab.errors import LabError
 PACKAGES = ["build", "device", "machine", "kernel", "docs", "check", "wire", "bench"]
 # A suite, and tests that need a second compiler, a browser or valgrind.
 THOROUGH = {"thorough", "test_builds", "test_browser", "test_counts", "test_whole_programs"}
-# tests: they share the emulated machine's two processors, and one of them usually waits for an
-# event
+# Tests at the same time. They share the emulated machine's two processors, and one of them usually
+# waits for an event.
 AT_ONCE = "3"
 SHOWN = 5  # of the slowest tests
 

@@ -215,14 +215,14 @@ class _Queue:
         self.type, self.mtu, self.dest_qp, self.next_psn = "RC", 1024, None, 0
         self.requests: list[_Request] = []
         self.sent: set[int] = set()  # PSNs
-        # messages that take a receive, in the order of their arrival
+        # Messages that take a receive, in the order of their arrival.
         self.arrived: dict[tuple, None] = {}
-        # of those: the requests that no completion has been seen for
+        # Of these messages, the requests whose completion was not seen yet.
         self.taken: deque = deque()
 
     def post(self, wr: dict, number: int) -> None:
         packets = 1
-        # these stay between the program and its own NIC
+        # These requests stay between the program and its own NIC.
         if wr["opcode"].startswith(("LOCAL", "BIND")):
             packets = 0
         elif self.type != "UD" and not wr["opcode"].startswith("ATOMIC"):
@@ -284,7 +284,7 @@ class _Attribution:
             for request in queue.requests
             if request.wr_id == wc["wr_id"] and not request.done
         ]
-        # what is not signaled completes only if it fails; a QP may signal all, though
+        # An unsignaled request completes only if it fails. But a QP may signal all requests.
         if wc["status"] == "SUCCESS":
             waiting = [request for request in waiting if request.signaled] or waiting
         if waiting:
@@ -297,7 +297,7 @@ class _Attribution:
         if packet.dest_qp == GSI:
             return
         peer = "b" if packet.host == "a" else "a"
-        # the answer to what the peer asked
+        # The packet answers a request of the peer.
         if packet.syndrome is not None or "READ Response" in packet.name:
             request = self.queues[peer, packet.dest_qp].at(packet.psn)
         else:

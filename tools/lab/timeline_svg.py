@@ -21,7 +21,7 @@ HAND = {"a": -44, "b": 44}  # how far from its NIC a program stands
 CODE = 7.9  # pixels of a letter of a call's name
 TEXT = 335  # pixels for a program's calls
 WIRE_TEXT = 270  # pixels for a packet's words
-# heights of a call's first line and of the others, and what follows
+# Heights in pixels: of a call's first line, of its other lines, and of the gap behind it.
 NAME, LINE, AFTER = 15, 14, 5
 SLOPE = 12  # how far a packet's arrow falls on its way
 PACKET = 22  # height of a packet
@@ -78,7 +78,7 @@ class _Drawing:
         self.y = dict.fromkeys(titles, TOP)
         self.at: dict[int, float] = {}  # id of an event -> where it is drawn
         self.posted: dict[int, tuple[str, float]] = {}  # work request -> host, y
-        # ends of those drawn, by their distance from the NIC
+        # By distance from the NIC: where the bars end that are drawn already.
         self.bars = {host: [] for host in titles}
         self.rows = {id(row.event): row for row in rows(events)}
         for event in events:
@@ -104,7 +104,7 @@ class _Drawing:
                 self.call(row)
         elif event.sent:
             self.at[id(event)] = here
-            # a row of its own only if it never arrives
+            # The packet has a row of its own only if it never arrives.
             drawn = row or self.rows.get(id(event.other))
             if drawn:
                 self.y[event.host] = here + PACKET + LINE * (len(self.words(drawn)) - 1)

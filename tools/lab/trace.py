@@ -33,7 +33,7 @@ from lab.tap import Tap
 
 LIBRARY = "tools/trace/libverbs_trace.so"
 CALLS = "/tmp/verbs-trace.json"  # on each host
-# likewise: LD_PRELOAD takes a space in a path for the end of it
+# On each host, too. LD_PRELOAD takes a space in a path for the end of it.
 PRELOADED = "/tmp/libverbs_trace.so"
 UNDER = ["env", f"VERBS_TRACE={CALLS}", "VERBS_TRACE_ANNOUNCE=1", f"LD_PRELOAD={PRELOADED}"]
 READY = re.compile("verbs-trace: listening")
@@ -145,7 +145,7 @@ def _record(
         for host, where in hosts.items():
             taps.enter_context(Tap(where, files[host]))
         outcome = start(hosts["a"], hosts["b"])
-        # is for us
+        # That line is for ./lab trace, and not for the reader.
         outcome.lines = [(role, text) for role, text in outcome.lines if not READY.fullmatch(text)]
         run.report(outcome, with_output=True)
     calls = {host: _calls(where) for host, where in hosts.items()}
@@ -159,7 +159,7 @@ def _record(
 
 
 def _calls(where: place.Place) -> list[timeline.Call]:
-    # there is none where no program was traced
+    # A host on which no program was traced has no such file.
     fetch = where.wrap(["sh", "-c", f"cat {CALLS} 2>/dev/null"])
     return timeline.read_calls(
         subprocess.run(fetch, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout

@@ -179,8 +179,8 @@ LESSON = {
     "ibv_destroy_srq": "09",
     "ibv_dereg_mr": "02",
 }
-# so many lessons' sources are listed for a call; of more, only the lessons' numbers would be read
-# anyway
+# For a call, the sources of at most so many lessons are listed. Of more lessons, the numbers are
+# listed.
 FEW = 4
 CALLS = {name: what for group in PHRASES.values() for name, what in group.items()}
 

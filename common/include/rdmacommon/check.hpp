@@ -53,6 +53,9 @@ public:
   /// @param where  the line that made the call
   Error(const std::string &call, const std::string &reason, const std::string &hint = "",
         Where where = Where::here());
+  /// The same without a hint.
+  Error(const std::string &call, const std::string &reason, Where where)
+      : Error(call, reason, "", where) {}
 };
 
 /// What the device, or the libraries that the program was built with, cannot do; nobody has made a

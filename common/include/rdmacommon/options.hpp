@@ -63,10 +63,10 @@ public:
   /// @throws an exception that run_main() turns into exit status 2 (or 0 for `--help`)
   void parse(int argc, char **argv);
 
-  /// Rejects options that were parsed, but do not go together.
+  /// Rejects options that do not go together. Call it after parse().
   /// @param option which one: "--limit"
   /// @param why    what it must be
-  /// @throws an exception that run_main() turns into exit status 2, always
+  /// @throws always: an exception that run_main() turns into exit status 2
   [[noreturn]] void reject(const std::string &option, const std::string &why) const;
 
   CLI::App &cli11() { return *app_; } ///< What is behind it; belongs to this object.

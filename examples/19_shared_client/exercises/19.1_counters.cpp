@@ -54,7 +54,7 @@ std::string answer(Caller &caller, const std::string &request) {
     const std::vector<std::byte> response = caller.request(std::as_bytes(std::span(request)));
     return {reinterpret_cast<const char *>(response.data()), response.size()};
   } catch (const RequestFailed &failure) {
-    return failure.server_said();
+    return failure.outcome() == Outcome::refused ? failure.server_said() : failure.what();
   }
 }
 
