@@ -22,6 +22,7 @@ COMMANDS = [
     "hosts",
     "capture",
     "trace",
+    "lint",
     "doctor",
     "exec",
     "shell",

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: MIT
+"""./lab lint: runs an example, or any program, under librdmalint.so, and explains what it finds.
+
+The library writes a line of JSON for each finding on the program's stderr. This module takes these
+lines out of the output, adds source lines, and compares what the two sides of a connection said
+about themselves.
+"""
+from __future__ import annotations
+
+import functools
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Sequence
+
+from lab import build, examples, packages, pair, place, run, trace
+from lab.errors import LabError
+from lab.paths import ROOT
+
+LIBRARY = "tools/lint/librdmalint.so"
+RULES = ROOT / "tools/lint/rules.def"
+PREFIX = "rdmalint-json "
+SEVERITIES = ["note", "warning", "error"]
+STATUS = {"note": 0, "warning": 3, "error": 4}
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    severity: str
+    why: str
+    read: str  # a file of lessons/, with a heading
+
+
+@functools.cache
+def rules() -> "dict[str, Rule]":
+    """All rules by name, in the order of rules.def."""
+    found = re.findall(
+        r'^RULE\(\w+, "([^"]+)", (\w+),\s+"([^"]+)",\s+"([^"]+)"\)', RULES.read_text(), re.M
+    )
+    return {name: Rule(name, severity, why, read) for name, severity, why, read in found}
+
+
+@dataclass
+class Finding:
+    rule: Rule
+    role: str  # "server", "client" or ""
+    what: str
+    object: str
+    at: "list[str]" = field(default_factory=list)  # lines of the program, innermost first
+    history: "list[tuple[str, list[str]]]" = field(default_factory=list)
+
+    def text(self) -> str:
+        role = f" [{self.role}]" if self.role else ""
+        lines = [f"lint{role}: {self.rule.severity}: {self.rule.name}: {self.what}"]
+        rows = [("object", [self.object]), ("at", self.at), *self.history]
+        rows += [("why", [self.rule.why]), ("read", [f"lessons/{self.rule.read}"])]
+        for heading, texts in rows:
+            for number, text in enumerate(texts):
+                lines.append(f"    {heading if number == 0 else '':<10}{text}")
+        return "\n".join(lines)
+
+    def json(self) -> dict:
+        return {
+            "rule": self.rule.name,
+            "severity": self.rule.severity,
+            "role": self.role,
+            "what": self.what,
+            "object": self.object,
+            "at": self.at,
+            "history": [{"what": what, "at": at} for what, at in self.history],
+            "why": self.rule.why,
+            "read": f"lessons/{self.rule.read}",
+        }
+
+
+def lines_of(frames: "Sequence[tuple[str, int, str]]") -> "list[str]":
+    """The frames as "function, file:line", the program's own as far as it has debug information."""
+    result = []
+    for module, offset, symbol in frames:
+        name, line = _line(module, offset)
+        if line.startswith("?") or not name:
+            line = f"{Path(module).name}+{offset:#x}"
+            name = symbol or "?"
+        result.append(f"{name}, {line}")
+    return result
+
+
+@functools.cache
+def _line(module: str, offset: int) -> "tuple[str, str]":
+    """Function and file:line of an address, as addr2line(1) knows it."""
+    if not shutil.which("addr2line") or not Path(module).exists():
+        return "", "?"
+    output = subprocess.run(
+        ["addr2line", "-Cfe", module, hex(offset)], capture_output=True, text=True
+    ).stdout.splitlines()
+    if len(output) < 2:
+        return "", "?"
+    path, _, number = output[1].partition(":")
+    source = (Path(module).parent / path).resolve() if path.startswith(".") else Path(path)
+    if source.is_relative_to(ROOT):
+        path = str(source.relative_to(ROOT))
+    return re.sub(r"\(.*", "", output[0]), f"{path}:{number.split()[0] if number else '?'}"
+
+
+class Collector:
+    """What a run's programs say to ./lab lint, taken out of what they print."""
+
+    def __init__(self, show: Callable[[str, str], None], report: Callable[[Finding], None]):
+        self._show, self._report = show, report
+        self.findings: "list[Finding]" = []
+        self._facts: "list[dict]" = []
+
+    def show(self, role: str, text: str) -> None:
+        """For pair.run()."""
+        before, found, said = text.partition(PREFIX)
+        if not found:
+            self._show(role, text)
+            return
+        if before:
+            self._show(role, before)
+        said = json.loads(said)
+        if "fact" in said:
+            self._facts.append(said)
+        else:
+            self._add(
+                Finding(
+                    rules()[said["rule"]],
+                    role,
+                    said["what"],
+                    said["object"],
+                    lines_of(said["at"]),
+                    [(what, lines_of(frames)) for what, frames in said["history"]],
+                )
+            )
+
+    def end(self, outcome: pair.Outcome) -> None:
+        """Compares the two sides, and leaves in `outcome` what the programs printed."""
+        outcome.lines = [(role, text) for role, text in outcome.lines if PREFIX not in text]
+        for what, rule, words in compare(self._facts):
+            self._add(Finding(rules()[rule], "", words, what))
+
+    def _add(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        self._report(finding)
+
+    def worst(self) -> str:
+        """"" without a finding."""
+        return max((f.rule.severity for f in self.findings), key=SEVERITIES.index, default="")
+
+
+def compare(facts: "list[dict]") -> "list[tuple[str, str, str]]":
+    """(object, rule, what) for attributes of two connected queue pairs that do not fit."""
+    result = []
+    pairs = [fact for fact in facts if fact["fact"] == "qp"]
+    for index, one in enumerate(pairs):
+        for other in pairs[index + 1 :]:
+            if (one["qp"], one["dest"]) != (other["dest"], other["qp"]):
+                continue
+            both = f"qp {one['qp']:#x} and qp {other['qp']:#x}"
+            for a, b in ((one, other), (other, one)):
+                if a["sq_psn"] != b["rq_psn"]:
+                    words = f"sq_psn {a['sq_psn']:#x}, and the peer's rq_psn {b['rq_psn']:#x}"
+                    result.append((both, "psn-differs", words))
+                if a["max_rd_atomic"] > b["max_dest_rd_atomic"]:
+                    words = (
+                        f"max_rd_atomic {a['max_rd_atomic']}, and the peer's max_dest_rd_atomic"
+                        f" {b['max_dest_rd_atomic']}"
+                    )
+                    result.append((both, "depth-differs", words))
+            if one["mtu"] != other["mtu"]:
+                words = f"path MTU {one['mtu']} B and {other['mtu']} B"
+                result.append((both, "mtu-differs", words))
+    return result
+
+
+def under(where: place.Place, folder: Path, protect: bool = False) -> "list[str]":
+    """What starts a program under the library, where `where` is. The library is built."""
+    library = folder / LIBRARY
+    if re.search(r"[\s:]", str(library)):  # LD_PRELOAD takes either for the end of a path
+        copy = "/tmp/librdmalint.so"
+        argv = where.wrap(["cp", str(library), copy])
+        subprocess.run(argv, stdin=subprocess.DEVNULL, check=True)
+        library = Path(copy)
+    return [
+        "env",
+        "RDMALINT_JSON=stderr",
+        *(["RDMALINT_PROTECT=1"] if protect else []),
+        f"LD_PRELOAD={library}",
+    ]
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "lint",
+        help="check a program's verbs calls, and explain what is wrong",
+        description=(
+            "./lab lint 02_send_recv;  ./lab lint -- ibv_devinfo;  ./lab lint -- SERVER… --"
+            " CLIENT….  Exit status: 0 no finding above a note, 3 warnings, 4 errors, 1 the program"
+            " failed without a finding."
+        ),
+    )
+    parser.add_argument(
+        "--break", dest="broken", metavar="NAME", help="an example with one of the lesson's changes"
+    )
+    parser.add_argument(
+        "--program",
+        metavar="NAME",
+        help="another program of the example's than the one with its name",
+    )
+    parser.add_argument(
+        "--protect",
+        action="store_true",
+        help="take the whole pages of posted receives away until the completion",
+    )
+    parser.add_argument(
+        "--two-hosts", action="store_true", help="the server on host a, the client on host b"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="the findings as JSON, and nothing else, on stdout"
+    )
+    parser.add_argument("--rules", action="store_true", help="list the rules and end")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="EXAMPLE | -- COMMAND",
+        help="an example's name or number, with -- ARGUMENT… for it; or any program",
+    )
+    parser.set_defaults(main=main)
+
+
+def main(args) -> int:
+    if args.rules:
+        print("\n".join(f"{r.severity:<8} {r.name:<24} {r.why}" for r in rules().values()))
+        return 0
+    if not args.words:
+        raise LabError("lint needs an example or a command: ./lab lint 02_send_recv")
+    is_example = "--" not in sys.argv or sys.argv.index("--") > sys.argv.index(args.words[0])
+    printer = run.printer() if not args.json else lambda role, text: print(text, file=sys.stderr)
+    collector = Collector(
+        printer, lambda finding: None if args.json else print(finding.text(), flush=True)
+    )
+    if is_example:
+        lesson, program = run.choose(args.words[0], args.broken, args.program)
+        trace.refuse_module(lesson.kind)
+        packages.ensure("build", *examples.groups(lesson, two_hosts=args.two_hosts))
+        folder = build.build(*examples.targets(program), LIBRARY)
+    else:
+        packages.ensure("build", *place.groups())
+        folder = build.build(LIBRARY, trace.LIBRARY)
+    hosts = place.find_hosts() if args.two_hosts else (place.find_place(),) * 2
+    # On both hosts: there the library may be copied to.
+    start = [under(where, folder, args.protect) for where in dict.fromkeys(hosts)][0]
+    if is_example:
+        outcome = examples.run(
+            hosts[0],
+            folder,
+            program,
+            lesson.kind,
+            args.words[1:],
+            under=start,
+            client_place=hosts[1],
+            show=collector.show,
+        )
+    else:
+        outcome = run_command(hosts, start, folder, args.words, collector)
+    collector.end(outcome)
+    run.report(outcome)
+    if args.json:
+        print(json.dumps([finding.json() for finding in collector.findings], indent=2))
+    else:
+        print(f"lab: {summary(collector.findings)}", file=sys.stderr)
+    return STATUS.get(collector.worst(), 0) or int(outcome.failed and not args.broken)
+
+
+def run_command(hosts, start, folder, words, collector) -> pair.Outcome:
+    """Any program; after a second "--", its client. The tracer says when the server listens."""
+    if "--" not in words:
+        return pair.run(hosts[0], [*start, *words], show=collector.show)
+    middle = words.index("--")
+    start = [*start[:-1], f"{start[-1]}:{folder / trace.LIBRARY}"]
+    announced = [*start[:1], "VERBS_TRACE_ANNOUNCE=1", *start[1:]]
+
+    def show(role: str, text: str) -> None:
+        if not trace.READY.fullmatch(text):
+            collector.show(role, text)
+
+    client = pair.Client(trace.READY, lambda _: [*announced, *words[middle + 1 :]], hosts[1])
+    outcome = pair.run(hosts[0], [*announced, *words[:middle]], client, show=show)
+    outcome.lines = [line for line in outcome.lines if not trace.READY.fullmatch(line[1])]
+    return outcome
+
+
+def summary(findings: "list[Finding]") -> str:
+    """How many of each severity, worst first."""
+    counts = [
+        (sum(finding.rule.severity == severity for finding in findings), severity)
+        for severity in reversed(SEVERITIES)
+    ]
+    words = [f"{number} {severity}{'s' * (number > 1)}" for number, severity in counts if number]
+    return ", ".join(words) or "no findings"

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// What is left at exit: leaks, events, and access that nobody had.
+
+#include "objects.hpp"
+
+#include <unistd.h>
+
+namespace lint {
+namespace {
+
+constexpr unsigned remote =
+    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+
+std::string words(unsigned access) {
+  std::string text;
+  const auto add = [&](unsigned flag, const char *name) {
+    if (access & flag)
+      text += (text.empty() ? "" : " | ") + std::string(name);
+  };
+  add(IBV_ACCESS_REMOTE_WRITE, "REMOTE_WRITE");
+  add(IBV_ACCESS_REMOTE_READ, "REMOTE_READ");
+  add(IBV_ACCESS_REMOTE_ATOMIC, "REMOTE_ATOMIC");
+  return text;
+}
+
+// Flags of regions that no queue pair of their PD allows. Destroyed ones count: most programs have
+// tidied up by now.
+void look_at_access() {
+  std::map<const void *, unsigned> allowed; // by PD
+  for (const auto &[address, object] : objects())
+    if (const auto qp = std::dynamic_pointer_cast<Qp>(object))
+      if (qp->attr.dest_qp_num && qp->pid == getpid())
+        allowed[qp->pd] |= qp->attr.qp_access_flags | 1u << 31; // one was connected
+  for (const auto &[address, object] : objects()) {
+    const auto mr = std::dynamic_pointer_cast<Mr>(object);
+    if (!mr || mr->internal || mr->pid != getpid())
+      continue;
+    const unsigned without = mr->access & remote & ~allowed[mr->pd];
+    if (allowed[mr->pd] && without && !(mr->access & IBV_ACCESS_MW_BIND))
+      report(rules::access_mismatch, mr->name + " has " + words(without), mr->name, mr->history(),
+             &mr->made);
+    if (mr->access & remote)
+      fact("mr", print("\"rkey\":%u,\"access\":%u,\"window\":%s,\"name\":\"%s\"", mr->rkey,
+                       mr->access & remote, mr->access & IBV_ACCESS_MW_BIND ? "true" : "false",
+                       mr->name.c_str()));
+  }
+}
+
+} // namespace
+
+void look_at_the_end() {
+  const Locked lock;
+  for (const auto &[address, object] : objects()) {
+    if (!object->live || object->internal || object->pid != getpid())
+      continue;
+    report(rules::leak, object->name + " was not destroyed", object->name, {}, &object->made);
+    if (const auto *cq = dynamic_cast<Cq *>(object.get()); cq && cq->events > cq->acked)
+      report(rules::event_not_acked,
+             print("%llu of %llu events of %s are not acknowledged",
+                   static_cast<unsigned long long>(cq->events - cq->acked),
+                   static_cast<unsigned long long>(cq->events), cq->name.c_str()),
+             cq->name, {}, &cq->made);
+  }
+  look_at_access();
+}
+
+namespace {
+
+// After main() and the destructors of the program's static objects.
+[[gnu::destructor]] void at_exit() {
+  look_at_the_end();
+  end_by_severity();
+}
+
+} // namespace
+} // namespace lint

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+// What the library knows about the program's objects.
+//
+// One lock guards all of it; it is never held across a call of the real libraries. An object that
+// was destroyed is kept until another gets its address, so that a later use is recognised.
+#pragma once
+
+#include "report.hpp"
+
+#include <atomic>
+#include <deque>
+#include <infiniband/verbs.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <sys/types.h>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+
+namespace lint {
+
+struct Object {
+  virtual ~Object() = default;
+  std::string name; // "cq2", "qp 0x11"
+  const ibv_context *context = nullptr;
+  pid_t pid = 0; // that made it
+  Site made, destroyed;
+  bool live = true;
+  bool internal = false;      // made by librdmacm for itself
+  std::vector<pid_t> threads; // that are inside a call on it
+
+  History history() const;
+};
+
+struct Context : Object {};
+struct Channel : Object {};   // completion channel
+struct CmChannel : Object {}; // rdma_event_channel
+struct Ah : Object {
+  const void *pd = nullptr;
+};
+struct Pd : Object {};
+
+struct Cq : Object {
+  const void *channel = nullptr;
+  int room = 0;
+  std::uint64_t pending = 0; // posted requests that will complete here, not polled yet
+  std::uint64_t events = 0, acked = 0;
+  const void *event_unpolled = nullptr; // this CQ, if its last event was not followed by a poll
+  bool armed_late = false;              // armed when something may have completed, not polled since
+  Site armed_at;
+  pid_t poller = 0; // between start_poll and end_poll
+};
+
+struct Mr : Object {
+  const void *pd = nullptr;
+  std::uint64_t base = 0; // address by which requests name its first byte
+  char *memory = nullptr; // that byte; null for device memory
+  std::uint64_t length = 0;
+  unsigned access = 0;
+  std::uint32_t lkey = 0, rkey = 0;
+  std::uint64_t target_low = UINT64_MAX, target_high = 0; // hull of what the NIC writes to
+};
+
+struct Mw : Object {
+  const void *pd = nullptr;
+  std::uint32_t rkey = 0;
+};
+
+// A range of one posted request.
+struct Range {
+  std::weak_ptr<Mr> mr;
+  char *memory = nullptr;
+  std::uint64_t length = 0;
+  std::uint64_t checksum = 0;
+  bool checked = false;    // the checksum holds
+  bool is_protected = false; // pages were taken away until the completion
+};
+
+struct Posted {
+  std::uint64_t wr_id = 0;
+  const char *what = "";
+  bool receive = false, signaled = true;
+  std::uint64_t length = 0;
+  std::vector<Range> ranges;
+  std::uint32_t binds = 0; // rkey that this bind makes valid
+  Site site;
+};
+
+struct Srq : Object {
+  const void *pd = nullptr;
+  std::uint32_t max_sge = 0;
+  std::deque<Posted> receives;
+};
+
+struct Qp : Object {
+  ibv_qp *qp = nullptr;
+  std::uint32_t number = 0;
+  ibv_qp_type type = IBV_QPT_RC;
+  const void *pd = nullptr, *send_cq = nullptr, *recv_cq = nullptr, *srq = nullptr;
+  bool all_signaled = false;
+  ibv_qp_cap cap{};
+  ibv_qp_state state = IBV_QPS_RESET;
+  ibv_qp_attr attr{}; // as far as it was set
+  std::deque<Posted> sends, receives;
+  bool received_before_rtr = false, sent = false;
+  bool failed = false; // an error completion was taken
+  Site failed_at;
+  const char *failure = "";
+  std::uint64_t taken = 0; // completions of receives
+};
+
+struct CmId : Object {
+  const void *channel = nullptr;
+  std::uint64_t unacked = 0;
+};
+
+std::mutex &state();
+
+// What this library frees itself is not the program's: memory.cpp does not look at it.
+class Own {
+public:
+  Own();
+  ~Own();
+  Own(const Own &) = delete;
+  Own &operator=(const Own &) = delete;
+  static bool active(); // on this thread
+
+private:
+  bool before_;
+};
+
+// Holds the lock, which is not recursive.
+class Locked {
+  const Own own_;
+  const std::lock_guard<std::mutex> lock_{state()};
+};
+
+// The object at `address`; null if it is unknown or of another type. Under the lock.
+template <typename T> std::shared_ptr<T> find(const void *address);
+
+// Adds a new object, which takes the place of an old one. Under the lock.
+template <typename T> T &add(const void *address, const char *kind, const ibv_context *context);
+
+// All live objects of a type that this process made, with their addresses. Under the lock.
+template <typename T> std::vector<std::pair<const void *, std::shared_ptr<T>>> all();
+
+std::shared_ptr<Mr> region(const ibv_context *context, std::uint32_t lkey);
+std::shared_ptr<Qp> queue_pair(const ibv_context *context, std::uint32_t number);
+// Makes region() and queue_pair() find it.
+void index(const std::shared_ptr<Mr> &mr);
+void index(const std::shared_ptr<Qp> &qp);
+
+// A call on an object. Its construction checks that the object lives, and in which process.
+class Use {
+public:
+  Use(const char *call, const void *object);
+  ~Use();
+  Use(const Use &) = delete;
+  Use &operator=(const Use &) = delete;
+
+  // Whether the object is gone. The real function must not be called then.
+  bool refused() const { return refused_; }
+
+private:
+  std::shared_ptr<Object> object_;
+  bool refused_ = false;
+};
+
+// The call that destroys an object. Another thread may get the address for a new object before the
+// real call returns, so the object counts as destroyed from the construction on.
+class Destruction {
+public:
+  Destruction(const char *call, const void *object);
+  bool refused() const { return refused_; } // as for Use
+  void ended(int error);                    // of the real call; 0 for success
+
+private:
+  const char *call_;
+  const void *address_;
+  std::shared_ptr<Object> object_;
+  bool refused_ = false;
+};
+
+// ---- implementation
+
+std::unordered_map<const void *, std::shared_ptr<Object>> &objects();
+void note_new(Object &object, const char *kind, const ibv_context *context);
+
+template <typename T> std::shared_ptr<T> find(const void *address) {
+  const auto found = objects().find(address);
+  return found == objects().end() ? nullptr : std::dynamic_pointer_cast<T>(found->second);
+}
+
+template <typename T> T &add(const void *address, const char *kind, const ibv_context *context) {
+  auto fresh = std::make_shared<T>();
+  note_new(*fresh, kind, context);
+  objects()[address] = fresh;
+  return *fresh;
+}
+
+template <typename T> std::vector<std::pair<const void *, std::shared_ptr<T>>> all() {
+  std::vector<std::pair<const void *, std::shared_ptr<T>>> result;
+  for (const auto &[address, object] : objects())
+    if (object->live)
+      if (auto its = std::dynamic_pointer_cast<T>(object))
+        result.emplace_back(address, std::move(its));
+  return result;
+}
+
+// ---- hooks: what happens on the way (queues.cpp, connection.cpp, memory.cpp)
+
+void watch_context(ibv_context *context);
+void watch_builders(ibv_qp *qp);
+void watch_cq(ibv_cq_ex *cq, std::uint64_t wc_flags);
+
+void made_mr(ibv_pd *pd, ibv_mr *mr, std::uint64_t base, void *memory, unsigned access);
+void made_cq(ibv_cq *cq, ibv_comp_channel *channel);
+void made_qp(ibv_qp *qp, const ibv_qp_cap &cap, bool all_signaled);
+void made_srq(ibv_srq *srq, ibv_pd *pd, std::uint32_t max_sge);
+
+// Before and after ibv_modify_qp.
+void will_modify(ibv_qp *qp, const ibv_qp_attr &attr, int mask);
+void did_modify(ibv_qp *qp, const ibv_qp_attr &attr, int mask, int error);
+
+// A piece of a request as the program gave it.
+struct Piece {
+  std::uint64_t address, length;
+  std::uint32_t lkey;
+};
+struct Request {
+  std::uint64_t wr_id = 0;
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  unsigned flags = 0;
+  std::vector<Piece> pieces;
+  int sges = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t binds = 0;
+};
+// Before the real post; `roll_back` after one that failed, with what was not taken.
+void will_send(ibv_qp *qp, const std::vector<Request> &requests);
+void failed_to_send(ibv_qp *qp, std::size_t refused, int error);
+void will_receive(const void *queue, const std::vector<Request> &requests);
+void failed_to_receive(const void *queue, std::size_t refused, int error);
+
+// A completion was taken. `opcode` holds only for success.
+void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc_opcode opcode,
+               std::uint32_t qp_num);
+void polled(const void *cq);
+void armed(const void *cq);
+void will_wait(const void *channel); // for an event
+void got_event(const void *cq);
+// The only queue pair that completes to this CQ; 0 if there are others. Under no lock.
+void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
+                     const History &history); // under no lock
+std::uint32_t only_qp(const void *cq);
+
+// memory.cpp. Under the lock.
+std::uint64_t checksum(const char *memory, std::uint64_t length);
+void note_region(const char *memory, std::uint64_t length);
+void protect(Range &range);
+void unprotect(Range &range);
+bool protects(); // RDMALINT_PROTECT=1
+
+// At exit.
+void look_at_the_end();
+
+} // namespace lint

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// Where in the program a call was made.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lint {
+
+// The return addresses of the calls on the stack, innermost first, as they were recorded. Cheap
+// enough for each posted request; names come only with a finding.
+struct Site {
+  std::array<void *, 10> frames{};
+  int depth = 0;
+
+  static Site here();
+};
+
+// One call of the program's own: frames of this library and of the verbs libraries are left out.
+struct Frame {
+  std::string module;   // path of the program or library
+  std::uint64_t offset; // of the call within it, as addr2line takes it
+  std::string symbol;   // "" if the module does not export it
+};
+
+// The innermost frames of `site`, six at most.
+std::vector<Frame> frames_of(const Site &site);
+
+// Whether librdmacm or libibverbs called, and not the program.
+bool made_by_library(const Site &site);
+
+} // namespace lint
