@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -79,32 +80,33 @@ class Finding:
 
 
 def lines_of(frames: "Sequence[tuple[str, int, str]]") -> "list[str]":
-    """The frames as "function, file:line", the program's own as far as it has debug information."""
+    """The frames as "function, file:line"; without debug information, as "module+offset"."""
     result = []
     for module, offset, symbol in frames:
-        name, line = _line(module, offset)
-        if line.startswith("?") or not name:
-            line = f"{Path(module).name}+{offset:#x}"
-            name = symbol or "?"
-        result.append(f"{name}, {line}")
+        result += _lines(module, offset) or [f"{symbol or '?'}, {Path(module).name}+{offset:#x}"]
     return result
 
 
 @functools.cache
-def _line(module: str, offset: int) -> "tuple[str, str]":
-    """Function and file:line of an address, as addr2line(1) knows it."""
+def _lines(module: str, offset: int) -> "list[str]":
+    """What addr2line(1) knows of an address: the function, and those that it is inlined into. The
+    inline functions of the verbs header are left out."""
     if not shutil.which("addr2line") or not Path(module).exists():
-        return "", "?"
+        return []
     output = subprocess.run(
-        ["addr2line", "-Cfe", module, hex(offset)], capture_output=True, text=True
+        ["addr2line", "-Cfie", module, hex(offset)], capture_output=True, text=True
     ).stdout.splitlines()
-    if len(output) < 2:
-        return "", "?"
-    path, _, number = output[1].partition(":")
-    source = (Path(module).parent / path).resolve() if path.startswith(".") else Path(path)
-    if source.is_relative_to(ROOT):
-        path = str(source.relative_to(ROOT))
-    return re.sub(r"\(.*", "", output[0]), f"{path}:{number.split()[0] if number else '?'}"
+    result = []
+    for name, place_of in zip(output[::2], output[1::2]):
+        path, _, number = place_of.rpartition(":")
+        if path == "??" or path.startswith("/usr/include/infiniband/"):
+            continue
+        source = Path(os.path.normpath(path))
+        if source.is_relative_to(ROOT):
+            source = source.relative_to(ROOT)
+        name = re.sub(r"\(.*", "", name.replace("(anonymous namespace)::", ""))
+        result.append(f"{name}, {source}:{number.split()[0]}")
+    return result
 
 
 class Collector:
@@ -141,8 +143,8 @@ class Collector:
     def end(self, outcome: pair.Outcome) -> None:
         """Compares the two sides, and leaves in `outcome` what the programs printed."""
         outcome.lines = [(role, text) for role, text in outcome.lines if PREFIX not in text]
-        for what, rule, words in compare(self._facts):
-            self._add(Finding(rules()[rule], "", words, what))
+        for finding in [*compare(self._facts), *unused_access(self._facts)]:
+            self._add(finding)
 
     def _add(self, finding: Finding) -> None:
         self.findings.append(finding)
@@ -153,28 +155,51 @@ class Collector:
         return max((f.rule.severity for f in self.findings), key=SEVERITIES.index, default="")
 
 
-def compare(facts: "list[dict]") -> "list[tuple[str, str, str]]":
-    """(object, rule, what) for attributes of two connected queue pairs that do not fit."""
+def compare(facts: "list[dict]") -> "list[Finding]":
+    """Attributes of two connected queue pairs that do not fit."""
     result = []
-    pairs = [fact for fact in facts if fact["fact"] == "qp"]
-    for index, one in enumerate(pairs):
-        for other in pairs[index + 1 :]:
-            if (one["qp"], one["dest"]) != (other["dest"], other["qp"]):
+    connected = [fact for fact in facts if fact["fact"] == "qp"]
+    for index, one in enumerate(connected):
+        for other in connected[index + 1 :]:
+            # A queue pair may be connected to the same peer again.
+            if (one["qp"], one["dest"], one["time"]) != (other["dest"], other["qp"], other["time"]):
                 continue
             both = f"qp {one['qp']:#x} and qp {other['qp']:#x}"
             for a, b in ((one, other), (other, one)):
                 if a["sq_psn"] != b["rq_psn"]:
                     words = f"sq_psn {a['sq_psn']:#x}, and the peer's rq_psn {b['rq_psn']:#x}"
-                    result.append((both, "psn-differs", words))
+                    result.append(Finding(rules()["psn-differs"], "", words, both))
                 if a["max_rd_atomic"] > b["max_dest_rd_atomic"]:
                     words = (
                         f"max_rd_atomic {a['max_rd_atomic']}, and the peer's max_dest_rd_atomic"
                         f" {b['max_dest_rd_atomic']}"
                     )
-                    result.append((both, "depth-differs", words))
+                    result.append(Finding(rules()["depth-differs"], "", words, both))
             if one["mtu"] != other["mtu"]:
                 words = f"path MTU {one['mtu']} B and {other['mtu']} B"
-                result.append((both, "mtu-differs", words))
+                result.append(Finding(rules()["mtu-differs"], "", words, both))
+    return result
+
+
+ACCESS = {2: "REMOTE_WRITE", 4: "REMOTE_READ", 8: "REMOTE_ATOMIC"}  # IBV_ACCESS_REMOTE_*
+
+
+def unused_access(facts: "list[dict]") -> "list[Finding]":
+    """Regions of which no process in this run used what they grant. Those of which nothing was
+    used are left out: the run ended early, or a memory window was used."""
+    used: "dict[int, int]" = {}
+    for fact in facts:
+        if fact["fact"] == "used":
+            used[fact["rkey"]] = used.get(fact["rkey"], 0) | fact["access"]
+    result = []
+    for fact in facts:
+        if fact["fact"] != "mr" or not used.get(fact["rkey"]):
+            continue
+        unused = [name for bit, name in ACCESS.items() if fact["access"] & ~used[fact["rkey"]] & bit]
+        if unused:
+            words = f"{fact['name']} grants {' and '.join(unused)}, which no peer used"
+            rule = rules()["access-unused"]
+            result.append(Finding(rule, "", words, fact["name"], lines_of(fact["made"])))
     return result
 
 

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace lint {
 namespace {
@@ -94,6 +97,21 @@ const char *word(GidKind kind) {
 
 } // namespace
 
+std::uint64_t rnr_naks(const ibv_context *context) {
+  // rxe counts them by the first name, mlx5 by the second.
+  for (const char *counter : {"send_rnr_err", "out_of_buffer"}) {
+    const std::string path =
+        std::string(context->device->ibdev_path) + "/ports/1/hw_counters/" + counter;
+    if (const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC); file >= 0) {
+      char text[32] = "";
+      const ssize_t length = read(file, text, sizeof text - 1);
+      close(file);
+      return length > 0 ? std::strtoull(text, nullptr, 10) : 0;
+    }
+  }
+  return 0;
+}
+
 // Looks at an address, of a QP that is to become RTR or of an address handle. Under no lock.
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                      const History &history) {
@@ -171,6 +189,8 @@ void did_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask, int error) {
     return;
   qp->state = attr.qp_state;
   qp->failed = false; // the program knows
+  if (attr.qp_state == IBV_QPS_RTR)
+    qp->rnr_at_rtr = rnr_naks(qp->context);
   if (attr.qp_state == IBV_QPS_RESET) {
     for (auto *posted : {&qp->sends, &qp->receives})
       for (Posted &one : *posted)
@@ -195,9 +215,9 @@ void did_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask, int error) {
   }
   if (attr.qp_state == IBV_QPS_RTS && qp->type == IBV_QPT_RC) {
     const ibv_qp_attr &its = qp->attr;
-    fact("qp", print("\"qp\":%u,\"dest\":%u,\"sq_psn\":%u,\"rq_psn\":%u,\"mtu\":%d,"
+    fact("qp", print("\"qp\":%u,\"dest\":%u,\"time\":%u,\"sq_psn\":%u,\"rq_psn\":%u,\"mtu\":%d,"
                      "\"max_rd_atomic\":%u,\"max_dest_rd_atomic\":%u",
-                     qp->number, its.dest_qp_num, its.sq_psn, its.rq_psn, 128 << its.path_mtu,
+                     qp->number, its.dest_qp_num, ++qp->times[its.dest_qp_num], its.sq_psn, its.rq_psn, 128 << its.path_mtu,
                      its.max_rd_atomic, its.max_dest_rd_atomic));
   }
 }

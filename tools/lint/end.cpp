@@ -40,10 +40,12 @@ void look_at_access() {
       report(rules::access_mismatch, mr->name + " has " + words(without), mr->name, mr->history(),
              &mr->made);
     if (mr->access & remote)
-      fact("mr", print("\"rkey\":%u,\"access\":%u,\"window\":%s,\"name\":\"%s\"", mr->rkey,
-                       mr->access & remote, mr->access & IBV_ACCESS_MW_BIND ? "true" : "false",
-                       mr->name.c_str()));
+      fact("mr", print("\"rkey\":%u,\"access\":%u,\"name\":\"%s\",\"made\":", mr->rkey,
+                       mr->access & remote, mr->name.c_str()) +
+                     json_of(mr->made));
   }
+  for (const auto &[rkey, access] : used_access())
+    fact("used", print("\"rkey\":%u,\"access\":%u", rkey, access));
 }
 
 } // namespace

@@ -227,8 +227,6 @@ Destruction::Destruction(const char *call, const void *address) : call_(call), a
                    static_cast<unsigned long long>(unknown), object.name.c_str()),
              object.name, {{"made", object.made}, {"posted", qp->sends.back().site}});
   }
-  object.destroyed = Site::here();
-  object.live = false;
   object_ = found->second;
 }
 
@@ -238,12 +236,13 @@ void Destruction::ended(int error) {
   const Locked lock;
   Object &object = *object_;
   if (error) {
-    object.live = true;
     if (const std::string users = users_of(address_); !users.empty())
       report(rules::destroy_order, std::string(call_) + " is refused: in use by " + users,
              object.name, object.history());
     return;
   }
+  object.live = false;
+  object.destroyed = Site::here();
   if (auto *qp = dynamic_cast<Qp *>(&object)) {
     for (auto *posted : {&qp->sends, &qp->receives})
       for (Posted &one : *posted)

@@ -47,7 +47,8 @@ struct Cq : Object {
   int room = 0;
   std::uint64_t pending = 0; // posted requests that will complete here, not polled yet
   std::uint64_t events = 0, acked = 0;
-  const void *event_unpolled = nullptr; // this CQ, if its last event was not followed by a poll
+  bool event_unpolled = false; // an event was taken, and no poll since
+  bool armed_unpolled = false; // and it was armed again
   bool armed_late = false;              // armed when something may have completed, not polled since
   Site armed_at;
   pid_t poller = 0; // between start_poll and end_poll
@@ -109,6 +110,8 @@ struct Qp : Object {
   Site failed_at;
   const char *failure = "";
   std::uint64_t taken = 0; // completions of receives
+  std::map<std::uint32_t, unsigned> times; // dest -> how often it was connected to that
+  std::uint64_t rnr_at_rtr = 0;            // RNR NAKs that its device had sent then
 };
 
 struct CmId : Object {
@@ -168,8 +171,8 @@ private:
   bool refused_ = false;
 };
 
-// The call that destroys an object. Another thread may get the address for a new object before the
-// real call returns, so the object counts as destroyed from the construction on.
+// The call that destroys an object. Another thread may get its address for a new object before the
+// real call returns, so the old one is held here.
 class Destruction {
 public:
   Destruction(const char *call, const void *object);
@@ -249,11 +252,13 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
                std::uint32_t qp_num);
 void polled(const void *cq);
 void armed(const void *cq);
-void will_wait(const void *channel); // for an event
+void will_wait(const ibv_comp_channel *channel); // for an event
 void got_event(const void *cq);
 // The only queue pair that completes to this CQ; 0 if there are others. Under no lock.
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                      const History &history); // under no lock
+// RNR NAKs that the device has sent, to whichever peer; 0 if it does not count them.
+std::uint64_t rnr_naks(const ibv_context *context);
 std::uint32_t only_qp(const void *cq);
 
 // memory.cpp. Under the lock.
@@ -262,6 +267,9 @@ void note_region(const char *memory, std::uint64_t length);
 void protect(Range &range);
 void unprotect(Range &range);
 bool protects(); // RDMALINT_PROTECT=1
+
+// The kinds of access (IBV_ACCESS_REMOTE_*) that this process had by each rkey. Under the lock.
+std::map<std::uint32_t, unsigned> &used_access();
 
 // At exit.
 void look_at_the_end();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace lint {
@@ -47,6 +48,12 @@ bool is_send(ibv_wr_opcode opcode) {
 bool is_target(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
          opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+unsigned access_of(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ
+         : is_target(opcode)        ? IBV_ACCESS_REMOTE_ATOMIC
+                                    : IBV_ACCESS_REMOTE_WRITE;
 }
 
 std::string words(const Qp &qp, const Posted &posted) {
@@ -235,10 +242,32 @@ std::vector<Posted> take_sends(Qp &qp, std::uint64_t wr_id, bool any) {
 
 } // namespace
 
+namespace {
+
+// @param wanted requests that should be outstanding at once
+void look_at_room(const Qp &qp, std::size_t wanted) {
+  if (wanted <= qp.cap.max_send_wr)
+    return;
+  const bool signaled = std::any_of(qp.sends.begin(), qp.sends.end(),
+                                    [](const Posted &posted) { return posted.signaled; });
+  const std::string what =
+      print("%zu requests would be outstanding in %s, which has room for %u", wanted,
+            qp.name.c_str(), qp.cap.max_send_wr);
+  report(signaled ? rules::queue_full : rules::never_signaled,
+         signaled ? what : what + ", and none of them is signaled", qp.name, qp.history());
+}
+
+} // namespace
+
+std::map<std::uint32_t, unsigned> &used_access() {
+  static auto &access = *new std::map<std::uint32_t, unsigned>;
+  return access;
+}
+
 void will_send(ibv_qp *queue, const std::vector<Request> &requests) {
   const Locked lock;
   const auto qp = find<Qp>(queue);
-  if (!qp)
+  if (!qp || requests.empty())
     return;
   const Site site = Site::here();
   if (qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_INIT || qp->state == IBV_QPS_RTR)
@@ -280,19 +309,16 @@ void will_send(ibv_qp *queue, const std::vector<Request> &requests) {
       report(rules::no_rd_atomic,
              print("%s wr_id %llu", posted.what, static_cast<unsigned long long>(request.wr_id)),
              qp->name, qp->history());
+    if (request.rkey)
+      used_access()[request.rkey] |= access_of(request.opcode);
     if (is_send(request.opcode))
       look_for_early_keys(*qp, request);
     signaled += posted.signaled;
     qp->sends.push_back(std::move(posted));
   }
   qp->sent = true;
-  if (qp->sends.size() >= qp->cap.max_send_wr &&
-      std::none_of(qp->sends.begin(), qp->sends.end(),
-                   [](const Posted &posted) { return posted.signaled; }))
-    report(rules::never_signaled,
-           print("all %zu outstanding requests of %s are unsignaled, and it has room for %u",
-                 qp->sends.size(), qp->name.c_str(), qp->cap.max_send_wr),
-           qp->name, qp->history());
+  // SoftRoCE frees the place of a request when it is done; other NICs when its completion is taken.
+  look_at_room(*qp, qp->sends.size());
   note_pending(qp->send_cq, signaled);
 }
 
@@ -307,11 +333,8 @@ void failed_to_send(ibv_qp *queue, std::size_t refused, int error) {
       note_taken(qp->send_cq);
     qp->sends.pop_back();
   }
-  if (error == ENOMEM && outstanding + 1 >= qp->cap.max_send_wr)
-    report(rules::queue_full,
-           print("%zu sends are outstanding in %s, which has room for %u", outstanding,
-                 qp->name.c_str(), qp->cap.max_send_wr),
-           qp->name, qp->history());
+  if (error == ENOMEM)
+    look_at_room(*qp, outstanding + 1);
 }
 
 void will_receive(const void *queue, const std::vector<Request> &requests) {
@@ -327,8 +350,10 @@ void will_receive(const void *queue, const std::vector<Request> &requests) {
     if (qp->state == IBV_QPS_RESET)
       report(rules::wrong_state, "ibv_post_recv in state RESET", qp->name, qp->history());
     if ((qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS) && !qp->received_before_rtr &&
-        !qp->sent && qp->type != IBV_QPT_UD)
-      report(rules::late_receive, "the first receive of " + qp->name + " is posted after RTR",
+        rnr_naks(qp->context) > qp->rnr_at_rtr)
+      report(rules::late_receive,
+             "the first receive of " + qp->name +
+                 " comes after RTR, and the device has sent RNR since",
              qp->name, qp->history());
     qp->received_before_rtr = true;
   }
@@ -399,6 +424,9 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
     return;
   qp->failed = true;
   qp->failed_at = Site::here();
+  // SoftRoCE reports a receive that is too small as a local operation error.
+  if (receive && status == IBV_WC_LOC_QP_OP_ERR)
+    status = IBV_WC_LOC_LEN_ERR;
   for (const Meaning &meaning : meanings)
     if (meaning.status == status) {
       qp->failure = meaning.rule.name;
@@ -416,8 +444,7 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
 void polled(const void *cq) {
   const Locked lock;
   if (const auto its = find<Cq>(cq)) {
-    its->event_unpolled = nullptr;
-    its->armed_late = false;
+    its->event_unpolled = its->armed_unpolled = its->armed_late = false;
   }
 }
 
@@ -432,33 +459,41 @@ void armed(const void *cq) {
         (qp->send_cq == cq && qp->state >= IBV_QPS_RTS && !qp->sends.empty()) ||
         (qp->recv_cq == cq && qp->state >= IBV_QPS_RTR && !qp->receives.empty());
   its->armed_late = may_have_completed;
+  its->armed_unpolled = its->event_unpolled; // it is a mistake if the program waits now
   its->armed_at = Site::here();
 }
 
-// Before the call, since it waits.
-void will_wait(const void *channel) {
+namespace {
+
+// The program waits for an event, or has got one, on this CQ.
+void look_at_waiting(Cq &cq) {
+  if (cq.armed_late)
+    report(rules::no_poll_after_arm, "waiting for an event of " + cq.name, cq.name,
+           {{"made", cq.made}, {"armed", cq.armed_at}});
+  if (cq.armed_unpolled)
+    report(rules::cq_not_polled, "an event of " + cq.name + " was taken, and it was not polled",
+           cq.name, cq.history());
+  cq.armed_late = cq.armed_unpolled = false;
+}
+
+} // namespace
+
+// A call that does not block may be one of several that take all events: got_event() sees more.
+void will_wait(const ibv_comp_channel *channel) {
+  if (fcntl(channel->fd, F_GETFL) & O_NONBLOCK)
+    return;
   const Locked lock;
-  for (const auto &[address, cq] : all<Cq>()) {
-    if (cq->channel != channel)
-      continue;
-    if (cq->armed_late) {
-      report(rules::no_poll_after_arm, "waiting for an event of " + cq->name, cq->name,
-             {{"made", cq->made}, {"armed", cq->armed_at}});
-      cq->armed_late = false;
-    }
-    if (cq->event_unpolled) {
-      report(rules::cq_not_polled, "an event of " + cq->name + " was taken, and it was not polled",
-             cq->name, cq->history());
-      cq->event_unpolled = nullptr;
-    }
-  }
+  for (const auto &[address, cq] : all<Cq>())
+    if (cq->channel == channel)
+      look_at_waiting(*cq);
 }
 
 void got_event(const void *cq) {
   const Locked lock;
   if (const auto its = find<Cq>(cq)) {
+    look_at_waiting(*its);
     ++its->events;
-    its->event_unpolled = cq;
+    its->event_unpolled = true;
   }
 }
 

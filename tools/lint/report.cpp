@@ -71,14 +71,6 @@ const char *word(Severity severity) {
   return severity == Severity::error ? "error" : severity == Severity::warning ? "warning" : "note";
 }
 
-std::string json_of(const Site &site) {
-  std::string json;
-  for (const Frame &frame : frames_of(site))
-    json += (json.empty() ? "[" : ",[") + quoted(frame.module) + "," + std::to_string(frame.offset) +
-            "," + quoted(frame.symbol) + "]";
-  return "[" + json + "]";
-}
-
 std::string text_of(const char *heading, const Site &site) {
   std::string text;
   for (const Frame &frame : frames_of(site)) {
@@ -102,6 +94,14 @@ bool known(const Rule &rule, const Site &at, const std::string &object) {
 }
 
 } // namespace
+
+std::string json_of(const Site &site) {
+  std::string json;
+  for (const Frame &frame : frames_of(site))
+    json += (json.empty() ? "[" : ",[") + quoted(frame.module) + "," + std::to_string(frame.offset) +
+            "," + quoted(frame.symbol) + "]";
+  return "[" + json + "]";
+}
 
 std::string print(const char *format, ...) {
   char text[1024];

@@ -47,6 +47,9 @@ void report(const Rule &rule, const std::string &what, const std::string &object
 // A line for ./lab lint, which compares the two sides: {"fact": kind, ...members}.
 void fact(const std::string &kind, const std::string &members);
 
+// The program's calls at `site`, as the JSON array that ./lab lint adds source lines to.
+std::string json_of(const Site &site);
+
 [[gnu::format(printf, 1, 2)]] std::string print(const char *format, ...);
 
 // Ends the process with RDMALINT_EXIT if there were findings; else returns.

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+// Cases about the attributes of a connection, and about what it lets a peer do.
+
+#include "cases.hpp"
+
+#include <cstring>
+
+namespace cases {
+namespace {
+
+const Add no_grh("no-grh", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.connected = false});
+  try {
+    pair.connect({.to_rtr = [&](bool, ibv_qp_attr &attr) { attr.ah_attr.is_global = !wrong; }});
+  } catch (const Error &) { // the kernel refuses it, too
+  }
+});
+
+// An index whose entry is of another kind, or empty.
+int index_of(const Port &port, bool empty) {
+  for (int i = 0; i < port.attr.gid_tbl_len; ++i) {
+    ibv_gid_entry entry{};
+    if (ibv_query_gid_ex(port.context.get(), port.number, static_cast<std::uint32_t>(i), &entry, 0)) {
+      if (empty)
+        return i;
+    } else if (!empty && entry.gid.raw[0] == 0xfe) {
+      return i; // link-local
+    }
+  }
+  throw Error("the GID table", "no such entry");
+}
+
+void connect_from(Pair &pair, int index) {
+  try {
+    pair.connect({.to_rtr = [&](bool, ibv_qp_attr &attr) {
+      attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(index);
+    }});
+  } catch (const Error &) {
+  }
+}
+
+const Add gid_empty("gid-empty", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.connected = false});
+  connect_from(pair, wrong ? index_of(pair.port, true) : static_cast<int>(pair.port.gid.gid_index));
+});
+
+const Add gid_type("gid-type", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.connected = false});
+  connect_from(pair,
+               wrong ? index_of(pair.port, false) : static_cast<int>(pair.port.gid.gid_index));
+});
+
+const Add wrong_state("wrong-state", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.connected = !wrong});
+  ibv_sge what = pair.at(0, 8);
+  ibv_send_wr request{.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND};
+  ibv_send_wr *bad = nullptr;
+  if (!wrong)
+    pair.receive();
+  request.send_flags = IBV_SEND_SIGNALED;
+  if (!ibv_post_send(pair.a.get(), &request, &bad) && !wrong)
+    next(pair.sent.get());
+});
+
+const Add missing_attribute("missing-attribute", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.connected = false});
+  ibv_qp_attr attr{.qp_state = IBV_QPS_INIT, .port_num = pair.port.number};
+  const int mask = IBV_QP_STATE | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  (void)ibv_modify_qp(pair.a.get(), &attr, wrong ? mask : mask | IBV_QP_PKEY_INDEX);
+});
+
+const Add no_rd_atomic("no-rd-atomic", [](const DeviceOptions &options, bool wrong) {
+  const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+  Pair pair(options, {.access = access,
+                      .qp_access = IBV_ACCESS_REMOTE_READ,
+                      .to_rts = [&](bool, ibv_qp_attr &attr) { attr.max_rd_atomic = !wrong; }});
+  pair.write(pair.mr->rkey, reinterpret_cast<std::uintptr_t>(pair.buffer.get()) + page,
+             IBV_WR_RDMA_READ);
+  if (!wrong)
+    wait(pair.sent.get());
+});
+
+// The peer sends before there is a receive; it tries again.
+const Add late_receive("late-receive", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.to_rtr = [](bool, ibv_qp_attr &attr) { attr.min_rnr_timer = 1; },
+                      .to_rts = [](bool, ibv_qp_attr &attr) { attr.rnr_retry = 6; }});
+  if (!wrong)
+    pair.receive();
+  pair.send();
+  if (wrong) { // 0.01 ms for each attempt: all attempts are soon used up
+    next(pair.sent.get());
+    pair.receive();
+  }
+});
+
+const Add no_timeout("no-timeout", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.to_rts = [&](bool, ibv_qp_attr &attr) { attr.timeout = wrong ? 0 : 10; }});
+});
+
+const Add no_retry("no-retry", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.to_rts = [&](bool, ibv_qp_attr &attr) { attr.retry_cnt = wrong ? 0 : 3; }});
+});
+
+const Add rnr_forever("rnr-forever", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.to_rts = [&](bool, ibv_qp_attr &attr) { attr.rnr_retry = wrong ? 7 : 6; }});
+});
+
+const Add psn_differs("psn-differs", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.to_rtr = [&](bool first, ibv_qp_attr &attr) {
+              attr.rq_psn = wrong && first ? 8 : 7;
+            }});
+});
+
+const Add mtu_differs("mtu-differs", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.to_rtr = [&](bool first, ibv_qp_attr &attr) {
+              attr.path_mtu = wrong && first ? IBV_MTU_256 : IBV_MTU_512;
+            }});
+});
+
+const Add depth_differs("depth-differs", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.to_rts = [&](bool first, ibv_qp_attr &attr) {
+              attr.max_rd_atomic = wrong && first ? 4 : 1;
+            }});
+});
+
+const Add access_unused("access-unused", [](const DeviceOptions &options, bool wrong) {
+  const unsigned used = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  Pair pair(options, {.access = used | (wrong ? unsigned{IBV_ACCESS_REMOTE_READ} : 0u),
+                      .qp_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ});
+  pair.write(pair.mr->rkey, reinterpret_cast<std::uintptr_t>(pair.buffer.get()) + page);
+  wait(pair.sent.get());
+});
+
+const Add access_mismatch("access-mismatch", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                      .qp_access = wrong ? 0u : unsigned{IBV_ACCESS_REMOTE_WRITE}});
+  pair.write(pair.mr->rkey, reinterpret_cast<std::uintptr_t>(pair.buffer.get()) + page);
+  next(pair.sent.get());
+});
+
+// The bind goes to one queue pair, the key through another.
+const Add rkey_early("rkey-early", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND});
+  Pair other(options);
+  const unique_mw mw(check_ptr(ibv_alloc_mw(pair.pd.get(), IBV_MW_TYPE_2), "ibv_alloc_mw"));
+  const std::uint32_t key = ibv_inc_rkey(mw->rkey);
+  ibv_send_wr bind{.wr_id = 9, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED};
+  bind.bind_mw = {.mw = mw.get(),
+                  .rkey = key,
+                  .bind_info = {.mr = pair.mr.get(),
+                                .addr = reinterpret_cast<std::uintptr_t>(pair.buffer.get()),
+                                .length = page,
+                                .mw_access_flags = IBV_ACCESS_REMOTE_READ}};
+  post_send(pair.a.get(), bind);
+  if (!wrong)
+    wait(pair.sent.get());
+  other.receive();
+  std::memcpy(other.buffer.get() + 4, &key, sizeof key);
+  other.send();
+  wait(other.sent.get());
+  if (wrong)
+    wait(pair.sent.get());
+});
+
+// ---- completions with an error
+
+const Add remote_access("remote-access", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                      .qp_access = IBV_ACCESS_REMOTE_WRITE});
+  pair.write(pair.mr->rkey ^ (wrong ? 0x5500 : 0),
+             reinterpret_cast<std::uintptr_t>(pair.buffer.get()) + page);
+  next(pair.sent.get());
+});
+
+const Add remote_request("remote-request", [](const DeviceOptions &options, bool wrong) {
+  const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+  Pair pair(options, {.access = access, .qp_access = wrong ? 0u : unsigned{IBV_ACCESS_REMOTE_READ}});
+  pair.write(pair.mr->rkey, reinterpret_cast<std::uintptr_t>(pair.buffer.get()) + page,
+             IBV_WR_RDMA_READ);
+  next(pair.sent.get());
+});
+
+const Add remote_operation("remote-operation", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options);
+  pair.receive(page, wrong ? 32 : 64);
+  pair.send();
+  next(pair.sent.get());
+});
+
+const Add retry_exceeded("retry-exceeded", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options);
+  pair.receive();
+  if (wrong)
+    pair.b.reset();
+  pair.send();
+  next(pair.sent.get());
+});
+
+const Add rnr_exceeded("rnr-exceeded", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options);
+  if (!wrong)
+    pair.receive();
+  pair.send();
+  next(pair.sent.get());
+});
+
+// A window of a region that does not allow windows.
+const Add window_bind("window-bind", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.access = IBV_ACCESS_LOCAL_WRITE | (wrong ? 0u : unsigned{IBV_ACCESS_MW_BIND})});
+  const unique_mw mw(check_ptr(ibv_alloc_mw(pair.pd.get(), IBV_MW_TYPE_2), "ibv_alloc_mw"));
+  ibv_send_wr bind{.opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED};
+  bind.bind_mw = {.mw = mw.get(),
+                  .rkey = ibv_inc_rkey(mw->rkey),
+                  .bind_info = {.mr = pair.mr.get(),
+                                .addr = reinterpret_cast<std::uintptr_t>(pair.buffer.get()),
+                                .length = page,
+                                .mw_access_flags = IBV_ACCESS_REMOTE_READ}};
+  post_send(pair.a.get(), bind);
+  next(pair.sent.get());
+});
+
+} // namespace
+} // namespace cases

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+// Cases about queues, completions and events.
+
+#include "cases.hpp"
+
+#include <array>
+
+namespace cases {
+namespace {
+
+const Add cq_too_small("cq-too-small", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.cap = {.max_send_wr = 4, .max_recv_wr = 40, .max_send_sge = 1, .max_recv_sge = 1},
+                      .cqe = 8});
+  for (int i = 0; i < (wrong ? 40 : 8) && i < (wrong ? 40 : pair.received->cqe); ++i)
+    pair.receive();
+});
+
+const Add never_signaled("never-signaled", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                      .qp_access = IBV_ACCESS_REMOTE_WRITE});
+  ibv_sge what = pair.at(0, 8);
+  for (int i = 0; i < 300; ++i) { // more than any provider rounds 4 up to
+    ibv_send_wr request{.wr_id = static_cast<std::uint64_t>(i), .sg_list = &what, .num_sge = 1};
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.wr.rdma = {.remote_addr = reinterpret_cast<std::uintptr_t>(pair.buffer.get()) + page,
+                       .rkey = pair.mr->rkey};
+    request.send_flags = wrong || i % 2 == 0 ? 0u : unsigned{IBV_SEND_SIGNALED};
+    ibv_send_wr *bad = nullptr;
+    if (ibv_post_send(pair.a.get(), &request, &bad))
+      return;
+    if (request.send_flags)
+      wait(pair.sent.get());
+  }
+});
+
+const Add queue_full("queue-full", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options);
+  ibv_sge what = pair.at(0, 8);
+  for (int i = 0; i < 300; ++i) {
+    ibv_send_wr request{.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND};
+    request.send_flags = IBV_SEND_SIGNALED;
+    ibv_send_wr *bad = nullptr;
+    if (!wrong)
+      pair.receive();
+    if (ibv_post_send(pair.a.get(), &request, &bad))
+      return;
+    if (!wrong) {
+      wait(pair.sent.get());
+      wait(pair.received.get());
+    }
+  }
+});
+
+void arm(ibv_cq *cq) {
+  check_rc(ibv_req_notify_cq(cq, 0), "ibv_req_notify_cq");
+}
+
+void take_event(const Pair &pair) {
+  ibv_cq *cq = nullptr;
+  void *context = nullptr;
+  check_errno(ibv_get_cq_event(pair.channel.get(), &cq, &context), "ibv_get_cq_event");
+  ibv_ack_cq_events(cq, 1);
+}
+
+// One that polls the wrong CQ arms again and waits.
+const Add cq_not_polled("cq-not-polled", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.with_channel = true});
+  pair.receive();
+  pair.receive();
+  for (int i = 0; i < 2; ++i) {
+    arm(pair.received.get());
+    ibv_wc wc{};
+    if (!wrong || i == 0)
+      check_count(ibv_poll_cq(pair.received.get(), 1, &wc), "ibv_poll_cq");
+    pair.send();
+    take_event(pair);
+    wait(wrong ? pair.sent.get() : pair.received.get());
+  }
+});
+
+const Add no_poll_after_arm("no-poll-after-arm", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.with_channel = true});
+  pair.receive();
+  arm(pair.received.get());
+  ibv_wc wc{};
+  if (!wrong)
+    check_count(ibv_poll_cq(pair.received.get(), 1, &wc), "ibv_poll_cq");
+  pair.send();
+  take_event(pair);
+  wait(pair.received.get());
+});
+
+const Add event_not_acked("event-not-acked", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.with_channel = true});
+  arm(pair.received.get());
+  pair.receive();
+  pair.send();
+  wait(pair.received.get());
+  ibv_cq *cq = nullptr;
+  void *context = nullptr;
+  check_errno(ibv_get_cq_event(pair.channel.get(), &cq, &context), "ibv_get_cq_event");
+  if (!wrong)
+    ibv_ack_cq_events(cq, 1);
+  if (wrong) { // destroying it would wait forever
+    pair.buffer.release();
+    pair.sent.release();
+    pair.received.release();
+    pair.channel.release();
+    pair.b.release();
+    pair.a.release();
+    pair.mr.release();
+    pair.pd.release();
+    pair.port.context.release();
+  }
+});
+
+const Add status_ignored("status-ignored", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                      .qp_access = IBV_ACCESS_REMOTE_WRITE});
+  pair.receive();
+  pair.write(wrong ? 0 : pair.mr->rkey, reinterpret_cast<std::uintptr_t>(pair.buffer.get()) + page);
+  next(pair.sent.get());
+  pair.send();
+  next(pair.sent.get());
+});
+
+const Add unsignaled_lost("unsignaled-lost", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options);
+  pair.receive();
+  pair.receive();
+  pair.send(0);
+  if (!wrong) {
+    pair.send();
+    wait(pair.sent.get());
+  }
+});
+
+const Add inline_too_long("inline-too-long", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1,
+                              .max_recv_sge = 1, .max_inline_data = 16}});
+  pair.receive(page, 1024);
+  ibv_sge what = pair.at(0, wrong ? 1024 : 16);
+  ibv_send_wr request{.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND};
+  request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+  ibv_send_wr *bad = nullptr;
+  if (!ibv_post_send(pair.a.get(), &request, &bad))
+    next(pair.sent.get());
+});
+
+const Add too_many_sges("too-many-sges", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1,
+                              .max_recv_sge = 1, .max_inline_data = 0}});
+  std::array<ibv_sge, 64> pieces;
+  pieces.fill(pair.at(0, 1));
+  ibv_send_wr request{.sg_list = pieces.data(), .num_sge = wrong ? 64 : 1, .opcode = IBV_WR_SEND};
+  request.send_flags = IBV_SEND_SIGNALED;
+  ibv_send_wr *bad = nullptr;
+  if (!ibv_post_send(pair.a.get(), &request, &bad))
+    pair.receive();
+});
+
+} // namespace
+} // namespace cases
