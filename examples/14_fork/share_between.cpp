@@ -205,8 +205,12 @@ void serve(const Loop &rdma, const Board &board, Worker &worker, const Settings 
   ibv_sge from = piece(rdma.mr.get(), &slot.request, length);
   ibv_sge into = piece(rdma.mr.get(), &slot.reply, text_size);
   post_recv(rdma.qp.get(), {.sg_list = &into, .num_sge = 1});
-  post_send(rdma.qp.get(), {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND}); // an echo
-  rdma.wait_for_message(to.limit);
+  // An echo. Signaled: the places of unsignaled requests are free only when a later one completes.
+  post_send(
+      rdma.qp.get(),
+      {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
+  for (int completions = 0; completions < 2; ++completions) // of the SEND, and of the receive
+    rdma.wait_for_message(to.limit);
   worker.link->tell("done");
 }
 

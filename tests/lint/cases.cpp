@@ -17,7 +17,8 @@ Pair::Pair(const DeviceOptions &options, const Shape &shape)
       buffer(static_cast<char *>(std::aligned_alloc(page, 2 * page)), std::free),
       mr(reg_mr(pd.get(), buffer.get(), 2 * page, static_cast<int>(shape.access))) {
   if (shape.with_channel)
-    channel.reset(check_ptr(ibv_create_comp_channel(port.context.get()), "ibv_create_comp_channel"));
+    channel.reset(
+        check_ptr(ibv_create_comp_channel(port.context.get()), "ibv_create_comp_channel"));
   sent = create_cq(port.context.get(), shape.cqe);
   received = create_cq(port.context.get(), shape.cqe, channel.get());
   a = create_rc_qp(pd.get(), sent.get(), sent.get(), shape.cap);
@@ -68,11 +69,9 @@ void Pair::receive(std::size_t offset, std::uint32_t length, ibv_qp *qp) const {
 
 void Pair::send(unsigned flags, std::uint32_t length) const {
   ibv_sge what = at(0, length);
-  post_send(a.get(), {.wr_id = 2,
-                      .sg_list = &what,
-                      .num_sge = 1,
-                      .opcode = IBV_WR_SEND,
-                      .send_flags = flags});
+  post_send(
+      a.get(),
+      {.wr_id = 2, .sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = flags});
 }
 
 void Pair::write(std::uint32_t rkey, std::uint64_t address, ibv_wr_opcode opcode,

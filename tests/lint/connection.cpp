@@ -20,7 +20,8 @@ const Add no_grh("no-grh", [](const DeviceOptions &options, bool wrong) {
 int index_of(const Port &port, bool empty) {
   for (int i = 0; i < port.attr.gid_tbl_len; ++i) {
     ibv_gid_entry entry{};
-    if (ibv_query_gid_ex(port.context.get(), port.number, static_cast<std::uint32_t>(i), &entry, 0)) {
+    if (ibv_query_gid_ex(port.context.get(), port.number, static_cast<std::uint32_t>(i), &entry,
+                         0)) {
       if (empty)
         return i;
     } else if (!empty && entry.gid.raw[0] == 0xfe) {
@@ -174,7 +175,8 @@ const Add remote_access("remote-access", [](const DeviceOptions &options, bool w
 
 const Add remote_request("remote-request", [](const DeviceOptions &options, bool wrong) {
   const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-  Pair pair(options, {.access = access, .qp_access = wrong ? 0u : unsigned{IBV_ACCESS_REMOTE_READ}});
+  Pair pair(options,
+            {.access = access, .qp_access = wrong ? 0u : unsigned{IBV_ACCESS_REMOTE_READ}});
   pair.write(pair.mr->rkey, reinterpret_cast<std::uintptr_t>(pair.buffer.get()) + page,
              IBV_WR_RDMA_READ);
   next(pair.sent.get());
@@ -206,7 +208,8 @@ const Add rnr_exceeded("rnr-exceeded", [](const DeviceOptions &options, bool wro
 
 // A window of a region that does not allow windows.
 const Add window_bind("window-bind", [](const DeviceOptions &options, bool wrong) {
-  Pair pair(options, {.access = IBV_ACCESS_LOCAL_WRITE | (wrong ? 0u : unsigned{IBV_ACCESS_MW_BIND})});
+  Pair pair(options,
+            {.access = IBV_ACCESS_LOCAL_WRITE | (wrong ? 0u : unsigned{IBV_ACCESS_MW_BIND})});
   const unique_mw mw(check_ptr(ibv_alloc_mw(pair.pd.get(), IBV_MW_TYPE_2), "ibv_alloc_mw"));
   ibv_send_wr bind{.opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED};
   bind.bind_mw = {.mw = mw.get(),

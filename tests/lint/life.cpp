@@ -88,7 +88,10 @@ const Add two_threads("two-threads", [](const DeviceOptions &options, bool wrong
   const unique_cq cq = create_cq(port.context.get(), 4);
   ibv_qp_init_attr_ex attr{};
   attr.send_cq = attr.recv_cq = cq.get();
-  attr.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1,
+  attr.cap = {.max_send_wr = 1,
+              .max_recv_wr = 1,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
               .max_inline_data = 0};
   attr.qp_type = IBV_QPT_RC;
   attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;

@@ -59,8 +59,7 @@ const Add freed_in_flight("freed-in-flight", [](const DeviceOptions &options, bo
 const Add freed_registered("freed-registered", [](const DeviceOptions &options, bool wrong) {
   Pair pair(options);
   Heap(pair).end(wrong);
-  void *mapped =
-      mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *mapped = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   unique_mr mr = reg_mr(pair.pd.get(), mapped, page, IBV_ACCESS_LOCAL_WRITE);
   if (!wrong)
     mr.reset();
@@ -81,10 +80,9 @@ const Add unknown_lkey("unknown-lkey", [](const DeviceOptions &options, bool wro
   pair.receive();
   ibv_sge what = pair.at(0, 64);
   what.lkey ^= wrong ? 0x5500 : 0;
-  post_send(pair.a.get(), {.sg_list = &what,
-                           .num_sge = 1,
-                           .opcode = IBV_WR_SEND,
-                           .send_flags = IBV_SEND_SIGNALED});
+  post_send(
+      pair.a.get(),
+      {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
   next(pair.sent.get());
 });
 
@@ -92,10 +90,9 @@ const Add outside_region("outside-region", [](const DeviceOptions &options, bool
   Pair pair(options);
   pair.receive();
   ibv_sge what = pair.at(wrong ? 2 * page - 32 : 2 * page - 64, 64);
-  post_send(pair.a.get(), {.sg_list = &what,
-                           .num_sge = 1,
-                           .opcode = IBV_WR_SEND,
-                           .send_flags = IBV_SEND_SIGNALED});
+  post_send(
+      pair.a.get(),
+      {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
   next(pair.sent.get());
 });
 
@@ -105,10 +102,9 @@ const Add other_pd("other-pd", [](const DeviceOptions &options, bool wrong) {
   const unique_pd other = alloc_pd(pair.port.context.get());
   const unique_mr mr = reg_mr(wrong ? other.get() : pair.pd.get(), pair.buffer.get(), page, 0);
   ibv_sge what = piece(mr.get(), pair.buffer.get(), 64);
-  post_send(pair.a.get(), {.sg_list = &what,
-                           .num_sge = 1,
-                           .opcode = IBV_WR_SEND,
-                           .send_flags = IBV_SEND_SIGNALED});
+  post_send(
+      pair.a.get(),
+      {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
   next(pair.sent.get());
 });
 

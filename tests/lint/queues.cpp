@@ -9,8 +9,9 @@ namespace cases {
 namespace {
 
 const Add cq_too_small("cq-too-small", [](const DeviceOptions &options, bool wrong) {
-  Pair pair(options, {.cap = {.max_send_wr = 4, .max_recv_wr = 40, .max_send_sge = 1, .max_recv_sge = 1},
-                      .cqe = 8});
+  Pair pair(options,
+            {.cap = {.max_send_wr = 4, .max_recv_wr = 40, .max_send_sge = 1, .max_recv_sge = 1},
+             .cqe = 8});
   for (int i = 0; i < (wrong ? 40 : 8) && i < (wrong ? 40 : pair.received->cqe); ++i)
     pair.receive();
 });
@@ -136,8 +137,11 @@ const Add unsignaled_lost("unsignaled-lost", [](const DeviceOptions &options, bo
 });
 
 const Add inline_too_long("inline-too-long", [](const DeviceOptions &options, bool wrong) {
-  Pair pair(options, {.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1,
-                              .max_recv_sge = 1, .max_inline_data = 16}});
+  Pair pair(options, {.cap = {.max_send_wr = 1,
+                              .max_recv_wr = 1,
+                              .max_send_sge = 1,
+                              .max_recv_sge = 1,
+                              .max_inline_data = 16}});
   pair.receive(page, 1024);
   ibv_sge what = pair.at(0, wrong ? 1024 : 16);
   ibv_send_wr request{.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND};
@@ -148,15 +152,19 @@ const Add inline_too_long("inline-too-long", [](const DeviceOptions &options, bo
 });
 
 const Add too_many_sges("too-many-sges", [](const DeviceOptions &options, bool wrong) {
-  Pair pair(options, {.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1,
-                              .max_recv_sge = 1, .max_inline_data = 0}});
+  Pair pair(options, {.cap = {.max_send_wr = 1,
+                              .max_recv_wr = 1,
+                              .max_send_sge = 1,
+                              .max_recv_sge = 1,
+                              .max_inline_data = 0}});
   std::array<ibv_sge, 64> pieces;
   pieces.fill(pair.at(0, 1));
   ibv_send_wr request{.sg_list = pieces.data(), .num_sge = wrong ? 64 : 1, .opcode = IBV_WR_SEND};
   request.send_flags = IBV_SEND_SIGNALED;
   ibv_send_wr *bad = nullptr;
+  pair.receive();
   if (!ibv_post_send(pair.a.get(), &request, &bad))
-    pair.receive();
+    next(pair.sent.get());
 });
 
 } // namespace

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""./lab check 02.1: builds an exercise and says what is still missing."""
+"""./lab check 02.1: builds an exercise, runs it under the checker of ./lab lint, and says what is
+still missing."""
 from __future__ import annotations
 
-from lab import build, examples, normalise, packages, place, progress, run, variants
+from lab import build, examples, lint, normalise, packages, place, progress, run, variants
 
 
 def add_parser(subparsers) -> None:
@@ -14,7 +15,7 @@ def add_parser(subparsers) -> None:
 def main(args) -> int:
     name = examples.find_exercise(args.exercise)
     packages.ensure("build", *examples.groups(examples.exercises()[name]))
-    folder = build.build(*examples.targets(name))
+    folder = build.build(*examples.targets(name), lint.LIBRARY)
     print(f"checking {examples.exercise_file(name).relative_to(examples.ROOT)}")
     missing = verdict(place.find_place(), folder, name, run.printer())
     if missing:
@@ -25,12 +26,24 @@ def main(args) -> int:
     return 0
 
 
-def verdict(where, folder, name: str, show=lambda role, text: None, suffix: str = "") -> list[str]:
-    """What is missing, as lines; nothing if the exercise's program prints what it should.
+def verdict(
+    where,
+    folder,
+    name: str,
+    show=lambda role, text: None,
+    suffix: str = "",
+    report=lambda finding: None,
+) -> list[str]:
+    """What is missing, as lines, and what the checker has found; nothing if the exercise's program
+    prints what it should.
 
-    @param suffix ".solution" for the solution that comes with it"""
+    @param suffix ".solution" for the solution that comes with it
+    @param report called with each lint.Finding"""
     kind = examples.kind_of_exercise(name)
-    outcome = examples.run(where, folder, name + suffix, kind, show=show)
+    collector = lint.Collector(show, report)
+    start = [] if kind == "kernel" else lint.under(where, folder)
+    outcome = examples.run(where, folder, name + suffix, kind, under=start, show=collector.show)
+    collector.end(outcome)
     missing = [
         f"the {role or 'program'} ends with status {status}, not 0"
         for role, status in sorted(outcome.status.items())
@@ -43,6 +56,8 @@ def verdict(where, folder, name: str, show=lambda role, text: None, suffix: str 
         variants.expected(examples.expected_file(name), where).read_text()
     )
     whole = {role: lines for role, lines in expected.items() if not outcome.status.get(role)}
-    return missing + normalise.compare(
-        whole, {role: outcome.of(role) for role in whole}, where.device
-    )
+    missing += normalise.compare(whole, {role: outcome.of(role) for role in whole}, where.device)
+    # An exercise may make a mistake on purpose: findings only explain what is wrong.
+    return missing and missing + [
+        finding.text().replace("\n", "\n  ") for finding in collector.findings
+    ]

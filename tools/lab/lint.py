@@ -16,7 +16,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Callable, Optional, Sequence
 
 from lab import build, examples, packages, pair, place, run, trace
 from lab.errors import LabError
@@ -80,33 +80,42 @@ class Finding:
 
 
 def lines_of(frames: "Sequence[tuple[str, int, str]]") -> "list[str]":
-    """The frames as "function, file:line"; without debug information, as "module+offset"."""
+    """The frames as "function, file:line", up to main(); without debug information, as
+    "module+offset"."""
     result = []
     for module, offset, symbol in frames:
-        result += _lines(module, offset) or [f"{symbol or '?'}, {Path(module).name}+{offset:#x}"]
+        known = _lines(module, offset)
+        if known is None:
+            known = [f"{symbol or '?'}, {Path(module).name}+{offset:#x}"]
+        for line in known:
+            if line.startswith(("rdmacommon::run_main,", "main,")):
+                return result
+            result.append(line)
     return result
 
 
 @functools.cache
-def _lines(module: str, offset: int) -> "list[str]":
-    """What addr2line(1) knows of an address: the function, and those that it is inlined into. The
-    inline functions of the verbs header are left out."""
+def _lines(module: str, offset: int) -> "Optional[list[str]]":
+    """What addr2line(1) knows of an address: the function, and those that it is inlined into,
+    without the inline functions of the verbs header. None if it knows nothing."""
     if not shutil.which("addr2line") or not Path(module).exists():
-        return []
+        return None
     output = subprocess.run(
         ["addr2line", "-Cfie", module, hex(offset)], capture_output=True, text=True
     ).stdout.splitlines()
     result = []
     for name, place_of in zip(output[::2], output[1::2]):
         path, _, number = place_of.rpartition(":")
-        if path == "??" or path.startswith("/usr/include/infiniband/"):
+        if path == "??":
+            return None
+        if path.startswith("/usr/include/infiniband/"):
             continue
         source = Path(os.path.normpath(path))
         if source.is_relative_to(ROOT):
             source = source.relative_to(ROOT)
         name = re.sub(r"\(.*", "", name.replace("(anonymous namespace)::", ""))
         result.append(f"{name}, {source}:{number.split()[0]}")
-    return result
+    return result if output else None
 
 
 class Collector:
@@ -151,7 +160,7 @@ class Collector:
         self._report(finding)
 
     def worst(self) -> str:
-        """"" without a finding."""
+        """ "" without a finding."""
         return max((f.rule.severity for f in self.findings), key=SEVERITIES.index, default="")
 
 
@@ -195,7 +204,9 @@ def unused_access(facts: "list[dict]") -> "list[Finding]":
     for fact in facts:
         if fact["fact"] != "mr" or not used.get(fact["rkey"]):
             continue
-        unused = [name for bit, name in ACCESS.items() if fact["access"] & ~used[fact["rkey"]] & bit]
+        unused = [
+            name for bit, name in ACCESS.items() if fact["access"] & ~used[fact["rkey"]] & bit
+        ]
         if unused:
             words = f"{fact['name']} grants {' and '.join(unused)}, which no peer used"
             rule = rules()["access-unused"]

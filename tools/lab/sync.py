@@ -30,6 +30,10 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
         the index of verbs
     <!-- symptoms -->
         the entries of this page, by what one sees
+    <!-- rules -->
+        the rules of ./lab lint
+    <!-- lint -->
+        which of the lesson's changes ./lab lint finds
 
 Outside of the blocks, it links each term of lessons/glossary.md where a lesson uses it first:
 lab/glossary.py.
@@ -45,7 +49,18 @@ import sys
 import textwrap
 from pathlib import Path
 
-from lab import build, glossary, headings, ladder, normalise, readmes, tables, variants, verbs
+from lab import (
+    build,
+    findings,
+    glossary,
+    headings,
+    ladder,
+    normalise,
+    readmes,
+    tables,
+    variants,
+    verbs,
+)
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -98,7 +113,11 @@ def facts() -> list[tuple[Path, str]]:
 
 
 def files() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "lessons").glob("*.md"))]
+    return [
+        ROOT / "README.md",
+        ROOT / "tools/lint/README.md",
+        *sorted((ROOT / "lessons").glob("*.md")),
+    ]
 
 
 def renewed(text: str, path: Path) -> str:
@@ -246,4 +265,6 @@ BLOCKS = {
     "ladder": ladder_table,
     "verbs": verbs.index,
     "symptoms": headings.symptoms,
+    "rules": findings.rules_table,
+    "lint": findings.changes,
 }

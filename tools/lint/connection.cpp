@@ -43,7 +43,7 @@ const Named names[] = {{IBV_QP_PKEY_INDEX, "pkey_index"},
 // What ibv_modify_qp(3) requires for a change to this state, besides IBV_QP_STATE.
 int required(ibv_qp_type type, ibv_qp_state to) {
   if (type == IBV_QPT_UD)
-    return to == IBV_QPS_INIT ? IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY
+    return to == IBV_QPS_INIT  ? IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY
            : to == IBV_QPS_RTS ? IBV_QP_SQ_PSN
                                : 0;
   if (type != IBV_QPT_RC && type != IBV_QPT_UC)
@@ -131,11 +131,13 @@ void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std
     return;
   }
   ibv_gid mine{};
-  const bool there = query_gid && !query_gid(context, address.port_num, address.grh.sgid_index, &mine);
+  const bool there =
+      query_gid && !query_gid(context, address.port_num, address.grh.sgid_index, &mine);
   const GidKind ours = there ? kind_of(mine) : GidKind::empty, theirs = kind_of(address.grh.dgid);
   if (ours == GidKind::empty)
-    report(rules::gid_empty, print("sgid_index %u of port %u", address.grh.sgid_index, address.port_num),
-           object, history);
+    report(rules::gid_empty,
+           print("sgid_index %u of port %u", address.grh.sgid_index, address.port_num), object,
+           history);
   else if (address.grh.dgid.raw[0] != 0xff && ours != theirs)
     report(rules::gid_type,
            print("sgid_index %u is %s, the peer's GID is %s", address.grh.sgid_index, word(ours),
@@ -217,8 +219,8 @@ void did_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask, int error) {
     const ibv_qp_attr &its = qp->attr;
     fact("qp", print("\"qp\":%u,\"dest\":%u,\"time\":%u,\"sq_psn\":%u,\"rq_psn\":%u,\"mtu\":%d,"
                      "\"max_rd_atomic\":%u,\"max_dest_rd_atomic\":%u",
-                     qp->number, its.dest_qp_num, ++qp->times[its.dest_qp_num], its.sq_psn, its.rq_psn, 128 << its.path_mtu,
-                     its.max_rd_atomic, its.max_dest_rd_atomic));
+                     qp->number, its.dest_qp_num, ++qp->times[its.dest_qp_num], its.sq_psn,
+                     its.rq_psn, 128 << its.path_mtu, its.max_rd_atomic, its.max_dest_rd_atomic));
   }
 }
 

@@ -90,13 +90,15 @@ void wr_atomic_fetch_add(ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t addres
 }
 #ifdef HAVE_WR_ATOMIC_WRITE
 void wr_atomic_write(ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t address, const void *value) {
-  begin(qp, {.opcode = IBV_WR_ATOMIC_WRITE, .rkey = rkey}).wr_atomic_write(qp, rkey, address, value);
+  begin(qp, {.opcode = IBV_WR_ATOMIC_WRITE, .rkey = rkey})
+      .wr_atomic_write(qp, rkey, address, value);
 }
 #endif
 #ifdef HAVE_WR_FLUSH
 void wr_flush(ibv_qp_ex *qp, std::uint32_t rkey, std::uint64_t address, std::size_t length,
               std::uint8_t type, std::uint8_t level) {
-  begin(qp, {.opcode = IBV_WR_FLUSH, .rkey = rkey}).wr_flush(qp, rkey, address, length, type, level);
+  begin(qp, {.opcode = IBV_WR_FLUSH, .rkey = rkey})
+      .wr_flush(qp, rkey, address, length, type, level);
 }
 #endif
 void wr_send_tso(ibv_qp_ex *qp, void *header, std::uint16_t header_size, std::uint16_t mss) {
@@ -134,8 +136,7 @@ void wr_set_inline_data_list(ibv_qp_ex *qp, std::size_t count, const ibv_data_bu
   change(qp, [&](Request &request) {
     request.flags |= IBV_SEND_INLINE;
     for (std::size_t i = 0; i < count; ++i)
-      request.pieces.push_back(
-          {reinterpret_cast<std::uintptr_t>(list[i].addr), list[i].length, 0});
+      request.pieces.push_back({reinterpret_cast<std::uintptr_t>(list[i].addr), list[i].length, 0});
   }).wr_set_inline_data_list(qp, count, list);
 }
 

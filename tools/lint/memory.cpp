@@ -121,7 +121,7 @@ bool protects() {
     const char *wanted = std::getenv("RDMALINT_PROTECT");
     if (!wanted || *wanted != '1')
       return false;
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_NODEFER;
     return !sigaction(SIGSEGV, &action, &before);
@@ -189,7 +189,6 @@ template <typename Function> Function *real(std::atomic<Function *> &kept, const
   }
   return its;
 }
-
 
 std::atomic<void (*)(void *)> real_free{nullptr};
 std::atomic<int (*)(void *, std::size_t)> real_munmap{nullptr};

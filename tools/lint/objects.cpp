@@ -16,8 +16,8 @@ pid_t thread_id() {
   return static_cast<pid_t>(syscall(SYS_gettid));
 }
 
-[[maybe_unused]] const int at_fork = pthread_atfork(
-    [] { state().lock(); }, [] { state().unlock(); }, [] { state().unlock(); });
+[[maybe_unused]] const int at_fork =
+    pthread_atfork([] { state().lock(); }, [] { state().unlock(); }, [] { state().unlock(); });
 
 // What keeps `object` from being destroyed, in words. Under the lock.
 std::string users_of(const void *object) {
@@ -212,15 +212,17 @@ Destruction::Destruction(const char *call, const void *address) : call_(call), a
                  static_cast<unsigned long long>(cq->events - cq->acked),
                  static_cast<unsigned long long>(cq->events), object.name.c_str()),
            object.name, object.history());
+  if (const auto *cq = dynamic_cast<Cq *>(&object); cq && cq->armed_late)
+    report(rules::no_poll_after_arm, cq->name + " was armed, and never polled again", cq->name,
+           {{"made", cq->made}, {"armed", cq->armed_at}});
   if (const auto *id = dynamic_cast<CmId *>(&object); id && id->unacked)
     report(rules::event_not_acked,
            print("%llu events of %s are not acknowledged",
                  static_cast<unsigned long long>(id->unacked), object.name.c_str()),
            object.name, object.history());
   if (const auto *qp = dynamic_cast<Qp *>(&object); qp && !qp->failed) {
-    const std::uint64_t unknown = static_cast<std::uint64_t>(
-        std::count_if(qp->sends.begin(), qp->sends.end(),
-                      [](const Posted &posted) { return !posted.signaled; }));
+    const std::uint64_t unknown = static_cast<std::uint64_t>(std::count_if(
+        qp->sends.begin(), qp->sends.end(), [](const Posted &posted) { return !posted.signaled; }));
     if (unknown && !qp->taken && qp->type != IBV_QPT_UD && qp->state == IBV_QPS_RTS)
       report(rules::unsignaled_lost,
              print("%llu unsignaled requests of %s have no signaled request behind them",
@@ -251,8 +253,8 @@ void Destruction::ended(int error) {
     for (const void *queue : {qp->send_cq, qp->recv_cq})
       if (const auto cq = find<Cq>(queue)) {
         const auto &posted = queue == qp->send_cq ? qp->sends : qp->receives;
-        const auto due = static_cast<std::uint64_t>(
-            std::count_if(posted.begin(), posted.end(), [](const Posted &p) { return p.signaled; }));
+        const auto due = static_cast<std::uint64_t>(std::count_if(
+            posted.begin(), posted.end(), [](const Posted &p) { return p.signaled; }));
         cq->pending -= std::min(cq->pending, due);
       }
     qp->sends.clear();

@@ -49,7 +49,7 @@ struct Cq : Object {
   std::uint64_t events = 0, acked = 0;
   bool event_unpolled = false; // an event was taken, and no poll since
   bool armed_unpolled = false; // and it was armed again
-  bool armed_late = false;              // armed when something may have completed, not polled since
+  bool armed_late = false;     // armed when something may have completed, not polled since
   Site armed_at;
   pid_t poller = 0; // between start_poll and end_poll
 };
@@ -75,7 +75,7 @@ struct Range {
   char *memory = nullptr;
   std::uint64_t length = 0;
   std::uint64_t checksum = 0;
-  bool checked = false;    // the checksum holds
+  bool checked = false;      // the checksum holds
   bool is_protected = false; // pages were taken away until the completion
 };
 
@@ -109,7 +109,7 @@ struct Qp : Object {
   bool failed = false; // an error completion was taken
   Site failed_at;
   const char *failure = "";
-  std::uint64_t taken = 0; // completions of receives
+  std::uint64_t taken = 0;                 // completions of receives
   std::map<std::uint32_t, unsigned> times; // dest -> how often it was connected to that
   std::uint64_t rnr_at_rtr = 0;            // RNR NAKs that its device had sent then
 };

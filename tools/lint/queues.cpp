@@ -71,11 +71,10 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
     posted.length += piece.length;
     if (!piece.length)
       continue;
-    const std::string what =
-        print("%s wr_id %llu: %llu B at 0x%llx, lkey 0x%x", posted.what,
-              static_cast<unsigned long long>(request.wr_id),
-              static_cast<unsigned long long>(piece.length),
-              static_cast<unsigned long long>(piece.address), piece.lkey);
+    const std::string what = print("%s wr_id %llu: %llu B at 0x%llx, lkey 0x%x", posted.what,
+                                   static_cast<unsigned long long>(request.wr_id),
+                                   static_cast<unsigned long long>(piece.length),
+                                   static_cast<unsigned long long>(piece.address), piece.lkey);
     const auto mr = region(queue.context, piece.lkey);
     if (!mr) {
       report(rules::unknown_lkey, what, queue.name, queue.history());
@@ -191,10 +190,10 @@ struct Meaning {
   const Rule &rule;
 };
 const Meaning meanings[] = {
-    {IBV_WC_LOC_LEN_ERR, rules::short_receive},     {IBV_WC_LOC_QP_OP_ERR, rules::local_operation},
-    {IBV_WC_LOC_PROT_ERR, rules::local_protection}, {IBV_WC_MW_BIND_ERR, rules::window_bind},
+    {IBV_WC_LOC_LEN_ERR, rules::short_receive},      {IBV_WC_LOC_QP_OP_ERR, rules::local_operation},
+    {IBV_WC_LOC_PROT_ERR, rules::local_protection},  {IBV_WC_MW_BIND_ERR, rules::window_bind},
     {IBV_WC_REM_INV_REQ_ERR, rules::remote_request}, {IBV_WC_REM_ACCESS_ERR, rules::remote_access},
-    {IBV_WC_REM_OP_ERR, rules::remote_operation},   {IBV_WC_RETRY_EXC_ERR, rules::retry_exceeded},
+    {IBV_WC_REM_OP_ERR, rules::remote_operation},    {IBV_WC_RETRY_EXC_ERR, rules::retry_exceeded},
     {IBV_WC_RNR_RETRY_EXC_ERR, rules::rnr_exceeded},
 };
 
@@ -227,10 +226,9 @@ std::vector<Posted> take_receive(Qp &qp, std::uint64_t wr_id) {
 
 // Takes the sends up to this one. @return them, the last one being it
 std::vector<Posted> take_sends(Qp &qp, std::uint64_t wr_id, bool any) {
-  const auto found =
-      std::find_if(qp.sends.begin(), qp.sends.end(), [&](const Posted &one) {
-        return one.wr_id == wr_id && (any || one.signaled);
-      });
+  const auto found = std::find_if(qp.sends.begin(), qp.sends.end(), [&](const Posted &one) {
+    return one.wr_id == wr_id && (any || one.signaled);
+  });
   std::vector<Posted> taken;
   if (found == qp.sends.end())
     return taken;
@@ -250,9 +248,8 @@ void look_at_room(const Qp &qp, std::size_t wanted) {
     return;
   const bool signaled = std::any_of(qp.sends.begin(), qp.sends.end(),
                                     [](const Posted &posted) { return posted.signaled; });
-  const std::string what =
-      print("%zu requests would be outstanding in %s, which has room for %u", wanted,
-            qp.name.c_str(), qp.cap.max_send_wr);
+  const std::string what = print("%zu requests would be outstanding in %s, which has room for %u",
+                                 wanted, qp.name.c_str(), qp.cap.max_send_wr);
   report(signaled ? rules::queue_full : rules::never_signaled,
          signaled ? what : what + ", and none of them is signaled", qp.name, qp.history());
 }
@@ -272,10 +269,9 @@ void will_send(ibv_qp *queue, const std::vector<Request> &requests) {
   const Site site = Site::here();
   if (qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_INIT || qp->state == IBV_QPS_RTR)
     report(rules::wrong_state,
-           print("ibv_post_send in state %s",
-                 qp->state == IBV_QPS_RESET  ? "RESET"
-                 : qp->state == IBV_QPS_INIT ? "INIT"
-                                             : "RTR"),
+           print("ibv_post_send in state %s", qp->state == IBV_QPS_RESET  ? "RESET"
+                                              : qp->state == IBV_QPS_INIT ? "INIT"
+                                                                          : "RTR"),
            qp->name, qp->history());
   if (qp->failed && qp->state == IBV_QPS_RTS)
     report(rules::status_ignored,
@@ -407,8 +403,7 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
   bool receive = worked ? opcode & IBV_WC_RECV : is_receive_error(status);
   if (!worked && !receive && !is_send_error(status)) // the status does not tell
     receive = qp->send_cq != cq || with_id(qp->sends, wr_id) == qp->sends.end();
-  std::vector<Posted> taken =
-      receive ? take_receive(*qp, wr_id) : take_sends(*qp, wr_id, !worked);
+  std::vector<Posted> taken = receive ? take_receive(*qp, wr_id) : take_sends(*qp, wr_id, !worked);
   if (receive) {
     ++qp->taken;
     if (!qp->srq && !taken.empty())
@@ -434,9 +429,9 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
       if (!taken.empty())
         history.emplace_back("posted", taken.back().site);
       report(meaning.rule,
-             taken.empty() ? print("%s, wr_id %llu", qp->name.c_str(),
-                                   static_cast<unsigned long long>(wr_id))
-                           : words(*qp, taken.back()),
+             taken.empty()
+                 ? print("%s, wr_id %llu", qp->name.c_str(), static_cast<unsigned long long>(wr_id))
+                 : words(*qp, taken.back()),
              qp->name, history);
     }
 }
@@ -455,9 +450,8 @@ void armed(const void *cq) {
     return;
   bool may_have_completed = false;
   for (const auto &[address, qp] : all<Qp>())
-    may_have_completed |=
-        (qp->send_cq == cq && qp->state >= IBV_QPS_RTS && !qp->sends.empty()) ||
-        (qp->recv_cq == cq && qp->state >= IBV_QPS_RTR && !qp->receives.empty());
+    may_have_completed |= (qp->send_cq == cq && qp->state >= IBV_QPS_RTS && !qp->sends.empty()) ||
+                          (qp->recv_cq == cq && qp->state >= IBV_QPS_RTR && !qp->receives.empty());
   its->armed_late = may_have_completed;
   its->armed_unpolled = its->event_unpolled; // it is a mistake if the program waits now
   its->armed_at = Site::here();

@@ -20,8 +20,8 @@ namespace lint {
 namespace {
 
 std::mutex mutex;
-[[maybe_unused]] const int at_fork = pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); },
-                                                    [] { mutex.unlock(); });
+[[maybe_unused]] const int at_fork =
+    pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
 Severity worst = Severity::note;
 
 bool json_on_stderr() {
@@ -98,8 +98,8 @@ bool known(const Rule &rule, const Site &at, const std::string &object) {
 std::string json_of(const Site &site) {
   std::string json;
   for (const Frame &frame : frames_of(site))
-    json += (json.empty() ? "[" : ",[") + quoted(frame.module) + "," + std::to_string(frame.offset) +
-            "," + quoted(frame.symbol) + "]";
+    json += (json.empty() ? "[" : ",[") + quoted(frame.module) + "," +
+            std::to_string(frame.offset) + "," + quoted(frame.symbol) + "]";
   return "[" + json + "]";
 }
 
@@ -124,10 +124,11 @@ void report(const Rule &rule, const std::string &what, const std::string &object
     std::string past;
     for (const auto &[event, site] : history)
       past += (past.empty() ? "[" : ",[") + quoted(event) + "," + json_of(site) + "]";
-    const std::string line = "{\"rule\":" + quoted(rule.name) + ",\"severity\":" +
-                             quoted(word(rule.severity)) + print(",\"pid\":%d", getpid()) +
-                             ",\"what\":" + quoted(what) + ",\"object\":" + quoted(object) +
-                             ",\"at\":" + json_of(here) + ",\"history\":[" + past + "]}\n";
+    const std::string line = "{\"rule\":" + quoted(rule.name) +
+                             ",\"severity\":" + quoted(word(rule.severity)) +
+                             print(",\"pid\":%d", getpid()) + ",\"what\":" + quoted(what) +
+                             ",\"object\":" + quoted(object) + ",\"at\":" + json_of(here) +
+                             ",\"history\":[" + past + "]}\n";
     json_on_stderr() ? put(STDERR_FILENO, "rdmalint-json " + line) : put(json_file(), line);
     return;
   }

@@ -75,9 +75,10 @@ std::vector<Frame> frames_of(const Site &site) {
     if (is_interposer(info) || is_verbs_library(module) || module.starts_with("libc.so") ||
         module.starts_with("ld-linux"))
       continue;
-    result.push_back({info.dli_fname,
-                      reinterpret_cast<std::uintptr_t>(call) - static_cast<std::uintptr_t>(map->l_addr),
-                      demangled(info.dli_sname)});
+    result.push_back(
+        {info.dli_fname,
+         reinterpret_cast<std::uintptr_t>(call) - static_cast<std::uintptr_t>(map->l_addr),
+         demangled(info.dli_sname)});
   }
   return result;
 }

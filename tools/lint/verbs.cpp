@@ -91,27 +91,26 @@ int ibv_dealloc_pd(ibv_pd *pd) {
 
 ibv_mr *ibv_reg_mr(ibv_pd *pd, void *address, std::size_t length, int access) {
   static const auto real = REAL(ibv_reg_mr);
-  return registered(
-      pd, make("ibv_reg_mr", pd, [&] { return real(pd, address, length, access); }),
-      reinterpret_cast<std::uintptr_t>(address), address, static_cast<unsigned>(access));
+  return registered(pd, make("ibv_reg_mr", pd, [&] { return real(pd, address, length, access); }),
+                    reinterpret_cast<std::uintptr_t>(address), address,
+                    static_cast<unsigned>(access));
 }
 
 ibv_mr *ibv_reg_mr_iova(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova,
                         int access) {
   static const auto real = REAL(ibv_reg_mr_iova);
-  return registered(pd,
-                    make("ibv_reg_mr_iova", pd,
-                         [&] { return real(pd, address, length, iova, access); }),
-                    iova, address, static_cast<unsigned>(access));
+  return registered(
+      pd, make("ibv_reg_mr_iova", pd, [&] { return real(pd, address, length, iova, access); }),
+      iova, address, static_cast<unsigned>(access));
 }
 
 // What verbs.h makes of ibv_reg_mr where the access flags are no constant.
 ibv_mr *ibv_reg_mr_iova2(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova,
                          unsigned access) {
   static const auto real = REAL(ibv_reg_mr_iova2);
-  return registered(
-      pd, make("ibv_reg_mr", pd, [&] { return real(pd, address, length, iova, access); }), iova,
-      address, access);
+  return registered(pd,
+                    make("ibv_reg_mr", pd, [&] { return real(pd, address, length, iova, access); }),
+                    iova, address, access);
 }
 
 int ibv_dereg_mr(ibv_mr *mr) {

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+"""What ./lab sync writes about ./lab lint: the table of its rules, and what it finds in a lesson's
+changes."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lab import examples, ladder, lint
+from lab.paths import ROOT
+
+RECORDED = ROOT / "tests/lint/findings.json"  # tests/lint/test_findings.py records it
+TOOL = "../tools/lint/README.md"
+
+
+def rules_table(path: Path) -> "list[str]":
+    """The block `<!-- rules -->`."""
+    rows = [
+        f"| `{rule.name}` | {rule.severity} | {rule.why} | [{rule.read.partition('.')[0]}]"
+        f"(../../lessons/{rule.read}) |"
+        for rule in lint.rules().values()
+    ]
+    return ["", "| rule | severity | why it is wrong | read |", "|---|---|---|---|", *rows, ""]
+
+
+def changes(path: Path) -> "list[str]":
+    """The block `<!-- lint -->`: which of a lesson's changes ./lab lint finds, and by which rule.
+    What follows from a mistake at the other side is not named."""
+    lesson = next(lesson for lesson in ladder.read() if lesson.file == path)
+    recorded = json.loads(RECORDED.read_text())
+    rows = []
+    for change in examples.breaks(lesson):
+        program = examples.program(lesson, change)
+        always = set(recorded.get(program.partition(".")[0], []))
+        names = [f"`{name}`" for name in recorded.get(program, []) if name not in always]
+        if names:
+            rows.append(f"| `./lab lint {lesson.stem} --break {change}` | {', '.join(names)} |")
+    if not rows:
+        raise ValueError("./lab lint finds none of this lesson's changes")
+    return [
+        "",
+        f"[`./lab lint`]({TOOL}) watches the calls of a program, and explains what is wrong. It"
+        " finds these changes:",
+        "",
+        "| run | it reports |",
+        "|---|---|",
+        *rows,
+        "",
+    ]
