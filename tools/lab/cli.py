@@ -23,6 +23,7 @@ COMMANDS = [
     "capture",
     "trace",
     "lint",
+    "inject",
     "doctor",
     "exec",
     "shell",

@@ -139,12 +139,15 @@ def run(
     extra: Sequence[str] = (),
     *,
     under: Sequence[str] = (),
+    client_under: Optional[Sequence[str]] = None,
     client_place: Optional[Place] = None,
     **options,
 ) -> pair.Outcome:
     """Runs a program of build/examples, with its other side, by its kind, as in ladder.txt.
 
     @param under what starts the program, if it is not to start by itself: env(1), strace(1), …
+    @param client_under the same for the client; None: what starts the server. A kernel module is
+    no program, and starts by itself
     @param client_place where the client runs, if not where the server does
     @param options as pair.run() takes them"""
     if kind == "kernel":
@@ -158,8 +161,10 @@ def run(
         )
     # rdma_cm finds the device by the address.
     both = [
-        _command(build, side, place if kind == "pair" else without_device, under, extra)
-        for side in sides(program)
+        _command(build, side, place if kind == "pair" else without_device, start, extra)
+        for side, start in zip(
+            sides(program), (under, under if client_under is None else client_under)
+        )
     ]
     return run_pair(place, *both, client_place, port_option=PORT_OPTION[kind], **options)
 
