@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import select
 import subprocess
 import time
 import unittest
@@ -736,49 +737,153 @@ class Liars(Shared):
 
 
 class Soak(Shared):
-    """A minute of all that there is; LAB_SOAK_SECONDS says how much longer."""
+    """A minute of all that there is; LAB_SOAK_SECONDS says how much longer.
+
+    Two servers run, each with a sender of its own. The first pair serves three steady workers, and
+    nothing ever breaks its connections. But other workers and other clients come, and are killed in
+    the middle of their load. The second server is killed again and again, so its sender connects
+    again and again. After each round all is as it was before, and samples show whether the processes
+    that live on need more and more.
+    """
 
     seconds = int(os.environ.get("LAB_SOAK_SECONDS", "60"))
+    load = ("--mixed", "--in-flight", "8", "--size", "1000", "--response-size", "1000")
+    kinds = ("qp", "cq", "mr", "pd", "cm_id")
+    counts = ("descriptors", "threads", *kinds)
+    columns = ("RSS", "PSS", *counts)
+    sampling = (
+        "for process; do "
+        'grep -E "^(Rss|Pss):" /proc/$process/smaps_rollup; '
+        "ls /proc/$process/fd | wc -l; echo $(ls /proc/$process/task); done; "
+        f"for kind in {' '.join(kinds)}; do rdma -j resource show $kind; done"
+    )
 
-    def memory(self, place, process):
-        """In KiB."""
-        return int(
-            re.search(r"VmRSS:\s+(\d+) kB", self.at(place, "cat", f"/proc/{process.guest}/status"))[
-                1
-            ]
-        )
+    def sample(self, place, *processes):
+        """@return for each process, memory in KiB and the counts"""
+        lines = self.at(
+            place, "sh", "-c", self.sampling, "sh", *(str(process.guest) for process in processes)
+        ).splitlines()
+        resources = [json.loads(line) for line in lines[-len(self.kinds) :]]
+        samples = []
+        for i in range(0, 4 * len(processes), 4):
+            memory = dict(re.findall(r"(Rss|Pss):\s+(\d+) kB", "\n".join(lines[i : i + 2])))
+            threads = {int(number) for number in lines[i + 3].split()}
+            counted = (sum(entry.get("pid") in threads for entry in kind) for kind in resources)
+            samples.append(
+                (int(memory["Rss"]), int(memory["Pss"]), int(lines[i + 2]), len(threads), *counted)
+            )
+        return samples
 
-    def measures(self):
-        both = ((self.server_place, self.server), (self.client_place, self.sending))
-        return [self.resources(*one) for one in both], [self.memory(*one) for one in both]
+    def is_over(self):
+        return any(worker.poll() is not None for worker in self.steady)
+
+    def take_samples(self):
+        """What must be gone after a round is gone soon, and not at once: waits for that. There is
+        no sample if the steady workers end meanwhile, which takes their descriptors away."""
+        deadline = time.monotonic() + 300
+        while True:
+            now = self.sample(self.server_place, self.server)
+            now += self.sample(self.client_place, self.sending, self.unlucky)
+            counts = [one[2:] for one in now]
+            is_connected = [one[self.columns.index("qp")] for one in now] == [2, 2, 1]
+            if is_connected and counts == [one[2:] for one in (self.samples or [now])[0]]:
+                self.samples.append(now)
+                break
+            if self.is_over():
+                break
+            if time.monotonic() > deadline:
+                self.fail(f"{self.counts} are {counts}\n{self.table()}")
+        self.drain()
+
+    def kill(self, process):
+        self.at(process.place, "kill", "-9", str(process.guest))
+        process.communicate(timeout=600)
+
+    def start(self, place, program, *options, **more):
+        process = super().start(place, program, *options, **more)
+        process.place = place
+        return process
+
+    def one_round(self, number):
+        # In the middle of its load, wherever it is then.
+        victim = self.attached(*self.load, "--seconds", "3600")
+        client = self.client(*self.load, "--seconds", "3600")
+        self.assertIn("up", next_line(client))
+        # The second server: killed, or asked to end while requests are under way.
+        first, first_port = self.server, self.port
+        self.server, self.port = self.doomed, self.doomed_port
+        if number % 2:
+            self.kill(self.server)
+        else:
+            self.stop()
+        self.serve("--workers", "2", port=self.port)
+        self.doomed, self.server, self.port = self.server, first, first_port
+        self.kill(victim)
+        self.kill(client)
+
+    def drain(self):
+        """Reads what the sender that reconnects says about it: the pipe must not fill up."""
+        while select.select([self.unlucky.stderr], [], [], 0)[0]:
+            self.assertNotEqual(os.read(self.unlucky.stderr.fileno(), 1 << 16), b"")
+
+    def table(self):
+        """About ten of the samples."""
+        names = ("server", "sender", "sender that reconnects")
+        lines = []
+        for which, name in enumerate(names):
+            lines.append(f"{name}:\n{'round':>6}" + "".join(f"{it:>12}" for it in self.columns))
+            for number in range(0, len(self.samples), max(1, len(self.samples) // 10)):
+                row = self.samples[number][which]
+                lines.append(f"{number:6}" + "".join(f"{value:12}" for value in row))
+        return "\n".join(lines)
 
     def test_mixed_load(self):
-        """Every response matches its request by checksum; memory and the device's resources stay as
-        they are. Never an RNR."""
+        """Every response matches its request by checksum. Memory, descriptors and the device's
+        resources stay as they are. Never an RNR."""
+        self.samples = []
+        self.serve("--workers", "2")
+        self.doomed, self.doomed_port = self.server, self.port
+        self.sender("--slots", "256")
+        self.unlucky, unlucky_name = self.sending, self.name
         self.serve("--workers", "2")
         self.sender("--slots", "256", "--connections", "2")
-        load = (
-            "--mixed",
-            "--in-flight",
-            "8",
-            "--size",
-            "1000",
-            "--response-size",
-            "1000",
-            "--seconds",
-        )
-        self.right(self.attached(*load, "5"))
-        resources, memory = self.measures()
-        for worker in [self.attached(*load, str(self.seconds - 10)) for _ in range(3)]:
+        seconds = ("--seconds", str(self.seconds - 10))
+        self.steady = [self.attached(*self.load, *seconds) for _ in range(3)]
+        name, self.name = self.name, unlucky_name
+        patient = self.attached(*self.load, "--patient", *seconds)
+        self.name = name
+        rounds = 0
+        while not self.is_over():
+            self.one_round(rounds)
+            self.take_samples()
+            rounds += 1
+        for worker in self.steady:
             out, err = worker.communicate(timeout=self.seconds + 120)
             self.assertRegex(out, RESPONSES, err)
-        resources_after, memory_after = self.measures()
-        self.assertEqual(resources_after, resources)
-        self.assertEqual([one["qp"] for one in resources], [2, 2])
-        for before, after in zip(memory, memory_after):
-            self.assertLess(after, 1.1 * before + 1024)
+        out, _ = self.finish(patient)
+        self.assertRegex(out, RESPONSES)
+        print(f"{rounds} rounds in {self.seconds} s, memory in KiB\n{self.table()}")
+        self.check_that_nothing_grows()
         self.sending.terminate()
         _, err = self.finish(self.sending)
         # no connection was lost: an RNR would be the end of one, since rnr_retry_count is 0
         self.assertEqual(err, "")
-        self.assertEqual(self.stop()[0], [2, 0, 0])
+        self.unlucky.terminate()
+        self.finish(self.unlucky)
+        # A killed client is dropped if the server was about to answer it.
+        (served, dropped, rejected), said = self.stop()
+        self.assertEqual((served + dropped, rejected), (2 + rounds, 0), said)
+
+    def check_that_nothing_grows(self):
+        """From the second quarter to the last one. The counts are the same after each round:
+        take_samples() has seen that."""
+        if len(self.samples) < 2:  # a busy machine had time for one round
+            return
+        quarter = max(1, len(self.samples) // 4)
+        for which in range(3):
+            for column in (0, 1):
+                before, after = (
+                    min(one[which][column] for one in part)
+                    for part in (self.samples[quarter : 2 * quarter], self.samples[-quarter:])
+                )
+                self.assertLess(after, 1.05 * before + 512, self.table())
