@@ -740,10 +740,10 @@ class Soak(Shared):
     """A minute of all that there is; LAB_SOAK_SECONDS says how much longer.
 
     Two servers run, each with a sender of its own. The first pair serves three steady workers, and
-    nothing ever breaks its connections. But other workers and other clients come, and are killed in
-    the middle of their load. The second server is killed again and again, so its sender connects
-    again and again. After each round all is as it was before, and samples show whether the processes
-    that live on need more and more.
+    nothing ever breaks its connections. But other workers and other clients come, and are killed
+    in the middle of their load. The second server is killed again and again. So its sender
+    connects again and again. After each round all is as it was before, and samples show whether
+    the processes that live on need more and more.
     """
 
     seconds = int(os.environ.get("LAB_SOAK_SECONDS", "60"))

@@ -15,6 +15,18 @@ from lab.errors import LabError
 
 QEMU = "qemu-system-arm" if platform.machine() == "aarch64" else "qemu-system-x86"
 
+
+def _clang_runtime() -> str:
+    """libFuzzer and the sanitizers of Debian's clang, which only recommends this package. Its name
+    has clang's version in it."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return ""
+    version = {"12": 14, "13": 19}.get(release.get("VERSION_ID", ""))
+    return f" libclang-rt-{version}-dev" if release["ID"] == "debian" and version else ""
+
+
 DEBIAN = {
     "build": (
         "meson ninja-build g++ pkg-config libibverbs-dev librdmacm-dev libcli11-dev libgtest-dev"
@@ -27,7 +39,7 @@ DEBIAN = {
     "check": "clang-format cmake flake8 make perftest procps",
     "wire": "tcpdump tshark",
     "bench": "perftest ucx-utils libfabric-bin rdmacm-utils",
-    "thorough": "chromium clang valgrind",
+    "thorough": "chromium clang valgrind" + _clang_runtime(),
 }
 # For the distributions on which ./lab installs nothing itself: the names to type.
 OTHERS = {
@@ -44,7 +56,7 @@ OTHERS = {
             "check": "clang-tools-extra cmake make perftest python3-flake8 procps-ng",
             "wire": "tcpdump wireshark-cli",
             "bench": "perftest ucx libfabric librdmacm-utils",
-            "thorough": "chromium clang valgrind",
+            "thorough": "chromium clang compiler-rt valgrind",
         },
     ),
     "pacman": (
@@ -58,7 +70,7 @@ OTHERS = {
             "check": "clang cmake flake8 make procps-ng",
             "wire": "tcpdump wireshark-cli",
             "bench": "openucx libfabric",
-            "thorough": "chromium clang valgrind",
+            "thorough": "chromium clang compiler-rt valgrind",
         },
     ),
     "zypper": (

@@ -196,9 +196,24 @@ def read(file: Path, may_be_empty: bool = False) -> list[Packet]:
     )
     if result.returncode:
         raise LabError(f"tshark cannot read {file}: {result.stderr.strip()}")
-    packets = [_packet(dict(zip(FIELDS, line.split("\t")))) for line in result.stdout.splitlines()]
+    packets = dissected(result.stdout)
     if not packets and not may_be_empty:
         raise LabError(f"{file} holds no RoCEv2 packet: nothing came over the wire")
+    return packets
+
+
+def dissected(text: str) -> list[Packet]:
+    """The packets of tshark's output, a line each.
+
+    @raises LabError if one is not whole: a peer may send anything, and a capture may be cut"""
+    packets = []
+    for line in filter(None, text.split("\n")):
+        try:
+            packets.append(_packet(dict(zip(FIELDS, line.split("\t")))))
+        except (KeyError, TypeError, ValueError) as error:
+            raise LabError(
+                f"RoCEv2 packet {len(packets) + 1} of the capture is not whole: {error}"
+            ) from error
     return packets
 
 

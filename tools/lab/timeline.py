@@ -65,14 +65,16 @@ class Event:
 
 
 def read_calls(text: str) -> list[Call]:
-    """The calls of a trace file. A line that a killed program left half-written counts for
-    nothing."""
+    """The calls of a trace file. A line that is none counts for nothing: a killed program may have
+    left it half-written."""
     calls = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         try:
-            calls.append(Call(json.loads(line)))
-        except json.JSONDecodeError:
+            call = json.loads(line)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(call, dict):
+            calls.append(Call(call))
     return calls
 
 

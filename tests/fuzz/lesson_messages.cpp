@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// For slot_messages.cpp: what lessons 08, 15 and 18 make of the bytes that a peer has sent. Their
+// headers have a namespace each, because they use the same names.
+#include "fuzz.hpp"
+
+// All that they include, before they are in a namespace.
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/checksum.hpp>
+#include <rdmacommon/device.hpp>
+#include <rdmacommon/exchange.hpp>
+#include <rdmacommon/immediate.hpp>
+#include <rdmacommon/slot_ring.hpp>
+#include <rdmacommon/slot_runs.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <arpa/inet.h>
+#include <endian.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cinttypes>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lesson_08 {
+#include "message.hpp"
+
+void datagram(std::span<const uint8_t> bytes) {
+  std::vector<char> slot(bytes.begin(), bytes.end());
+  if (slot.size() <= sizeof(ibv_grh))
+    slot.resize(sizeof(ibv_grh) + 1); // the NIC writes the 40 bytes, whatever a peer sends
+  ibv_wc completion{};
+  completion.byte_len = static_cast<uint32_t>(slot.size());
+  completion.wc_flags = (slot.back() & 1) != 0 ? IBV_WC_GRH : 0;
+  const Arrived arrived(slot.data(), completion);
+  if (arrived.problem == nullptr)
+    require(encode(arrived.message) ==
+                std::string(slot.data() + sizeof(ibv_grh), slot.size() - sizeof(ibv_grh)),
+            "a message can be written back");
+  require(!origin(arrived).empty(), "an origin has words");
+}
+} // namespace lesson_08
+
+namespace lesson_15 {
+#include "directory.hpp"
+
+void directory(std::span<const uint8_t> bytes) {
+  Input input(bytes.data(), bytes.size());
+  const auto length = input.get<uint8_t>() < 8 ? size_t{input.get<uint8_t>()} : sizeof(Directory);
+  const rdmacommon::RemoteMemory chip{.address =
+                                          input.get<uint8_t>() < 8 ? input.get<uint64_t>() : 0,
+                                      .rkey = 1,
+                                      .length = input.get<uint64_t>()};
+  const Known known = from_directory(input.get<Directory>(), length, chip);
+  // The client locks any of these counters, and changes it.
+  require(known.counters > 0 && known.me > 0, "there is a counter");
+  require(lock_at(known.counters - 1) + lock_size <= chip.length, "each counter has a lock");
+  require(known.memory.length / sizeof(uint64_t) == known.counters &&
+              known.memory.address + known.memory.length >= known.memory.address,
+          "the counters are in the memory");
+}
+} // namespace lesson_15
+
+namespace lesson_18 {
+#include "group_protocol.hpp"
+
+#include "inbox.hpp"
+
+// Slots, and runs of them. Checksums are corrected, or hardly any message would get past them.
+void inbox(std::span<const uint8_t> bytes) {
+  Input input(bytes.data(), bytes.size());
+  Settings settings;
+  settings.shape = {.slots = 8, .slot_size = 64};
+  settings.processes = 2;
+  std::vector<std::byte> slots(8 * 64);
+  Inbox inbox(slots, settings);
+  while (!input.is_empty()) {
+    const auto run = rdmacommon::checked_run(input.get<uint32_t>(), settings.shape.slots);
+    const auto length = input.get<uint16_t>();
+    const auto sent = input.take(size_t{run.count} * settings.shape.slot_size);
+    const auto room = std::span(slots).subspan(size_t{run.first} * settings.shape.slot_size);
+    std::memcpy(room.data(), sent.data(), sent.size());
+    rdmacommon::SlotHeader header;
+    std::memcpy(&header, room.data(), sizeof header);
+    const uint32_t body = rdmacommon::from_wire(header).length;
+    if (body >= 4 && body <= room.size() - sizeof header) {
+      const uint32_t sum = htonl(rdmacommon::checksum(room.subspan(sizeof header + 4, body - 4)));
+      if (input.get<uint8_t>() % 2 == 0)
+        std::memcpy(room.data() + sizeof header, &sum, sizeof sum);
+    }
+    inbox.take(run, std::min<uint32_t>(length, run.count * settings.shape.slot_size));
+  }
+}
+} // namespace lesson_18
