@@ -165,6 +165,16 @@ const Add rkey_early("rkey-early", [](const DeviceOptions &options, bool wrong) 
 
 // ---- completions with an error
 
+// What makes these two fail is not in the program: the test injects the status.
+void send_and_look(const DeviceOptions &options, bool) {
+  Pair pair(options);
+  pair.receive();
+  pair.send();
+  next(pair.sent.get());
+}
+const Add local_protection("local-protection", send_and_look);
+const Add local_operation("local-operation", send_and_look);
+
 const Add remote_access("remote-access", [](const DeviceOptions &options, bool wrong) {
   Pair pair(options, {.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
                       .qp_access = IBV_ACCESS_REMOTE_WRITE});

@@ -214,19 +214,22 @@ def unused_access(facts: "list[dict]") -> "list[Finding]":
     return result
 
 
-def under(where: place.Place, folder: Path, protect: bool = False) -> "list[str]":
-    """What starts a program under the library, where `where` is. The library is built."""
-    library = folder / LIBRARY
-    if re.search(r"[\s:]", str(library)):  # LD_PRELOAD takes either for the end of a path
-        copy = "/tmp/librdmalint.so"
-        argv = where.wrap(["cp", str(library), copy])
+def under(
+    where: place.Place, folder: Path, protect: bool = False, libraries: Sequence[str] = (LIBRARY,)
+) -> "list[str]":
+    """What starts a program under the library, where `where` is. The library is built.
+
+    @param libraries what to preload: others may follow the first, and are called by it"""
+    paths = [folder / library for library in libraries]
+    if any(re.search(r"[\s:]", str(path)) for path in paths):  # LD_PRELOAD takes them for an end
+        argv = where.wrap(["cp", *map(str, paths), "/tmp"])
         subprocess.run(argv, stdin=subprocess.DEVNULL, check=True)
-        library = Path(copy)
+        paths = [Path("/tmp") / path.name for path in paths]
     return [
         "env",
         "RDMALINT_JSON=stderr",
         *(["RDMALINT_PROTECT=1"] if protect else []),
-        f"LD_PRELOAD={library}",
+        f"LD_PRELOAD={':'.join(map(str, paths))}",
     ]
 
 
@@ -289,8 +292,9 @@ def main(args) -> int:
         packages.ensure("build", *place.groups())
         folder = build.build(LIBRARY, trace.LIBRARY)
     hosts = place.find_hosts() if args.two_hosts else (place.find_place(),) * 2
+    libraries = (LIBRARY,) if is_example else (LIBRARY, trace.LIBRARY)
     # On both hosts: there the library may be copied to.
-    start = [under(where, folder, args.protect) for where in dict.fromkeys(hosts)][0]
+    start = [under(where, folder, args.protect, libraries) for where in dict.fromkeys(hosts)][0]
     if is_example:
         outcome = examples.run(
             hosts[0],
@@ -303,7 +307,7 @@ def main(args) -> int:
             show=collector.show,
         )
     else:
-        outcome = run_command(hosts, start, folder, args.words, collector)
+        outcome = run_command(hosts, start, args.words, collector)
     collector.end(outcome)
     run.report(outcome)
     if args.json:
@@ -313,12 +317,11 @@ def main(args) -> int:
     return STATUS.get(collector.worst(), 0) or int(outcome.failed and not args.broken)
 
 
-def run_command(hosts, start, folder, words, collector) -> pair.Outcome:
+def run_command(hosts, start, words, collector) -> pair.Outcome:
     """Any program; after a second "--", its client. The tracer says when the server listens."""
     if "--" not in words:
         return pair.run(hosts[0], [*start, *words], show=collector.show)
     middle = words.index("--")
-    start = [*start[:-1], f"{start[-1]}:{folder / trace.LIBRARY}"]
     announced = [*start[:1], "VERBS_TRACE_ANNOUNCE=1", *start[1:]]
 
     def show(role: str, text: str) -> None:
