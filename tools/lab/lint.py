@@ -322,7 +322,7 @@ def run_command(hosts, start, words, collector) -> pair.Outcome:
     if "--" not in words:
         return pair.run(hosts[0], [*start, *words], show=collector.show)
     middle = words.index("--")
-    announced = [*start[:1], "VERBS_TRACE_ANNOUNCE=1", *start[1:]]
+    announced = [start[0], "VERBS_TRACE=/dev/null", "VERBS_TRACE_ANNOUNCE=1", *start[1:]]
 
     def show(role: str, text: str) -> None:
         if not trace.READY.fullmatch(text):
