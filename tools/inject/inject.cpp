@@ -8,9 +8,9 @@
 
 #include "kept.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace inject {
@@ -32,8 +33,10 @@ constexpr std::size_t most_frames = 32;
 
 struct Rule {
   std::string process = "1", function;
-  unsigned long number = 0; // counted from 1
+  unsigned long number = 0; // counted from 1; 0 if there is a path
+  std::uint64_t path = 0;
   Verdict verdict{.fails = true};
+  bool is_done = false; // under lock_of_all()
 };
 
 struct Object {
@@ -84,7 +87,6 @@ constexpr std::array statuses = {
 
 void choose(const std::string &how, Rule &rule, const std::string &text) {
   Verdict &verdict = rule.verdict;
-  verdict.chosen = true;
   const bool events = rule.function == "ibv_get_cq_event" || rule.function == "rdma_get_cm_event";
   const bool completions = rule.function == "ibv_poll_cq" || rule.function == "ibv_start_poll" ||
                            rule.function == "ibv_next_poll";
@@ -113,7 +115,7 @@ void choose(const std::string &how, Rule &rule, const std::string &text) {
                            : "no error number has this name");
 }
 
-// [PROCESS/]FUNCTION:N[:HOW]
+// [PROCESS/]FUNCTION:N[:HOW], or @PATH for :N
 Rule parse(const std::string &text) {
   Rule rule;
   std::string rest = text;
@@ -121,14 +123,18 @@ Rule parse(const std::string &text) {
     rule.process = rest.substr(0, slash);
     rest.erase(0, slash + 1);
   }
-  const auto colon = rest.find(':');
-  rule.function = rest.substr(0, colon);
-  if (colon == std::string::npos)
+  const auto mark = rest.find_first_of(":@");
+  rule.function = rest.substr(0, mark);
+  if (mark == std::string::npos)
     refuse(text, "a rule is FUNCTION:N or FUNCTION:N:HOW");
   char *end = nullptr;
-  rule.number = std::strtoul(rest.c_str() + colon + 1, &end, 10);
-  if (rule.number == 0 || rule.number == ULONG_MAX || (*end && *end != ':'))
-    refuse(text, "N is a number, counted from 1");
+  const char *which = rest.c_str() + mark + 1;
+  if (rest[mark] == '@')
+    rule.path = std::strtoull(which, &end, 16);
+  else
+    rule.number = std::strtoul(which, &end, 10);
+  if (end == which || (!rule.number && !rule.path) || (*end && *end != ':'))
+    refuse(text, "N is a number, counted from 1, and a path is one that VERBS_INJECT_LIST names");
   if (*end)
     choose(end + 1, rule, text);
   return rule;
@@ -239,6 +245,14 @@ std::uint64_t path_of_call() {
   return path;
 }
 
+// The first call on a path is meant, and no other.
+bool is_meant(Rule &rule, unsigned long number, std::uint64_t path) {
+  if (!rule.path)
+    return rule.number == number;
+  const std::lock_guard lock(trace::lock_of_all());
+  return rule.path == path && !std::exchange(rule.is_done, true);
+}
+
 } // namespace
 
 bool active() {
@@ -265,20 +279,24 @@ Verdict Call::count(int default_error) {
   if (!its.active || !outermost_)
     return {};
   const int before = errno;
+  bool want_path = its.list >= 0;
   {
     const std::lock_guard lock(trace::lock_of_all());
     number_ = ++its.counted[function_];
+    for (const Rule &rule : its.rules)
+      want_path |= rule.path && !rule.is_done && rule.function == function_;
   }
+  const std::uint64_t path = want_path ? path_of_call() : 0;
   if (its.list >= 0) {
     char line[256];
-    const int length =
-        std::snprintf(line, sizeof line, "%s %s %lu %016llx\n", its.process.c_str(), function_,
-                      number_, static_cast<unsigned long long>(path_of_call()));
+    const int length = std::snprintf(line, sizeof line, "%s %s %lu %016llx\n", its.process.c_str(),
+                                     function_, number_, static_cast<unsigned long long>(path));
     syscall(SYS_write, its.list, line, static_cast<std::size_t>(length));
   }
   errno = before;
-  for (const Rule &rule : its.rules)
-    if (rule.number == number_ && rule.function == function_ && rule.process == its.process) {
+  for (Rule &rule : its.rules)
+    if (rule.function == function_ && rule.process == its.process &&
+        is_meant(rule, number_, path)) {
       Verdict verdict = rule.verdict;
       if (!verdict.error)
         verdict.error = default_error;

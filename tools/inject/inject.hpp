@@ -21,7 +21,6 @@ enum class How { error, completion, negative, lost, delayed };
 // What a rule says about one call.
 struct Verdict {
   bool fails = false;
-  bool chosen = false; // whether the rule names `how`, `error` or `status`; or it is the default
   How how = How::error;
   int error = 0;
   ibv_wc_status status = IBV_WC_SUCCESS;

@@ -7,6 +7,7 @@ path of calls from main() to it, then fails once, in a run of its own.
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import os
 import random
 import re
@@ -42,15 +43,21 @@ class Call:
     function: str
     number: int  # counted by function, from 1
     how: str = ""
+    path: str = ""  # of calls, from main() to it; "": the number says which call it is
+
+    def _rule(self, which: str) -> str:
+        process = "" if self.process == "1" else self.process + "/"
+        return f"{process}{self.function}{which}" + (f":{self.how}" if self.how else "")
 
     @property
     def rule(self) -> str:
-        """As VERBS_INJECT and --call take it."""
-        process = "" if self.process == "1" else self.process + "/"
-        return f"{process}{self.function}:{self.number}" + (f":{self.how}" if self.how else "")
+        """As VERBS_INJECT takes it. Another order of events changes the numbers, and not the
+        paths."""
+        return self._rule(f"@{self.path}" if self.path else f":{self.number}")
 
     def __str__(self) -> str:
-        return (self.side + " " if self.side else "") + self.rule
+        """As --side and --call take it."""
+        return (self.side + " " if self.side else "") + self._rule(f":{self.number}")
 
 
 def ways(function: str) -> tuple[str, ...]:
@@ -82,16 +89,17 @@ def problem(call: Call, outcome: pair.Outcome) -> str:
     if call.how == "lost":
         # A program may not need the event: it looks at the queue again before it gives up.
         return "" if status == 0 or any("error: " in line for line in said) else "says nothing"
-    if status != 1 and not ENDS.match(call.function):
-        return f"exit status {status}"
     if call.function in COMPLETIONS and what not in ("a negative count", "EIO"):
         reported = any("status" in line for line in said)
     else:
         reported = any(call.function in line for line in said)
-    return "" if reported else "no message names the call"
+    if not reported:
+        return f"exit status {status}, and no message names the call"
+    return "" if status == 1 or ENDS.match(call.function) else GOES_ON
 
 
 NOT_REACHED = "this run did not make the call"
+GOES_ON = "it reports the call, and ends with exit status 0"
 
 
 class Injection:
@@ -176,9 +184,9 @@ def distinct(side: str, listed: str) -> list[Call]:
     found: dict[tuple, Call] = {}
     for line in listed.splitlines():
         process, function, number, path = line.split()
-        found.setdefault((function, path), Call(side, process, function, int(number)))
+        found.setdefault((function, path), Call(side, process, function, int(number), "", path))
     return [
-        Call(call.side, call.process, call.function, call.number, how)
+        dataclasses.replace(call, how=how)
         for call in found.values()
         for how in ways(call.function)
     ]
