@@ -209,8 +209,10 @@ pid_t start(const PairOptions &options, uint64_t me, const Settings &settings, W
 void wait_until(pid_t pid, bool (*is_so)(int status), int options, const char *what) {
   int status = 0;
   check_errno(waitpid(pid, &status, options), "waitpid");
-  if (!is_so(status))
-    throw Error(what, "ended with status " + std::to_string(status));
+  if (!is_so(status)) {
+    const int ended = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    throw Error(what, "ended with status " + std::to_string(ended));
+  }
 }
 
 // [client]
