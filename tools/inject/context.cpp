@@ -114,8 +114,10 @@ int poll_cq(ibv_cq *cq, int entries, ibv_wc *wc) {
   Call call("ibv_poll_cq");
   const int count = real(cq, entries, wc);
   for (int i = 0; i < count; ++i) {
+    if (wc[i].status != IBV_WC_SUCCESS)
+      continue;
     const Verdict verdict = call.count(0);
-    if (!verdict.fails || wc[i].status != IBV_WC_SUCCESS)
+    if (!verdict.fails)
       continue;
     if (verdict.how == How::negative) {
       call.report("a negative count");
@@ -162,10 +164,10 @@ int wr_complete(ibv_qp_ex *qp) {
 }
 
 int polled(Call &call, ibv_cq_ex *cq, int error) {
-  if (error)
+  if (error || cq->status != IBV_WC_SUCCESS)
     return error;
   const Verdict verdict = call.count(0);
-  if (!verdict.fails || cq->status != IBV_WC_SUCCESS)
+  if (!verdict.fails)
     return 0;
   if (verdict.how == How::negative) { // an error number, here
     call.report(name_of(EIO));

@@ -44,8 +44,9 @@ class Outcome:
 
 
 class _Run:
-    def __init__(self, show: Callable[[str, str], None]):
+    def __init__(self, show: Callable[[str, str], None], stop_server: bool):
         self.show = show
+        self.stop_server = stop_server
         self.outcome = Outcome()
         self.processes: dict[str, subprocess.Popen] = {}
         self.events: queue.Queue = queue.Queue()
@@ -79,6 +80,8 @@ class _Run:
                 self.outcome.status[role] = what
                 if what == machine.CRASHED:  # with its host: there is nothing left to wait for
                     return
+                if what and role == "client" and self.stop_server:
+                    self.processes["server"].terminate()
                 continue
             self.outcome.lines.append((role, what))
             self.show(role, what)
@@ -115,9 +118,13 @@ def run(
     *,
     time_limit: float = TIME_LIMIT,
     show: Callable[[str, str], None] = lambda role, text: None,
+    stop_server: bool = False,
 ) -> Outcome:
-    """Runs `program` alone, or as the server of `client`."""
-    run = _Run(show)
+    """Runs `program` alone, or as the server of `client`.
+
+    @param stop_server a server that waits for clients forever gets SIGTERM when its client has
+    failed"""
+    run = _Run(show, stop_server)
 
     def on_line(role: str, text: str) -> None:
         ready = (
