@@ -141,6 +141,9 @@ struct DestroyId {
     deleters::report(rdma_destroy_id(id), "rdma_destroy_id");
   }
 };
+struct DestroyCmQp {
+  void operator()(rdma_cm_id *id) const { rdma_destroy_qp(id); }
+};
 
 // [cm-member]
 // Joins by rdma_cm, which does all of that: QP number, Q_Key and membership of the host. It opens
@@ -155,6 +158,7 @@ public:
                           .cap = {.max_recv_wr = 1, .max_recv_sge = 1},
                           .qp_type = IBV_QPT_UD};
     check_errno(rdma_create_qp(id_.get(), inbox_.pd.get(), &init), "rdma_create_qp"); // in RTS
+    qp_.reset(id_.get());
     inbox_.post(id_->qp);
     check_errno(rdma_join_multicast(id_.get(), &group_.any, nullptr), "rdma_join_multicast");
     wait_until_joined(timeout);
@@ -162,7 +166,6 @@ public:
   }
   ~CmMember() {
     deleters::report(rdma_leave_multicast(id_.get(), &group_.any), "rdma_leave_multicast");
-    rdma_destroy_qp(id_.get());
   }
   CmMember(const CmMember &) = delete;
   CmMember &operator=(const CmMember &) = delete;
@@ -192,6 +195,7 @@ private:
   std::unique_ptr<rdma_event_channel, DestroyChannel> channel_;
   std::unique_ptr<rdma_cm_id, DestroyId> id_;
   Inbox inbox_;
+  std::unique_ptr<rdma_cm_id, DestroyCmQp> qp_; // the id's, from its creation on
   SocketAddress group_;
 };
 // [cm-member]
