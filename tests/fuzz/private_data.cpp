@@ -51,6 +51,7 @@ void hello(std::span<const std::byte> bytes) {
   const Shape &shape = hello->shape;
   require(memory_for(shape) / shape.slots >= 3 * uint64_t{shape.slot_size} + shape.largest,
           "the memory is that of all slots");
+  require(memory_for(shape) < uint64_t{1} << 51, "what is computed with it stays far from 2^64");
 }
 
 void welcome(std::span<const std::byte> bytes) {

@@ -42,6 +42,8 @@ const char *const texts[] = {
     "slot ring 1 worker 1 rings 1 doorbells 1",
     "slot ring 1 worker 1 rings 2 doorbells 1",
     "slot ring 1 worker 4294967297 rings 1 doorbells 1",
+    "slot ring 1 worker 1 rings 15 doorbells 1",
+    "slot ring 1 worker 65535 rings 1 doorbells 1",
     "slot ring 1 worker ",
 };
 
@@ -84,7 +86,9 @@ void against_a_worker(Input &input) {
   auto [mine, theirs] = make_link();
   say(theirs, input);
   RingWorker worker(std::move(mine), milliseconds(0));
-  require(worker.number() > 0 && worker.rings() > 0, "a worker has a number and a ring");
+  require(worker.number() > 0 && worker.number() <= SlotRing::max_workers && worker.rings() > 0 &&
+              worker.rings() <= RingHost::max_rings,
+          "a worker has a number and a ring");
   for (uint32_t i = 0; i < worker.rings(); ++i)
     if (auto claim = worker.ring(i).try_claim(worker.number(), 16))
       static_cast<void>(claim->publish());

@@ -65,10 +65,9 @@ void requests(Input &input) {
     for (uint32_t slot = run.first; slot < end;) {
       const bool can_be_first_part =
           slot == run.first && run.count == rdmacommon::SlotRing::longest_run;
-      const Message request =
-          checked_request(input.get<SlotHeader>(), slot,
-                          can_be_first_part ? shape.slots - slot : end - slot, shape);
-      require(request.slots > 0, "a request has a slot");
+      const uint32_t left = can_be_first_part ? shape.slots - slot : end - slot;
+      const Message request = checked_request(input.get<SlotHeader>(), slot, left, shape);
+      require(request.slots > 0 && request.slots <= left, "a request has the slots that can come");
       if (request.slots > run.count) {
         coming = request;
         joined.begin(slot, request.slots);
