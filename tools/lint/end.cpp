@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What is left at exit: leaks, events, and access that nobody had.
 
-#include "objects.hpp"
+#include "tracked.hpp"
 
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
 
 #include "report.hpp"
 
-#include "objects.hpp"
+#include "tracked.hpp"
 
 #include <algorithm>
 #include <cstdarg>

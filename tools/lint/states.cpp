@@ -3,7 +3,7 @@
 // sides shows is written as a fact, which ./lab lint compares.
 
 #include "../trace/next.hpp"
-#include "objects.hpp"
+#include "tracked.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -2,7 +2,7 @@
 // The verbs that are inline functions of verbs.h: post, poll, arm, memory windows, and what is made
 // through a context. They go through pointers in the context, which are replaced here.
 
-#include "objects.hpp"
+#include "tracked.hpp"
 
 #include <cerrno>
 #include <unordered_map>

@@ -2,7 +2,7 @@
 // Posted requests, completions and events: the rules of the queues, and those of the memory that
 // requests use.
 
-#include "objects.hpp"
+#include "tracked.hpp"
 
 #include <algorithm>
 #include <cerrno>

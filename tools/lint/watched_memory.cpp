@@ -5,7 +5,7 @@
 // the most common mistake of all. A build with a sanitizer has a free() of its own and is not
 // watched. realloc() is not watched either.
 
-#include "objects.hpp"
+#include "tracked.hpp"
 
 #include <algorithm>
 #include <csignal>

@@ -121,7 +121,7 @@ struct CmId : Object {
 
 std::mutex &state();
 
-// What this library frees itself is not the program's: memory.cpp does not look at it.
+// What this library frees itself is not the program's: watched_memory.cpp does not look at it.
 class Own {
 public:
   Own();
@@ -212,7 +212,7 @@ template <typename T> std::vector<std::pair<const void *, std::shared_ptr<T>>> a
   return result;
 }
 
-// ---- hooks: what happens on the way (queues.cpp, connection.cpp, memory.cpp)
+// ---- hooks: what happens on the way (posted.cpp, states.cpp, watched_memory.cpp)
 
 void watch_context(ibv_context *context);
 void watch_builders(ibv_qp *qp);
@@ -261,7 +261,7 @@ void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std
 std::uint64_t rnr_naks(const ibv_context *context);
 std::uint32_t only_qp(const void *cq);
 
-// memory.cpp. Under the lock.
+// watched_memory.cpp. Under the lock.
 std::uint64_t checksum(const char *memory, std::uint64_t length);
 void note_region(const char *memory, std::uint64_t length);
 void protect(Range &range);

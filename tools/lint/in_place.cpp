@@ -3,7 +3,7 @@
 // ibv_start_poll(). Their pointers are in each QP and CQ.
 
 #include "../trace/next.hpp"
-#include "objects.hpp"
+#include "tracked.hpp"
 
 #include <cerrno>
 #include <map>

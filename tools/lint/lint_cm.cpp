@@ -2,7 +2,7 @@
 // The objects of rdma_cm: event channels and ids, and the events that have to be acknowledged.
 
 #include "../trace/next.hpp"
-#include "objects.hpp"
+#include "tracked.hpp"
 
 #include <cerrno>
 #include <rdma/rdma_cma.h>

@@ -3,7 +3,7 @@
 // first. Each calls the real one, and tells the rules what has happened.
 
 #include "../trace/next.hpp"
-#include "objects.hpp"
+#include "tracked.hpp"
 
 #include <cerrno>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The table of objects: their names, their life, and what is wrong with its end.
 
-#include "objects.hpp"
+#include "tracked.hpp"
 
 #include <algorithm>
 #include <map>
