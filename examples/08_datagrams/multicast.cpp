@@ -141,11 +141,12 @@ struct DestroyId {
     deleters::report(rdma_destroy_id(id), "rdma_destroy_id");
   }
 };
+
+// [cm-member]
 struct DestroyCmQp {
   void operator()(rdma_cm_id *id) const { rdma_destroy_qp(id); }
 };
 
-// [cm-member]
 // Joins by rdma_cm, which does all of that: QP number, Q_Key and membership of the host. It opens
 // the device by itself, so everything else is made on its context.
 class CmMember {
