@@ -188,7 +188,7 @@ private:
     rdma_cm_event *event = nullptr;
     check_errno(rdma_get_cm_event(channel_.get(), &event), "rdma_get_cm_event");
     const auto type = event->event;
-    check_errno(rdma_ack_cm_event(event), "rdma_ack_cm_event");
+    deleters::report(rdma_ack_cm_event(event), "rdma_ack_cm_event");
     if (type != RDMA_CM_EVENT_MULTICAST_JOIN)
       throw Error("rdma_join_multicast", rdma_event_str(type));
   }

@@ -35,6 +35,7 @@ BY_DESIGN = {
     ("shared_receive", "server", None): (False, "a server drops the client, and serves the others"),
     ("slot_server", "server", "rdma_disconnect"): (True, "the connection may have ended already"),
     ("word_count", "server", "rdma_disconnect"): (True, "the connection may have ended already"),
+    ("many_server", "server", "rdma_disconnect"): (True, "the connection may have ended already"),
     ("datagrams", "server", "ibv_create_ah_from_wc"): (
         True,
         "it refuses the datagram, and says why",
