@@ -175,8 +175,10 @@ bool SlotRing::pass(uint64_t head, uint32_t wanted, uint64_t &room) {
   } else if (can_pass(head, word)) {
     word.state = SlotState::passed;
     word.lap = lap(head);
-  } else
-    return true; // another was quicker
+  } else {
+    room = 0; // another was quicker: or has written nonsense there, so look again
+    return true;
+  }
   if (!control(head).word.compare_exchange_strong(seen, word.packed()))
     return true;
   const uint64_t position = head;
