@@ -32,7 +32,7 @@ FUZZERS = {
     "exchange_line": "exchange handles options resolve device wait_for check hints",
     "private_data": "description wire slot_runs immediate requests handles check hints",
     "slot_messages": "wire slot_runs immediate requests device handles check hints lesson_messages",
-    "ring_calls": RING,
+    "ring_words": RING,
     "ring_segment": RING + " answer_table bells",
     "ring_link": RING + " ring_host ring_worker",
 }
