@@ -5,6 +5,7 @@
 #include "tracked.hpp"
 
 #include <cerrno>
+#include <unistd.h>
 #include <unordered_map>
 
 namespace lint {
@@ -203,6 +204,27 @@ ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t leng
 }
 
 } // namespace
+
+// What is in the CQ now, the program has missed. It is about to be destroyed, so nothing is lost.
+void look_for_missed(ibv_cq *cq) {
+  std::shared_ptr<Cq> its;
+  {
+    const Locked lock;
+    its = find<Cq>(cq);
+    if (!its || !its->live || !its->armed_late || its->pid != getpid())
+      return;
+  }
+  ibv_wc wc{};
+  int missed = 0;
+  while (originals(cq->context).ops.poll_cq(cq, 1, &wc) == 1)
+    missed += wc.status == IBV_WC_SUCCESS;
+  const Locked lock;
+  if (missed)
+    report(rules::no_poll_after_arm,
+           its->name +
+               print(" was armed, and %d completions were in it when it was destroyed", missed),
+           its->name, {{"made", its->made}, {"armed", its->armed_at}});
+}
 
 void watch_context(ibv_context *context) {
   Originals *its = nullptr;

@@ -51,11 +51,16 @@ int rdma_create_id(rdma_event_channel *channel, rdma_cm_id **id, void *context,
 
 int rdma_destroy_id(rdma_cm_id *id) {
   static const auto real = REAL(rdma_destroy_id);
-  const bool has_qp = id->qp && id->qp->context;
+  {
+    const Locked lock;
+    // An id without a channel of the program's keeps its last event, and acknowledges it itself.
+    if (const auto its = find<CmId>(id); its && its->live && id->event && its->unacked)
+      --its->unacked;
+  }
   Destruction end("rdma_destroy_id", id);
   if (end.refused())
     return errno = EINVAL, -1;
-  if (has_qp) {
+  if (id->qp) {
     const Locked lock;
     if (const auto qp = find<Qp>(id->qp); qp && qp->live)
       report(rules::destroy_order, "rdma_destroy_id, but its " + qp->name + " still exists",

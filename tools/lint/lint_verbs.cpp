@@ -151,6 +151,7 @@ int ibv_resize_cq(ibv_cq *cq, int cqe) {
 
 int ibv_destroy_cq(ibv_cq *cq) {
   static const auto real = REAL(ibv_destroy_cq);
+  look_for_missed(cq);
   return destroy("ibv_destroy_cq", cq, [&] { return real(cq); });
 }
 

@@ -212,9 +212,6 @@ Destruction::Destruction(const char *call, const void *address) : call_(call), a
                  static_cast<unsigned long long>(cq->events - cq->acked),
                  static_cast<unsigned long long>(cq->events), object.name.c_str()),
            object.name, object.history());
-  if (const auto *cq = dynamic_cast<Cq *>(&object); cq && cq->armed_late)
-    report(rules::no_poll_after_arm, cq->name + " was armed, and never polled again", cq->name,
-           {{"made", cq->made}, {"armed", cq->armed_at}});
   if (const auto *id = dynamic_cast<CmId *>(&object); id && id->unacked)
     report(rules::event_not_acked,
            print("%llu events of %s are not acknowledged",

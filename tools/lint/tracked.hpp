@@ -252,6 +252,7 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
                std::uint32_t qp_num);
 void polled(const void *cq);
 void armed(const void *cq);
+void look_for_missed(ibv_cq *cq);                // before it is destroyed; under no lock
 void will_wait(const ibv_comp_channel *channel); // for an event
 void got_event(const void *cq);
 // The only queue pair that completes to this CQ; 0 if there are others. Under no lock.
