@@ -9,7 +9,7 @@ import sys
 import unittest
 
 import needs_device
-from lab import examples, ladder, lint, variants
+from lab import examples, ladder, lint, pair, trace, variants
 from lab.paths import ROOT
 
 PLACE = needs_device.PLACE
@@ -17,6 +17,54 @@ RECORDED = ROOT / "tests/lint/findings.json"
 # Since Linux 6.4 SoftRoCE reports these local errors as a flush (lessons 10 and 11).
 NOT_REPORTED = {"local-operation", "local-protection", "window-bind"}
 NEWER = variants.there(PLACE).get("kernel", ()) >= (6, 4)
+
+
+# Programs of others: what they have above a note, and why it is right to report it. Each has a port
+# of its own where it can choose, since other tests run beside.
+PERFTEST = "-x {gid} -n 100 -p {port}"
+STOCK = {
+    "ibv_rc_pingpong -g {gid} -n 50 -p {port}": {},
+    "ibv_rc_pingpong -e -g {gid} -n 50 -p {port}": {},
+    "ibv_uc_pingpong -g {gid} -n 50 -p {port}": {},
+    "ibv_ud_pingpong -g {gid} -n 50 -p {port}": {},
+    "ibv_srq_pingpong -g {gid} -n 50 -p {port}": {},
+    f"ib_write_lat {PERFTEST}": {},
+    f"ib_read_lat {PERFTEST}": {},
+    f"ib_write_bw {PERFTEST}": {},
+    f"ib_read_bw {PERFTEST}": {},
+    f"ib_atomic_bw {PERFTEST}": {},
+    f"ib_send_lat {PERFTEST}": {},
+    f"ib_send_lat -e {PERFTEST}": {
+        "no-poll-after-arm": "it arms a CQ, and waits without a poll",
+        "cq-not-polled": "one channel for two CQs: it polls one, whichever the event was for",
+    },
+    f"ib_send_bw {PERFTEST}": {
+        "destroy-order": "it closes the device before it destroys the second CQ",
+        "leak": "the same",
+    },
+    f"ib_write_bw -R {PERFTEST}": {"leak": "it does not destroy what it made with rdma_cm"},
+    "ucx_perftest -t am_lat -x rc_verbs -d {device}:1 -p {port} -n 50 -w 5": {
+        "freed-registered": "UCX frees its test's buffer before it deregisters it"
+    },
+    "fi_pingpong -p verbs -e msg -I 20": {},
+}
+# With other words for the client.
+STOCK_PAIRS = {
+    ("rping -s -a {host} -p {port} -C 5", "rping -c -a {host} -p {port} -C 5"): {
+        "destroy-order": "the server destroys the id before its QP",
+        "destroyed-in-use": "its event thread is inside the channel that it destroys",
+    },
+    ("udaddy -b {host} -C 5", "udaddy -s {host} -C 5"): {},
+    ("rstream -b {host} -p {port} -S 64 -C 50", "rstream -s {host} -p {port} -S 64 -C 50"): {},
+}
+
+
+def stock():
+    """(server, client, what it may have)"""
+    for command, allowed in STOCK.items():
+        yield command, command + " {host}", allowed
+    for (server, client), allowed in STOCK_PAIRS.items():
+        yield server, client, allowed
 
 
 def programs():
@@ -58,6 +106,29 @@ class Findings(unittest.TestCase):
                 if not broken:  # one that is broken fails in one way or another
                     self.assertEqual(rules - set(recorded.get(program, [])), set(), outcome.text())
                     self.assertFalse(outcome.failed, outcome.text())
+
+
+class Stock(unittest.TestCase):
+    """A false alarm is a bug."""
+
+    def test_no_false_alarm(self):
+        libraries = (lint.LIBRARY, trace.LIBRARY)  # the tracer says when a server listens
+        start = lint.under(PLACE, needs_device.BUILD, libraries=libraries)
+        hello = [needs_device.program("hello_device"), "--device", PLACE.device]
+        text = pair.run(PLACE, hello).text()
+        gid = text.split("examples use GID index ")[1].split()[0]
+        for number, (server, client, allowed) in enumerate(stock()):
+            with self.subTest(server):
+                words = dict(gid=gid, port=29500 + number, device=PLACE.device, host=PLACE.address)
+                collector = lint.Collector(lambda role, text: None, lambda finding: None)
+                commands = [*server.format(**words).split(), "--", *client.format(**words).split()]
+                outcome = lint.run_command((PLACE, PLACE), start, commands, collector)
+                collector.end(outcome)
+                self.assertIn("client", outcome.status, outcome.text())
+                self.assertFalse(outcome.timed_out, outcome.text())
+                found = {f.rule.name for f in collector.findings if f.rule.severity != "note"}
+                explained = "\n".join(finding.text() for finding in collector.findings)
+                self.assertLessEqual(found, set(allowed), explained)
 
 
 def record():

@@ -56,11 +56,10 @@ void look_at_the_end() {
     if (!object->live || object->internal || object->pid != getpid())
       continue;
     report(rules::leak, object->name + " was not destroyed", object->name, {}, &object->made);
-    if (const auto *cq = dynamic_cast<Cq *>(object.get()); cq && cq->events > cq->acked)
+    if (const auto *cq = dynamic_cast<Cq *>(object.get()); cq && cq->events.open())
       report(rules::event_not_acked,
-             print("%llu of %llu events of %s are not acknowledged",
-                   static_cast<unsigned long long>(cq->events - cq->acked),
-                   static_cast<unsigned long long>(cq->events), cq->name.c_str()),
+             print("%llu events of %s are not acknowledged",
+                   static_cast<unsigned long long>(cq->events.open()), cq->name.c_str()),
              cq->name, {}, &cq->made);
   }
   look_at_access();

@@ -54,8 +54,8 @@ int rdma_destroy_id(rdma_cm_id *id) {
   {
     const Locked lock;
     // An id without a channel of the program's keeps its last event, and acknowledges it itself.
-    if (const auto its = find<CmId>(id); its && its->live && id->event && its->unacked)
-      --its->unacked;
+    if (const auto its = find<CmId>(id); its && its->live && id->event)
+      its->events.acknowledge(1);
   }
   Destruction end("rdma_destroy_id", id);
   if (end.refused())
@@ -93,7 +93,7 @@ int rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **what) {
   // A connect request's event is acknowledged for the listener.
   const void *id = (*what)->listen_id ? (*what)->listen_id : (*what)->id;
   if (const auto its = find<CmId>(id))
-    ++its->unacked;
+    its->events.take();
   return status;
 }
 
@@ -102,8 +102,8 @@ int rdma_ack_cm_event(rdma_cm_event *what) {
   {
     const Locked lock;
     const void *id = what->listen_id ? what->listen_id : what->id;
-    if (const auto its = find<CmId>(id); its && its->unacked)
-      --its->unacked;
+    if (const auto its = find<CmId>(id))
+      its->events.acknowledge(1);
   }
   return real(what);
 }

@@ -177,7 +177,7 @@ void ibv_ack_cq_events(ibv_cq *cq, unsigned count) {
   {
     const Locked lock;
     if (const auto its = find<Cq>(cq))
-      its->acked += count;
+      its->events.acknowledge(count);
   }
   real(cq, count);
 }

@@ -486,7 +486,7 @@ void got_event(const void *cq) {
   const Locked lock;
   if (const auto its = find<Cq>(cq)) {
     look_at_waiting(*its);
-    ++its->events;
+    its->events.take();
     its->event_unpolled = true;
   }
 }

@@ -98,6 +98,33 @@ std::unordered_map<const void *, std::shared_ptr<Object>> &objects() {
   return all;
 }
 
+void Events::take() {
+  ++by_thread_[thread_id()];
+}
+
+void Events::acknowledge(std::uint64_t count) {
+  const auto from = [&](std::uint64_t &taken) {
+    const std::uint64_t some = std::min(taken, count);
+    taken -= some;
+    count -= some;
+  };
+  from(by_thread_[thread_id()]);
+  for (auto &[thread, taken] : by_thread_)
+    from(taken);
+}
+
+std::uint64_t Events::open() const {
+  std::uint64_t all = 0;
+  for (const auto &[thread, taken] : by_thread_)
+    all += taken;
+  return all;
+}
+
+std::uint64_t Events::open_on_this() const {
+  const auto found = by_thread_.find(thread_id());
+  return found == by_thread_.end() ? 0 : found->second;
+}
+
 History Object::history() const {
   History history{{"made", made}};
   if (!live)
@@ -206,16 +233,15 @@ Destruction::Destruction(const char *call, const void *address) : call_(call), a
                    static_cast<unsigned long long>(posted->wr_id), queue.c_str()),
              object.name, {{"made", object.made}, {"posted", posted->site}});
   }
-  if (const auto *cq = dynamic_cast<Cq *>(&object); cq && cq->events > cq->acked)
-    report(rules::event_not_acked,
-           print("%llu of %llu events of %s are not acknowledged",
-                 static_cast<unsigned long long>(cq->events - cq->acked),
-                 static_cast<unsigned long long>(cq->events), object.name.c_str()),
-           object.name, object.history());
-  if (const auto *id = dynamic_cast<CmId *>(&object); id && id->unacked)
+  const auto *cq = dynamic_cast<Cq *>(&object);
+  const auto *id = dynamic_cast<CmId *>(&object);
+  if (const Events *events = cq   ? &cq->events
+                             : id ? &id->events
+                                  : nullptr;
+      events && events->open_on_this())
     report(rules::event_not_acked,
            print("%llu events of %s are not acknowledged",
-                 static_cast<unsigned long long>(id->unacked), object.name.c_str()),
+                 static_cast<unsigned long long>(events->open_on_this()), object.name.c_str()),
            object.name, object.history());
   if (const auto *qp = dynamic_cast<Qp *>(&object); qp && !qp->failed) {
     const std::uint64_t unknown = static_cast<std::uint64_t>(std::count_if(

@@ -34,6 +34,19 @@ struct Object {
   History history() const;
 };
 
+// Events that were taken and not acknowledged, by the thread that took them: the object's
+// destruction waits for them, but another thread may acknowledge them meanwhile.
+class Events {
+public:
+  void take();
+  void acknowledge(std::uint64_t count);
+  std::uint64_t open() const;         // of all threads
+  std::uint64_t open_on_this() const; // thread
+
+private:
+  std::map<pid_t, std::uint64_t> by_thread_;
+};
+
 struct Context : Object {};
 struct Channel : Object {};   // completion channel
 struct CmChannel : Object {}; // rdma_event_channel
@@ -46,7 +59,7 @@ struct Cq : Object {
   const void *channel = nullptr;
   int room = 0;
   std::uint64_t pending = 0; // posted requests that will complete here, not polled yet
-  std::uint64_t events = 0, acked = 0;
+  Events events;
   bool event_unpolled = false; // an event was taken, and no poll since
   bool armed_unpolled = false; // and it was armed again
   bool armed_late = false;     // armed when something may have completed, not polled since
@@ -116,7 +129,7 @@ struct Qp : Object {
 
 struct CmId : Object {
   const void *channel = nullptr;
-  std::uint64_t unacked = 0;
+  Events events;
 };
 
 std::mutex &state();
