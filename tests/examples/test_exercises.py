@@ -6,23 +6,43 @@ import needs_device
 from lab import check, examples
 
 
+# What the checker of ./lab lint reports of a solution that makes a mistake on purpose.
+FINDINGS = {
+    "10.1_two_halves": {"remote-access"},  # it shows that an access is refused
+    "10.2_again": {"remote-access"},
+    "15.1_move": {"access-mismatch"},  # the helper of lesson 15 grants all kinds of access
+    "15.2_readers": {"access-mismatch"},
+}
+
+
 class Exercises(unittest.TestCase):
     def each_verdict(self, check_it, suffix=""):
-        """@param check_it called with check's verdict on each exercise"""
+        """@param check_it called with the exercise's name, check's verdict, and the names of the
+        rules above a note that the checker reports"""
+
+        def run(job):
+            found = []
+            missing = check.verdict(
+                needs_device.PLACE, needs_device.BUILD, job[1], suffix=suffix, report=found.append
+            )
+            return missing, {f.rule.name for f in found if f.rule.severity != "note"}
+
         needs_device.each(
             self,
             {name: (lesson, name) for name, lesson in examples.exercises().items()},
-            lambda job: check.verdict(
-                needs_device.PLACE, needs_device.BUILD, job[1], suffix=suffix
-            ),
-            lambda _, verdict: check_it(verdict, []),
+            run,
+            lambda job, result: check_it(job[1], *result),
         )
 
     def test_solution_passes(self):
-        self.each_verdict(self.assertEqual, suffix=".solution")
+        def check_it(name, missing, found):
+            self.assertEqual(missing, [])
+            self.assertEqual(found, FINDINGS.get(name, set()))
+
+        self.each_verdict(check_it, suffix=".solution")
 
     def test_start_fails(self):
-        self.each_verdict(self.assertNotEqual)
+        self.each_verdict(lambda name, missing, found: self.assertNotEqual(missing, []))
 
     def test_each_lesson_has_two(self):
         for lesson in set(examples.exercises().values()):
