@@ -3,25 +3,42 @@
 still missing."""
 from __future__ import annotations
 
-from lab import build, examples, lint, normalise, packages, place, progress, run, variants
+from lab import build, examples, lint, normalise, packages, place, progress, run, variants, watch
+from lab.errors import LabError
 
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser("check", help="check an exercise: ./lab check 02.1")
     parser.add_argument("exercise", help="its number")
+    parser.add_argument(
+        "--watch", action="store_true", help="check again each time that the file is saved"
+    )
     parser.set_defaults(main=main)
 
 
 def main(args) -> int:
     name = examples.find_exercise(args.exercise)
     packages.ensure("build", *examples.groups(examples.exercises()[name]))
+    if not args.watch:
+        return check(name)
+    for _ in watch.saves(examples.exercise_file(name)):
+        try:
+            check(name)
+        except LabError as error:  # of the compiler, say: the reader is not done yet
+            print(f"lab: {error}")
+        print("waiting for the file to be saved; Ctrl-C ends this", flush=True)
+    return 0
+
+
+def check(name: str) -> int:
+    """Builds and runs the exercise, and prints the verdict. @return 1 if it is not solved yet"""
     folder = build.build(*examples.targets(name), lint.LIBRARY)
     print(f"checking {examples.exercise_file(name).relative_to(examples.ROOT)}")
     missing = verdict(place.find_place(), folder, name, run.printer())
     if missing:
         print("not yet:", *missing, sep="\n  ")
         return 1
-    print(f"exercise {args.exercise} is solved")
+    print(f"exercise {name.split('_')[0]} is solved")
     progress.note("solved", name)
     return 0
 
