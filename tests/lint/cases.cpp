@@ -5,6 +5,9 @@
 
 #include <rdmacommon/options.hpp>
 
+#include <fstream>
+#include <iterator>
+
 namespace cases {
 
 std::map<std::string, Case> &all() {
@@ -83,6 +86,12 @@ void Pair::write(std::uint32_t rkey, std::uint64_t address, ibv_wr_opcode opcode
                                 .opcode = opcode,
                                 .send_flags = IBV_SEND_SIGNALED,
                                 .wr = {.rdma = {.remote_addr = address, .rkey = rkey}}});
+}
+
+bool sleeps(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return text.find(") S ") != std::string::npos;
 }
 
 ibv_wc next(ibv_cq *cq) {

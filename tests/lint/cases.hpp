@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <sys/types.h>
 
 namespace cases {
 
@@ -71,6 +72,9 @@ struct Pair {
   unique_cq sent, received; // a completes to `sent`, b to `received`
   unique_qp a, b;
 };
+
+// Whether a thread of this process sleeps, in a call of the kernel's.
+bool sleeps(pid_t thread);
 
 // The next completion, whatever its status.
 ibv_wc next(ibv_cq *cq);

@@ -81,17 +81,18 @@ const Add no_rd_atomic("no-rd-atomic", [](const DeviceOptions &options, bool wro
     wait(pair.sent.get());
 });
 
-// The peer sends before there is a receive; it tries again.
+// The peer sends before there is a receive, and its attempts are soon used up.
 const Add late_receive("late-receive", [](const DeviceOptions &options, bool wrong) {
-  Pair pair(options, {.to_rtr = [](bool, ibv_qp_attr &attr) { attr.min_rnr_timer = 1; },
-                      .to_rts = [](bool, ibv_qp_attr &attr) { attr.rnr_retry = 6; }});
-  if (!wrong)
-    pair.receive();
+  Pair pair(options, {.connected = false});
+  pair.connect({.to_rtr = [&](bool first, ibv_qp_attr &attr) {
+    attr.min_rnr_timer = 1; // 0.01 ms
+    if (!first && !wrong)
+      pair.receive(); // b is in INIT
+  }});
   pair.send();
-  if (wrong) { // 0.01 ms for each attempt: all attempts are soon used up
-    next(pair.sent.get());
+  next(pair.sent.get());
+  if (wrong)
     pair.receive();
-  }
 });
 
 const Add no_timeout("no-timeout", [](const DeviceOptions &options, bool wrong) {

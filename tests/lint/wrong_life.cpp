@@ -4,8 +4,6 @@
 #include "cases.hpp"
 
 #include <atomic>
-#include <fstream>
-#include <iterator>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
@@ -51,12 +49,6 @@ const Add child_use("child-use", [](const DeviceOptions &options, bool wrong) {
   int status = 0;
   check_errno(waitpid(child, &status, 0), "waitpid");
 });
-
-bool sleeps(pid_t thread) {
-  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  return text.find(") S ") != std::string::npos;
-}
 
 // One thread waits for an event of the channel that another destroys.
 const Add destroyed_in_use("destroyed-in-use", [](const DeviceOptions &options, bool wrong) {

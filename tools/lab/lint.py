@@ -134,7 +134,11 @@ class Collector:
             return
         if before:
             self._show(role, before)
-        said = json.loads(said)
+        try:
+            said = json.loads(said)
+        except ValueError:  # a long line, and two processes that wrote at once
+            self._show(role, text)
+            return
         if "fact" in said:
             self._facts.append(said)
         else:
@@ -222,7 +226,9 @@ def under(
     @param libraries what to preload: others may follow the first, and are called by it"""
     paths = [folder / library for library in libraries]
     if any(re.search(r"[\s:]", str(path)) for path in paths):  # LD_PRELOAD takes them for an end
-        argv = where.wrap(["cp", *map(str, paths), "/tmp"])
+        # By mv, since a program may be using the copy that is there.
+        copy = 'for library; do cp "$library" "/tmp/$$" && mv "/tmp/$$" "/tmp/${library##*/}"; done'
+        argv = where.wrap(["sh", "-ec", copy, "sh", *map(str, paths)])
         subprocess.run(argv, stdin=subprocess.DEVNULL, check=True)
         paths = [Path("/tmp") / path.name for path in paths]
     return [

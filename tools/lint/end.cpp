@@ -26,12 +26,16 @@ std::string words(unsigned access) {
 // Flags of regions that no queue pair of their PD allows. Destroyed ones count: most programs have
 // tidied up by now.
 void look_at_access() {
-  std::map<const void *, unsigned> allowed; // by PD
+  std::vector<std::shared_ptr<Object>> all_of(buried().begin(), buried().end());
   for (const auto &[address, object] : objects())
+    if (object->live)
+      all_of.push_back(object);
+  std::map<const void *, unsigned> allowed; // by PD
+  for (const auto &object : all_of)
     if (const auto qp = std::dynamic_pointer_cast<Qp>(object))
       if (qp->attr.dest_qp_num && qp->pid == getpid())
         allowed[qp->pd] |= qp->attr.qp_access_flags | 1u << 31; // one was connected
-  for (const auto &[address, object] : objects()) {
+  for (const auto &object : all_of) {
     const auto mr = std::dynamic_pointer_cast<Mr>(object);
     if (!mr || mr->internal || mr->pid != getpid())
       continue;
@@ -40,9 +44,11 @@ void look_at_access() {
       report(rules::access_mismatch, mr->name + " has " + words(without), mr->name, mr->history(),
              &mr->made);
     if (mr->access & remote)
-      fact("mr", print("\"rkey\":%u,\"access\":%u,\"name\":\"%s\",\"made\":", mr->rkey,
-                       mr->access & remote, mr->name.c_str()) +
-                     json_of(mr->made));
+      without_lock([mr] {
+        fact("mr", print("\"rkey\":%u,\"access\":%u,\"name\":\"%s\",\"made\":", mr->rkey,
+                         mr->access & remote, mr->name.c_str()) +
+                       json_of(mr->made));
+      });
   }
   for (const auto &[rkey, access] : used_access())
     fact("used", print("\"rkey\":%u,\"access\":%u", rkey, access));
@@ -51,16 +57,12 @@ void look_at_access() {
 } // namespace
 
 void look_at_the_end() {
+  look_at_faults();
   const Locked lock;
   for (const auto &[address, object] : objects()) {
     if (!object->live || object->internal || object->pid != getpid())
       continue;
     report(rules::leak, object->name + " was not destroyed", object->name, {}, &object->made);
-    if (const auto *cq = dynamic_cast<Cq *>(object.get()); cq && cq->events.open())
-      report(rules::event_not_acked,
-             print("%llu events of %s are not acknowledged",
-                   static_cast<unsigned long long>(cq->events.open()), cq->name.c_str()),
-             cq->name, {}, &cq->made);
   }
   look_at_access();
 }

@@ -7,8 +7,6 @@
 
 #include <cerrno>
 #include <map>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace lint {
 namespace {
@@ -30,10 +28,6 @@ template <typename T> T &kept(const void *object) {
   static auto &all = *new std::map<const void *, T>;
   const Locked lock;
   return all[object];
-}
-
-pid_t thread_id() {
-  return static_cast<pid_t>(syscall(SYS_gettid));
 }
 
 Builder &builder(const ibv_qp_ex *qp) {
@@ -162,12 +156,13 @@ void check_thread(const char *call, pid_t owner, const void *object) {
 int wr_complete(ibv_qp_ex *qp) {
   Builder &its = builder(qp);
   const Use use("ibv_wr_complete", &qp->qp_base);
+  if (use.refused())
+    return EINVAL;
   check_thread("ibv_wr_complete", its.thread, &qp->qp_base);
   const std::vector<Request> requests = its.requests; // its lock is given back by the call
-  will_send(&qp->qp_base, requests);
+  const std::uint64_t batch = will_send(&qp->qp_base, requests);
   const int error = its.original.wr_complete(qp);
-  if (error) // all or nothing
-    failed_to_send(&qp->qp_base, requests.size(), error);
+  did_send(&qp->qp_base, batch, error ? requests.size() : 0, error); // all or nothing
   return error;
 }
 
@@ -175,8 +170,7 @@ int wr_complete(ibv_qp_ex *qp) {
 
 void take(ibv_cq_ex *cq, const ExtendedCq &its) {
   const ibv_cq *base = ibv_cq_ex_to_cq(cq);
-  const std::uint32_t number =
-      its.wc_flags & IBV_WC_EX_WITH_QP_NUM ? cq->read_qp_num(cq) : only_qp(base);
+  const std::uint32_t number = its.wc_flags & IBV_WC_EX_WITH_QP_NUM ? cq->read_qp_num(cq) : 0;
   completed(base, cq->wr_id, cq->status,
             cq->status == IBV_WC_SUCCESS ? cq->read_opcode(cq) : IBV_WC_SEND, number);
 }

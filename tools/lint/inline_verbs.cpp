@@ -82,10 +82,12 @@ int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad) {
     }
     requests.push_back(std::move(request));
   }
-  will_send(qp, requests);
-  const int error = originals(qp->context).ops.post_send(qp, wr, bad);
-  if (error)
-    failed_to_send(qp, length_from(bad && *bad ? *bad : wr), error);
+  const std::uint64_t batch = will_send(qp, requests);
+  ibv_send_wr *refused = wr;
+  const int error = originals(qp->context).ops.post_send(qp, wr, &refused);
+  did_send(qp, batch, error ? length_from(refused) : 0, error);
+  if (error && bad)
+    *bad = refused;
   return error;
 }
 
@@ -102,10 +104,12 @@ int receive(const char *call, Post post, Queue *queue, ibv_recv_wr *wr, ibv_recv
     request.sges = next->num_sge;
     requests.push_back(std::move(request));
   }
-  will_receive(queue, requests);
-  const int error = post(queue, wr, bad);
-  if (error)
-    failed_to_receive(queue, length_from(bad && *bad ? *bad : wr), error);
+  const std::uint64_t batch = will_receive(queue, requests);
+  ibv_recv_wr *refused = wr;
+  const int error = post(queue, wr, &refused);
+  did_receive(queue, batch, error ? length_from(refused) : 0, error);
+  if (error && bad)
+    *bad = refused;
   return error;
 }
 
@@ -153,10 +157,9 @@ int bind_mw(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind) {
   if (use.refused())
     return EINVAL;
   const Request request{.wr_id = bind->wr_id, .opcode = IBV_WR_BIND_MW, .flags = bind->send_flags};
-  will_send(qp, {request});
+  const std::uint64_t batch = will_send(qp, {request});
   const int error = originals(qp->context).ops.bind_mw(qp, mw, bind);
-  if (error)
-    failed_to_send(qp, 1, error);
+  did_send(qp, batch, error ? 1 : 0, error);
   return error;
 }
 
@@ -190,7 +193,7 @@ ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) {
 
 ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attr) {
   ibv_srq *srq = originals(context).create_srq_ex(context, attr);
-  if (srq)
+  if (srq && !(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type == IBV_SRQT_XRC))
     made_srq(srq, attr->comp_mask & IBV_SRQ_INIT_ATTR_PD ? attr->pd : nullptr, attr->attr.max_sge);
   return srq;
 }
@@ -205,7 +208,8 @@ ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t leng
 
 } // namespace
 
-// What is in the CQ now, the program has missed. It is about to be destroyed, so nothing is lost.
+// What is in the CQ now, the program has missed. Nothing is lost: no queue pair uses it any more, so
+// its destruction will work.
 void look_for_missed(ibv_cq *cq) {
   std::shared_ptr<Cq> its;
   {
@@ -213,6 +217,9 @@ void look_for_missed(ibv_cq *cq) {
     its = find<Cq>(cq);
     if (!its || !its->live || !its->armed_late || its->pid != getpid())
       return;
+    for (const auto &[address, qp] : all<Qp>())
+      if (qp->send_cq == cq || qp->recv_cq == cq)
+        return;
   }
   ibv_wc wc{};
   int missed = 0;

@@ -73,12 +73,6 @@ int rdma_destroy_id(rdma_cm_id *id) {
   return status;
 }
 
-// Destroys the queue pair by ibv_destroy_qp(), which this library sees.
-void rdma_destroy_qp(rdma_cm_id *id) {
-  static const auto real = REAL(rdma_destroy_qp);
-  real(id);
-}
-
 int rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **what) {
   static const auto real = REAL(rdma_get_cm_event);
   const Use use("rdma_get_cm_event", channel);

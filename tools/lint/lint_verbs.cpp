@@ -142,11 +142,13 @@ ibv_cq *ibv_create_cq(ibv_context *context, int cqe, void *cq_context, ibv_comp_
 
 int ibv_resize_cq(ibv_cq *cq, int cqe) {
   static const auto real = REAL(ibv_resize_cq);
-  const int error = use("ibv_resize_cq", cq, [&] { return real(cq, cqe); });
-  const Locked lock;
-  if (const auto its = find<Cq>(cq))
-    its->room = cq->cqe;
-  return error;
+  return use("ibv_resize_cq", cq, [&] {
+    const int error = real(cq, cqe);
+    const Locked lock;
+    if (const auto its = find<Cq>(cq))
+      its->room = cq->cqe;
+    return error;
+  });
 }
 
 int ibv_destroy_cq(ibv_cq *cq) {
@@ -228,8 +230,10 @@ int ibv_destroy_srq(ibv_srq *srq) {
 
 ibv_ah *ibv_create_ah(ibv_pd *pd, ibv_ah_attr *attr) {
   static const auto real = REAL(ibv_create_ah);
-  look_at_address(pd->context, *attr, "an address handle", {});
-  ibv_ah *ah = make("ibv_create_ah", pd, [&] { return real(pd, attr); });
+  ibv_ah *ah = make("ibv_create_ah", pd, [&] {
+    look_at_address(pd->context, *attr, "an address handle", {});
+    return real(pd, attr);
+  });
   if (ah) {
     const Locked lock;
     add<Ah>(ah, "ah", pd->context).pd = pd;

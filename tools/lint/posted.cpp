@@ -62,6 +62,16 @@ std::string words(const Qp &qp, const Posted &posted) {
                static_cast<unsigned long long>(posted.length));
 }
 
+// With these, memory may change at any time.
+constexpr unsigned written_by_peers =
+    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+
+// A WRITE of one word may send a counter that goes on counting.
+bool is_counter(const Request &request) {
+  return request.opcode == IBV_WR_RDMA_WRITE && request.pieces.size() == 1 &&
+         request.pieces[0].length <= 8;
+}
+
 // Looks at the memory of a request and adds it to `posted`. Under the lock.
 //
 // @param target whether the NIC writes to it
@@ -80,7 +90,7 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
       report(rules::unknown_lkey, what, queue.name, queue.history());
       continue;
     }
-    if (mr->pd != pd)
+    if (mr->pd != pd && find<Pd>(pd)) // and not a parent domain, which holds another PD
       report(rules::other_pd, what + ": " + mr->name + " is of another PD", mr->name,
              mr->history());
     if (piece.address < mr->base || piece.address - mr->base > mr->length ||
@@ -101,10 +111,13 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
       if (target) {
         mr->target_low = std::min(mr->target_low, offset);
         mr->target_high = std::max(mr->target_high, offset + piece.length);
-      } else if (!(mr->access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+      } else if (!(mr->access & written_by_peers) && !is_counter(request) &&
                  (offset >= mr->target_high || offset + piece.length <= mr->target_low)) {
-        range.checked = true; // neither a peer nor a receive changes it
-        range.checksum = checksum(range.memory, range.length);
+        // Neither a peer nor a receive changes it.
+        if (const auto sum = checksum(range.memory, range.length)) {
+          range.checked = true;
+          range.checksum = *sum;
+        }
       }
     }
     posted.ranges.push_back(std::move(range));
@@ -114,15 +127,18 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
 // Whether the payload of a SEND names this rkey, in either byte order.
 bool names_key(const Request &request, std::uint32_t rkey, const ibv_context *context) {
   for (const Piece &piece : request.pieces) {
-    const auto *bytes = reinterpret_cast<const char *>(piece.address);
+    const auto *from = reinterpret_cast<const char *>(piece.address);
     if (!(request.flags & IBV_SEND_INLINE)) {
       const auto mr = region(context, piece.lkey);
       if (!mr || !mr->memory || piece.address < mr->base ||
           piece.address - mr->base + piece.length > mr->length)
         continue;
-      bytes = mr->memory + (piece.address - mr->base);
+      from = mr->memory + (piece.address - mr->base);
     }
-    for (std::uint64_t at = 0; at + 4 <= std::min<std::uint64_t>(piece.length, 512); ++at) {
+    char bytes[512];
+    const std::size_t length =
+        read_memory(from, bytes, std::min<std::uint64_t>(piece.length, sizeof bytes));
+    for (std::size_t at = 0; at + 4 <= length; ++at) {
       std::uint32_t found = 0;
       std::memcpy(&found, bytes + at, sizeof found);
       if (found == rkey || __builtin_bswap32(found) == rkey)
@@ -163,24 +179,25 @@ void note_pending(const void *queue, std::uint64_t count) {
            cq->name, cq->history());
 }
 
-void note_taken(const void *queue) {
-  if (const auto cq = find<Cq>(queue); cq && cq->pending)
-    --cq->pending;
+void note_taken(const void *queue, std::uint64_t count = 1) {
+  if (const auto cq = find<Cq>(queue))
+    cq->pending -= std::min(cq->pending, count);
 }
 
 // The end of one posted request. Under the lock.
-void finish(const Qp *qp, Posted &posted, bool worked) {
+void finish(const Qp &qp, Posted &posted, bool worked) {
   for (Range &range : posted.ranges) {
     unprotect(range);
     const auto mr = range.mr.lock();
-    if (!worked || !range.checked || !qp || !mr || !mr->live)
+    if (!worked || !range.checked || !mr || !mr->live)
       continue;
     const auto offset = static_cast<std::uint64_t>(range.memory - mr->memory);
     if (offset < mr->target_high && offset + range.length > mr->target_low)
       continue; // a receive was posted into it meanwhile
-    if (checksum(range.memory, range.length) != range.checksum)
+    const auto sum = checksum(range.memory, range.length);
+    if (sum && *sum != range.checksum)
       report(rules::buffer_changed,
-             "the buffer of " + words(*qp, posted) + " changed before the completion", mr->name,
+             "the buffer of " + words(qp, posted) + " changed before the completion", mr->name,
              {{"made", mr->made}, {"posted", posted.site}});
   }
 }
@@ -197,10 +214,6 @@ const Meaning meanings[] = {
     {IBV_WC_RNR_RETRY_EXC_ERR, rules::rnr_exceeded},
 };
 
-bool is_receive_error(ibv_wc_status status) {
-  return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_RDD_VIOL_ERR;
-}
-
 bool is_send_error(ibv_wc_status status) {
   return status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_ACCESS_ERR ||
          status == IBV_WC_REM_OP_ERR || status == IBV_WC_RETRY_EXC_ERR ||
@@ -210,6 +223,53 @@ bool is_send_error(ibv_wc_status status) {
 auto with_id(std::deque<Posted> &posted, std::uint64_t wr_id) {
   return std::find_if(posted.begin(), posted.end(),
                       [&](const Posted &one) { return one.wr_id == wr_id; });
+}
+
+bool holds(const std::deque<Posted> &posted, std::uint64_t wr_id) {
+  return std::any_of(posted.begin(), posted.end(),
+                     [&](const Posted &one) { return one.wr_id == wr_id; });
+}
+
+const std::deque<Posted> &receives_of(const Qp &qp) {
+  const auto srq = find<Srq>(qp.srq);
+  return srq ? srq->receives : qp.receives;
+}
+
+// Whether a completion with an error is that of a receive: it has no opcode.
+bool is_receive(const Qp &qp, const void *cq, std::uint64_t wr_id, ibv_wc_status status) {
+  if (qp.send_cq != qp.recv_cq)
+    return qp.recv_cq == cq;
+  const bool sent = holds(qp.sends, wr_id), received = holds(receives_of(qp), wr_id);
+  if (sent != received)
+    return received;
+  return status == IBV_WC_LOC_LEN_ERR || !is_send_error(status);
+}
+
+// The queue pair that this completion is of; null if that is not clear.
+std::shared_ptr<Qp> owner(const Cq &cq, const void *address, std::uint64_t wr_id,
+                          std::uint32_t number) {
+  if (number)
+    return queue_pair(cq.context, number);
+  std::shared_ptr<Qp> found;
+  std::vector<std::shared_ptr<Qp>> all_of;
+  for (const auto &[at, qp] : all<Qp>()) {
+    if (qp->send_cq != address && qp->recv_cq != address)
+      continue;
+    all_of.push_back(qp);
+    if ((qp->send_cq == address && holds(qp->sends, wr_id)) ||
+        (qp->recv_cq == address && holds(receives_of(*qp), wr_id))) {
+      if (found) { // from now on, nobody knows what is posted to them
+        for (const auto &one : all_of) {
+          one->accounted = false;
+          forget_posted(*one);
+        }
+        found->accounted = false;
+        return nullptr;
+      }
+      found = qp;
+    }
+  }
+  return found;
 }
 
 // Takes a receive out of its queue. @return nothing if it is unknown
@@ -238,10 +298,6 @@ std::vector<Posted> take_sends(Qp &qp, std::uint64_t wr_id, bool any) {
   return taken;
 }
 
-} // namespace
-
-namespace {
-
 // @param wanted requests that should be outstanding at once
 void look_at_room(const Qp &qp, std::size_t wanted) {
   if (wanted <= qp.cap.max_send_wr)
@@ -261,19 +317,23 @@ std::map<std::uint32_t, unsigned> &used_access() {
   return access;
 }
 
-void will_send(ibv_qp *queue, const std::vector<Request> &requests) {
+std::uint64_t will_send(ibv_qp *queue, const std::vector<Request> &requests) {
   const Locked lock;
+  static std::uint64_t batches = 0;
   const auto qp = find<Qp>(queue);
-  if (!qp || requests.empty())
-    return;
+  if (!qp || requests.empty() || !qp->accounted)
+    return 0;
+  ++batches;
   const Site site = Site::here();
-  if (qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_INIT || qp->state == IBV_QPS_RTR)
+  if ((qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_INIT || qp->state == IBV_QPS_RTR) &&
+      queue->context->device->transport_type != IBV_TRANSPORT_IWARP)
     report(rules::wrong_state,
            print("ibv_post_send in state %s", qp->state == IBV_QPS_RESET  ? "RESET"
                                               : qp->state == IBV_QPS_INIT ? "INIT"
                                                                           : "RTR"),
            qp->name, qp->history());
-  if (qp->failed && qp->state == IBV_QPS_RTS)
+  // Another thread may have taken the completion just now.
+  if (qp->failed == thread_id() && qp->state == IBV_QPS_RTS)
     report(rules::status_ignored,
            print("ibv_post_send after a completion with status \"%s\"", qp->failure), qp->name,
            {{"made", qp->made}, {"failed", qp->failed_at}});
@@ -282,6 +342,7 @@ void will_send(ibv_qp *queue, const std::vector<Request> &requests) {
     Posted posted{.wr_id = request.wr_id, .what = word(request.opcode), .site = site};
     posted.signaled = qp->all_signaled || request.flags & IBV_SEND_SIGNALED;
     posted.binds = request.binds;
+    posted.batch = batches;
     if (request.sges > static_cast<int>(qp->cap.max_send_sge))
       report(rules::too_many_sges,
              print("%s wr_id %llu has %d elements, %s takes %u", posted.what,
@@ -312,49 +373,71 @@ void will_send(ibv_qp *queue, const std::vector<Request> &requests) {
     signaled += posted.signaled;
     qp->sends.push_back(std::move(posted));
   }
-  qp->sent = true;
-  // SoftRoCE frees the place of a request when it is done; other NICs when its completion is taken.
-  look_at_room(*qp, qp->sends.size());
   note_pending(qp->send_cq, signaled);
+  // An answer to this request cannot have come before.
+  if (const auto cq = find<Cq>(qp->recv_cq))
+    cq->armed_late = false;
+  return batches;
 }
 
-void failed_to_send(ibv_qp *queue, std::size_t refused, int error) {
+namespace {
+
+// Takes the last `refused` requests of a batch out again. @return how many of them were signaled
+std::uint64_t take_back(std::deque<Posted> &posted, std::uint64_t batch, std::size_t refused) {
+  std::uint64_t signaled = 0;
+  for (auto at = posted.end(); refused && at != posted.begin();) {
+    --at;
+    if (at->batch != batch)
+      continue;
+    for (Range &range : at->ranges)
+      unprotect(range);
+    signaled += at->signaled;
+    at = posted.erase(at);
+    --refused;
+  }
+  return signaled;
+}
+
+} // namespace
+
+void did_send(ibv_qp *queue, std::uint64_t batch, std::size_t refused, int error) {
   const Locked lock;
   const auto qp = find<Qp>(queue);
-  if (!qp)
+  if (!qp || !qp->accounted)
     return;
-  const std::size_t outstanding = qp->sends.size() - std::min(qp->sends.size(), refused);
-  for (; refused && !qp->sends.empty(); --refused) {
-    if (qp->sends.back().signaled)
-      note_taken(qp->send_cq);
-    qp->sends.pop_back();
-  }
+  note_taken(qp->send_cq, take_back(qp->sends, batch, refused));
+  const auto cq = find<Cq>(qp->send_cq);
+  // SoftRoCE frees the place of a request when it is done; other NICs when its completion is taken.
   if (error == ENOMEM)
-    look_at_room(*qp, outstanding + 1);
+    look_at_room(*qp, qp->sends.size() + 1);
+  else if (!error && (!cq || cq->threads.empty())) // no thread takes completions just now
+    look_at_room(*qp, qp->sends.size());
 }
 
-void will_receive(const void *queue, const std::vector<Request> &requests) {
+std::uint64_t will_receive(const void *queue, const std::vector<Request> &requests) {
   const Locked lock;
+  static std::uint64_t batches = 0;
   const auto qp = find<Qp>(queue);
   const auto srq = find<Srq>(queue);
-  if (!qp && !srq)
-    return;
+  if ((!qp && !srq) || (qp && !qp->accounted))
+    return 0;
+  ++batches;
   const Object &object = qp ? static_cast<const Object &>(*qp) : *srq;
   const std::uint32_t max_sge = qp ? qp->cap.max_recv_sge : srq->max_sge;
   const Site site = Site::here();
   if (qp) {
     if (qp->state == IBV_QPS_RESET)
       report(rules::wrong_state, "ibv_post_recv in state RESET", qp->name, qp->history());
-    if ((qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS) && !qp->received_before_rtr &&
+    if ((qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS) && !qp->has_receives &&
         rnr_naks(qp->context) > qp->rnr_at_rtr)
       report(rules::late_receive,
              "the first receive of " + qp->name +
                  " comes after RTR, and the device has sent RNR since",
              qp->name, qp->history());
-    qp->received_before_rtr = true;
+    qp->has_receives = true;
   }
   for (const Request &request : requests) {
-    Posted posted{.wr_id = request.wr_id, .what = "receive", .receive = true, .site = site};
+    Posted posted{.wr_id = request.wr_id, .what = "receive", .batch = batches, .site = site};
     if (request.sges > static_cast<int>(max_sge))
       report(rules::too_many_sges,
              print("receive wr_id %llu has %d elements, %s takes %u",
@@ -369,40 +452,51 @@ void will_receive(const void *queue, const std::vector<Request> &requests) {
   }
   if (qp)
     note_pending(qp->recv_cq, requests.size());
+  return batches;
 }
 
-void failed_to_receive(const void *queue, std::size_t refused, int error) {
+void did_receive(const void *queue, std::uint64_t batch, std::size_t refused, int error) {
+  if (!error)
+    return;
   const Locked lock;
   const auto qp = find<Qp>(queue);
   const auto srq = find<Srq>(queue);
   if (!qp && !srq)
     return;
   auto &receives = qp ? qp->receives : srq->receives;
-  for (; refused && !receives.empty(); --refused) {
-    for (Range &range : receives.back().ranges)
-      unprotect(range);
-    receives.pop_back();
-    if (qp)
-      note_taken(qp->recv_cq);
-  }
-  if (error == ENOMEM && qp && receives.size() + 1 >= qp->cap.max_recv_wr)
+  const std::uint64_t taken = take_back(receives, batch, refused);
+  if (!qp)
+    return;
+  note_taken(qp->recv_cq, taken);
+  if (error == ENOMEM && receives.size() >= qp->cap.max_recv_wr)
     report(rules::queue_full,
            print("%zu receives are posted to %s, which has room for %u", receives.size(),
                  qp->name.c_str(), qp->cap.max_recv_wr),
            qp->name, qp->history());
 }
 
+void forget_posted(Qp &qp) {
+  const auto signaled = static_cast<std::uint64_t>(std::count_if(
+      qp.sends.begin(), qp.sends.end(), [](const Posted &one) { return one.signaled; }));
+  note_taken(qp.send_cq, signaled);
+  note_taken(qp.recv_cq, qp.receives.size());
+  for (auto *posted : {&qp.sends, &qp.receives}) {
+    for (Posted &one : *posted)
+      for (Range &range : one.ranges)
+        unprotect(range);
+    posted->clear();
+  }
+}
+
 void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc_opcode opcode,
                std::uint32_t qp_num) {
   const Locked lock;
   const auto its = find<Cq>(cq);
-  const auto qp = its ? queue_pair(its->context, qp_num) : nullptr;
-  if (!qp)
+  const auto qp = its ? owner(*its, cq, wr_id, qp_num) : nullptr;
+  if (!qp || !qp->accounted)
     return;
   const bool worked = status == IBV_WC_SUCCESS;
-  bool receive = worked ? opcode & IBV_WC_RECV : is_receive_error(status);
-  if (!worked && !receive && !is_send_error(status)) // the status does not tell
-    receive = qp->send_cq != cq || with_id(qp->sends, wr_id) == qp->sends.end();
+  const bool receive = worked ? opcode & IBV_WC_RECV : is_receive(*qp, cq, wr_id, status);
   std::vector<Posted> taken = receive ? take_receive(*qp, wr_id) : take_sends(*qp, wr_id, !worked);
   if (receive) {
     ++qp->taken;
@@ -414,10 +508,10 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
         note_taken(qp->send_cq);
   }
   for (Posted &posted : taken)
-    finish(qp.get(), posted, worked);
+    finish(*qp, posted, worked);
   if (worked || status == IBV_WC_WR_FLUSH_ERR)
     return;
-  qp->failed = true;
+  qp->failed = thread_id();
   qp->failed_at = Site::here();
   // SoftRoCE reports a receive that is too small as a local operation error.
   if (receive && status == IBV_WC_LOC_QP_OP_ERR)
@@ -437,8 +531,10 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
 }
 
 void polled(const void *cq) {
+  look_at_faults();
   const Locked lock;
   if (const auto its = find<Cq>(cq)) {
+    its->last_poller = thread_id();
     its->event_unpolled = its->armed_unpolled = its->armed_late = false;
   }
 }
@@ -459,15 +555,16 @@ void armed(const void *cq) {
 
 namespace {
 
-// The program waits for an event, or has got one, on this CQ.
-void look_at_waiting(Cq &cq) {
-  if (cq.armed_late)
+// Another thread may poll this CQ when it gets to it.
+bool is_polled_elsewhere(const Cq &cq) {
+  return cq.last_poller && cq.last_poller != thread_id();
+}
+
+void look_at_arming(Cq &cq) {
+  if (cq.armed_late && !is_polled_elsewhere(cq))
     report(rules::no_poll_after_arm, "waiting for an event of " + cq.name, cq.name,
            {{"made", cq.made}, {"armed", cq.armed_at}});
-  if (cq.armed_unpolled)
-    report(rules::cq_not_polled, "an event of " + cq.name + " was taken, and it was not polled",
-           cq.name, cq.history());
-  cq.armed_late = cq.armed_unpolled = false;
+  cq.armed_late = false;
 }
 
 } // namespace
@@ -479,28 +576,21 @@ void will_wait(const ibv_comp_channel *channel) {
   const Locked lock;
   for (const auto &[address, cq] : all<Cq>())
     if (cq->channel == channel)
-      look_at_waiting(*cq);
+      look_at_arming(*cq);
 }
 
 void got_event(const void *cq) {
   const Locked lock;
-  if (const auto its = find<Cq>(cq)) {
-    look_at_waiting(*its);
-    its->events.take();
-    its->event_unpolled = true;
-  }
-}
-
-std::uint32_t only_qp(const void *cq) {
-  const Locked lock;
-  std::uint32_t number = 0;
-  for (const auto &[address, qp] : all<Qp>())
-    if (qp->send_cq == cq || qp->recv_cq == cq) {
-      if (number)
-        return 0;
-      number = qp->number;
-    }
-  return number;
+  const auto its = find<Cq>(cq);
+  if (!its)
+    return;
+  look_at_arming(*its);
+  if (its->armed_unpolled && !is_polled_elsewhere(*its))
+    report(rules::cq_not_polled, "an event of " + its->name + " was taken, and it was not polled",
+           its->name, its->history());
+  its->armed_unpolled = false;
+  its->events.take();
+  its->event_unpolled = true;
 }
 
 void made_cq(ibv_cq *cq, ibv_comp_channel *channel) {
@@ -521,14 +611,14 @@ void made_qp(ibv_qp *qp, const ibv_qp_cap &cap, bool all_signaled) {
   const Locked lock;
   Qp &its = add<Qp>(qp, "qp", qp->context);
   its.name = print("qp 0x%x", qp->qp_num);
-  its.qp = qp;
   its.number = qp->qp_num;
   its.type = qp->qp_type;
   its.pd = qp->pd;
   its.send_cq = qp->send_cq;
   its.recv_cq = qp->recv_cq;
   its.srq = qp->srq;
-  its.received_before_rtr = qp->srq;
+  its.has_receives = qp->srq;
+  its.accounted = qp->qp_type != IBV_QPT_XRC_RECV && qp->qp_type != IBV_QPT_XRC_SEND;
   its.all_signaled = all_signaled;
   its.cap = cap;
   its.internal = false; // librdmacm makes queue pairs for the program

@@ -11,8 +11,8 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <mutex>
-#include <pthread.h>
 #include <set>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,40 +20,60 @@ namespace lint {
 namespace {
 
 std::mutex mutex;
-[[maybe_unused]] const int at_fork =
-    pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
 Severity worst = Severity::note;
+[[maybe_unused]] const int at_fork = [] {
+  at_child([] { worst = Severity::note; }); // the findings were its parent's
+  return 0;
+}();
 
-bool json_on_stderr() {
+// A descriptor that the program cannot close or replace unnoticed.
+struct Output {
+  int file = -1;
+  struct stat identity {};
+
+  // A copy of `low`, out of the way of programs that close the low ones.
+  explicit Output(int low) : file(low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 900)) {
+    if (file < 0)
+      file = low; // a low limit on descriptors (ulimit -n)
+    if (file >= 0)
+      fstat(file, &identity);
+  }
+
+  // Not by write(), which the tracer records. Not if the program has put something else there.
+  void put(const std::string &text) const {
+    struct stat now {};
+    if (file >= 0 && !fstat(file, &now) && now.st_dev == identity.st_dev &&
+        now.st_ino == identity.st_ino)
+      syscall(SYS_write, file, text.data(), text.size());
+  }
+};
+
+const Output &output() {
+  static const Output out = [] {
+    const char *path = std::getenv("RDMALINT_JSON");
+    if (!path || !*path || std::string(path) == "stderr")
+      return Output(STDERR_FILENO);
+    const int low = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (low < 0)
+      std::fprintf(stderr, "rdmalint: %s: %m\n", path);
+    return Output(low);
+  }();
+  return out;
+}
+
+[[maybe_unused]] const Output &opened_at_load = output(); // before a program changes its folder
+
+bool writes_json() {
   static const bool it = [] {
     const char *where = std::getenv("RDMALINT_JSON");
-    return where && std::string(where) == "stderr";
+    return where && *where;
   }();
   return it;
 }
 
-int json_file() {
-  static const int file = [] {
-    const char *path = std::getenv("RDMALINT_JSON");
-    if (!path || !*path || json_on_stderr())
-      return -1;
-    const int low = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    if (low < 0)
-      std::fprintf(stderr, "rdmalint: %s: %m\n", path);
-    const int high = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 900); // programs close low ones
-    if (high < 0)
-      return low;
-    close(low);
-    return high;
-  }();
-  return file;
-}
-
-[[maybe_unused]] const int opened_at_load = json_file(); // before a program changes its folder
-
-// Not by write(), which the tracer records.
-void put(int file, const std::string &text) {
-  syscall(SYS_write, file, text.data(), text.size());
+void put_json(const std::string &line) {
+  static const bool on_stderr = std::string(std::getenv("RDMALINT_JSON")) == "stderr";
+  output().put(on_stderr ? "rdmalint-json " + line : line);
 }
 
 std::string quoted(const std::string &text) {
@@ -85,12 +105,35 @@ std::string text_of(const char *heading, const Site &site) {
 bool known(const Rule &rule, const Site &at, const std::string &object) {
   static auto &seen = *new std::set<std::string>;
   std::string key = rule.name;
-  const auto frames = frames_of(at);
-  for (std::size_t i = 0; i < std::min<std::size_t>(frames.size(), 3); ++i)
-    key += print(" %llx", static_cast<unsigned long long>(frames[i].offset));
-  if (frames.empty() || &rule == &rules::leak)
+  for (int i = 0; i < at.depth; ++i)
+    key += print(" %p", at.frames[static_cast<std::size_t>(i)]);
+  if (&rule == &rules::leak)
     key += object;
   return !seen.insert(key).second;
+}
+
+void write(const Rule &rule, const std::string &what, const std::string &object,
+           const History &history, const Site &here) {
+  const Own own;
+  const std::lock_guard lock(mutex);
+  if (known(rule, here, object))
+    return;
+  worst = std::max(worst, rule.severity);
+  if (writes_json()) {
+    std::string past;
+    for (const auto &[event, site] : history)
+      past += (past.empty() ? "[" : ",[") + quoted(event) + "," + json_of(site) + "]";
+    put_json("{\"rule\":" + quoted(rule.name) + ",\"severity\":" + quoted(word(rule.severity)) +
+             print(",\"pid\":%d", getpid()) + ",\"what\":" + quoted(what) + ",\"object\":" +
+             quoted(object) + ",\"at\":" + json_of(here) + ",\"history\":[" + past + "]}\n");
+    return;
+  }
+  std::string text = print("rdmalint: %s: %s: ", word(rule.severity), rule.name) + what + "\n";
+  text += "  object    " + object + "\n" + text_of("at", here);
+  for (const auto &[event, site] : history)
+    text += text_of(event.c_str(), site);
+  text += std::string("  why       ") + rule.why + "\n  read      lessons/" + rule.read + "\n";
+  output().put(text);
 }
 
 } // namespace
@@ -114,44 +157,22 @@ std::string print(const char *format, ...) {
 
 void report(const Rule &rule, const std::string &what, const std::string &object,
             const History &history, const Site *at) {
-  const Own own;
-  const Site here = at ? *at : Site::here();
-  const std::lock_guard lock(mutex);
-  if (known(rule, here, object))
-    return;
-  worst = std::max(worst, rule.severity);
-  if (json_on_stderr() || json_file() >= 0) {
-    std::string past;
-    for (const auto &[event, site] : history)
-      past += (past.empty() ? "[" : ",[") + quoted(event) + "," + json_of(site) + "]";
-    const std::string line = "{\"rule\":" + quoted(rule.name) +
-                             ",\"severity\":" + quoted(word(rule.severity)) +
-                             print(",\"pid\":%d", getpid()) + ",\"what\":" + quoted(what) +
-                             ",\"object\":" + quoted(object) + ",\"at\":" + json_of(here) +
-                             ",\"history\":[" + past + "]}\n";
-    json_on_stderr() ? put(STDERR_FILENO, "rdmalint-json " + line) : put(json_file(), line);
-    return;
-  }
-  std::string text = print("rdmalint: %s: %s: ", word(rule.severity), rule.name) + what + "\n";
-  text += "  object    " + object + "\n" + text_of("at", here);
-  for (const auto &[event, site] : history)
-    text += text_of(event.c_str(), site);
-  text += std::string("  why       ") + rule.why + "\n  read      lessons/" + rule.read + "\n";
-  put(STDERR_FILENO, text);
+  without_lock([&rule, what, object, history, here = at ? *at : Site::here()] {
+    write(rule, what, object, history, here);
+  });
 }
 
 void fact(const std::string &kind, const std::string &members) {
-  if (!json_on_stderr() && json_file() < 0)
-    return;
-  const std::string line =
-      "{\"fact\":" + quoted(kind) + print(",\"pid\":%d,", getpid()) + members + "}\n";
-  json_on_stderr() ? put(STDERR_FILENO, "rdmalint-json " + line) : put(json_file(), line);
+  if (writes_json())
+    put_json("{\"fact\":" + quoted(kind) + print(",\"pid\":%d,", getpid()) + members + "}\n");
 }
 
 void end_by_severity() {
   const char *status = std::getenv("RDMALINT_EXIT");
-  if (status && *status && worst > Severity::note)
-    _exit(std::atoi(status));
+  if (!status || !*status || worst <= Severity::note)
+    return;
+  std::fflush(nullptr); // this runs before exit() does it
+  _exit(std::atoi(status));
 }
 
 } // namespace lint

@@ -29,7 +29,8 @@ std::string_view base_name(const char *path) {
 
 bool is_verbs_library(std::string_view name) {
   return name.starts_with("libibverbs") || name.starts_with("librdmacm") ||
-         name.starts_with("librxe-") || name.starts_with("libmlx");
+         name.find("-rdmav") != name.npos || name.starts_with("libmlx") ||
+         name.starts_with("libefa") || name.starts_with("libhns") || name.starts_with("libmana");
 }
 
 const void *own_base() {

@@ -156,17 +156,19 @@ void will_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask) {
     name = qp->name;
     history = qp->history();
     if (mask & IBV_QP_STATE && attr.qp_state != qp->state) {
+      const bool next = qp->state < IBV_QPS_RTS && attr.qp_state == qp->state + 1;
       std::string missing;
       for (const Named &one : names)
-        if (required(qp->type, attr.qp_state) & ~mask & one.bit)
+        if (next && required(qp->type, attr.qp_state) & ~mask & one.bit)
           missing += (missing.empty() ? "" : ", ") + std::string(one.name);
       if (!missing.empty())
         report(rules::missing_attribute, print("to %s without ", word(attr.qp_state)) + missing,
                qp->name, history);
-      const bool in_order = attr.qp_state == IBV_QPS_RESET || attr.qp_state == IBV_QPS_ERR ||
-                            attr.qp_state > IBV_QPS_RTS || qp->state > IBV_QPS_RTS ||
-                            attr.qp_state == qp->state + 1;
-      if (!in_order)
+      const bool allowed =
+          next || attr.qp_state == IBV_QPS_RESET || attr.qp_state == IBV_QPS_ERR ||
+          (qp->state == IBV_QPS_RTS && attr.qp_state == IBV_QPS_SQD) ||
+          ((qp->state == IBV_QPS_SQD || qp->state == IBV_QPS_SQE) && attr.qp_state == IBV_QPS_RTS);
+      if (!allowed && queue->context->device->transport_type != IBV_TRANSPORT_IWARP)
         report(rules::wrong_state, print("from %s to %s", word(qp->state), word(attr.qp_state)),
                qp->name, history);
     }
@@ -190,37 +192,22 @@ void did_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask, int error) {
   if (!(mask & IBV_QP_STATE) || attr.qp_state == qp->state)
     return;
   qp->state = attr.qp_state;
-  qp->failed = false; // the program knows
+  qp->failed = 0; // the program knows
   if (attr.qp_state == IBV_QPS_RTR)
     qp->rnr_at_rtr = rnr_naks(qp->context);
   if (attr.qp_state == IBV_QPS_RESET) {
-    for (auto *posted : {&qp->sends, &qp->receives})
-      for (Posted &one : *posted)
-        for (Range &range : one.ranges)
-          unprotect(range);
-    qp->sends.clear();
-    qp->receives.clear();
-    qp->received_before_rtr = qp->srq;
-    qp->sent = false;
-    for (const void *queue_of : {qp->send_cq, qp->recv_cq})
-      if (const auto cq = find<Cq>(queue_of)) { // what others have posted is counted anew
-        cq->pending = 0;
-        for (const auto &[address, other] : all<Qp>()) {
-          if (other->send_cq == queue_of)
-            cq->pending += static_cast<std::uint64_t>(
-                std::count_if(other->sends.begin(), other->sends.end(),
-                              [](const Posted &posted) { return posted.signaled; }));
-          if (other->recv_cq == queue_of)
-            cq->pending += other->receives.size();
-        }
-      }
+    forget_posted(*qp);
+    qp->has_receives = qp->srq;
   }
   if (attr.qp_state == IBV_QPS_RTS && qp->type == IBV_QPT_RC) {
     const ibv_qp_attr &its = qp->attr;
-    fact("qp", print("\"qp\":%u,\"dest\":%u,\"time\":%u,\"sq_psn\":%u,\"rq_psn\":%u,\"mtu\":%d,"
-                     "\"max_rd_atomic\":%u,\"max_dest_rd_atomic\":%u",
-                     qp->number, its.dest_qp_num, ++qp->times[its.dest_qp_num], its.sq_psn,
-                     its.rq_psn, 128 << its.path_mtu, its.max_rd_atomic, its.max_dest_rd_atomic));
+    // A queue pair may be connected to the same peer again, and a new one may have its number.
+    static auto &times = *new std::map<std::pair<std::uint32_t, std::uint32_t>, unsigned>;
+    fact("qp",
+         print("\"qp\":%u,\"dest\":%u,\"time\":%u,\"sq_psn\":%u,\"rq_psn\":%u,\"mtu\":%d,"
+               "\"max_rd_atomic\":%u,\"max_dest_rd_atomic\":%u",
+               qp->number, its.dest_qp_num, ++times[{qp->number, its.dest_qp_num}], its.sq_psn,
+               its.rq_psn, 128 << its.path_mtu, its.max_rd_atomic, its.max_dest_rd_atomic));
   }
 }
 

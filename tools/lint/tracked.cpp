@@ -12,12 +12,20 @@
 namespace lint {
 namespace {
 
-pid_t thread_id() {
-  return static_cast<pid_t>(syscall(SYS_gettid));
-}
+[[maybe_unused]] const int at_fork = [] {
+  at_child([] { // its only thread is in no call
+    for (const auto &[address, object] : objects())
+      object->threads.clear();
+  });
+  return 0;
+}();
 
-[[maybe_unused]] const int at_fork =
-    pthread_atfork([] { state().lock(); }, [] { state().unlock(); }, [] { state().unlock(); });
+void check_process(const char *call, const Object &object) {
+  if (object.pid != getpid() && !object.internal)
+    report(rules::child_use,
+           print("%s in process %d on an object of process %d", call, getpid(), object.pid),
+           object.name, object.history());
+}
 
 // What keeps `object` from being destroyed, in words. Under the lock.
 std::string users_of(const void *object) {
@@ -56,12 +64,15 @@ const Posted *in_flight(const Mr &mr, std::string &queue) {
           return &one;
     return nullptr;
   };
-  for (const auto &[address, qp] : all<Qp>())
+  for (const auto &[address, qp] : all<Qp>()) {
+    if (qp->state == IBV_QPS_ERR || qp->failed)
+      continue; // its NIC has stopped
     for (const auto *posted : {&qp->sends, &qp->receives})
       if (const Posted *found = look(*posted)) {
         queue = qp->name;
         return found;
       }
+  }
   for (const auto &[address, srq] : all<Srq>())
     if (const Posted *found = look(srq->receives)) {
       queue = srq->name;
@@ -72,30 +83,21 @@ const Posted *in_flight(const Mr &mr, std::string &queue) {
 
 } // namespace
 
-std::mutex &state() {
-  static auto &mutex = *new std::mutex;
-  return mutex;
-}
-
-namespace {
-thread_local bool own = false;
-} // namespace
-
-Own::Own() : before_(own) {
-  own = true;
-}
-
-Own::~Own() {
-  own = before_;
-}
-
-bool Own::active() {
-  return own;
-}
-
 std::unordered_map<const void *, std::shared_ptr<Object>> &objects() {
   static auto &all = *new std::unordered_map<const void *, std::shared_ptr<Object>>;
   return all;
+}
+
+std::deque<std::shared_ptr<Object>> &buried() {
+  static auto &all = *new std::deque<std::shared_ptr<Object>>;
+  return all;
+}
+
+void forget_dead(const void *address) {
+  const Locked lock;
+  const auto found = objects().find(address);
+  if (found != objects().end() && !found->second->live)
+    objects().erase(found);
 }
 
 void Events::take() {
@@ -132,13 +134,13 @@ History Object::history() const {
   return history;
 }
 
-void note_new(Object &object, const char *kind, const ibv_context *context) {
+void note_new(const std::shared_ptr<Object> &object, const char *kind, const ibv_context *context) {
   static auto &numbers = *new std::map<std::string, int>;
-  object.made = Site::here();
-  object.internal = made_by_library(object.made);
-  object.pid = getpid();
-  object.context = context;
-  object.name = kind + std::to_string(++numbers[kind]);
+  object->made = Site::here();
+  without_lock([object] { object->internal = made_by_library(object->made); });
+  object->pid = getpid();
+  object->context = context;
+  object->name = kind + std::to_string(++numbers[kind]);
 }
 
 namespace {
@@ -185,10 +187,8 @@ Use::Use(const char *call, const void *address) {
     report(rules::use_after_destroy, std::string(call) + " on a destroyed object", object_->name,
            object_->history());
     refused_ = true;
-  } else if (object_->pid != getpid() && !object_->internal) {
-    report(rules::child_use,
-           print("%s in process %d on an object of process %d", call, getpid(), object_->pid),
-           object_->name, object_->history());
+  } else {
+    check_process(call, *object_);
   }
   object_->threads.push_back(thread_id());
 }
@@ -213,10 +213,7 @@ Destruction::Destruction(const char *call, const void *address) : call_(call), a
     refused_ = true;
     return;
   }
-  if (object.pid != getpid() && !object.internal)
-    report(rules::child_use,
-           print("%s in process %d on an object of process %d", call, getpid(), object.pid),
-           object.name, object.history());
+  check_process(call, object);
   for (const pid_t thread : object.threads)
     if (thread != thread_id()) {
       report(rules::destroyed_in_use,
@@ -253,11 +250,13 @@ Destruction::Destruction(const char *call, const void *address) : call_(call), a
              object.name, {{"made", object.made}, {"posted", qp->sends.back().site}});
   }
   object_ = found->second;
+  watch_free(address);
 }
 
 void Destruction::ended(int error) {
   if (!object_)
     return;
+  const bool kept = was_kept();
   const Locked lock;
   Object &object = *object_;
   if (error) {
@@ -268,21 +267,16 @@ void Destruction::ended(int error) {
   }
   object.live = false;
   object.destroyed = Site::here();
-  if (auto *qp = dynamic_cast<Qp *>(&object)) {
-    for (auto *posted : {&qp->sends, &qp->receives})
-      for (Posted &one : *posted)
-        for (Range &range : one.ranges)
-          unprotect(range);
-    for (const void *queue : {qp->send_cq, qp->recv_cq})
-      if (const auto cq = find<Cq>(queue)) {
-        const auto &posted = queue == qp->send_cq ? qp->sends : qp->receives;
-        const auto due = static_cast<std::uint64_t>(std::count_if(
-            posted.begin(), posted.end(), [](const Posted &p) { return p.signaled; }));
-        cq->pending -= std::min(cq->pending, due);
-      }
-    qp->sends.clear();
-    qp->receives.clear();
+  const auto found = objects().find(address_);
+  if (!kept && found != objects().end() && found->second == object_)
+    objects().erase(found); // anything may get this address
+  if (dynamic_cast<Mr *>(&object) || dynamic_cast<Qp *>(&object)) {
+    buried().push_back(object_);
+    if (buried().size() > 4096)
+      buried().pop_front();
   }
+  if (auto *qp = dynamic_cast<Qp *>(&object))
+    forget_posted(*qp);
   if (auto *context = dynamic_cast<Context *>(&object); context && !object.internal) {
     std::string left;
     for (const auto &[at, other] : objects())

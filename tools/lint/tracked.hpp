@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // What the library knows about the program's objects.
 //
-// One lock guards all of it; it is never held across a call of the real libraries. An object that
-// was destroyed is kept until another gets its address, so that a later use is recognised.
+// One lock guards all of it (one_lock.hpp). An object that was destroyed is kept as long as its memory
+// is in the quarantine (watched_memory.cpp), so that a later use is recognised.
 #pragma once
 
+#include "one_lock.hpp"
 #include "report.hpp"
 
 #include <atomic>
@@ -12,7 +13,7 @@
 #include <infiniband/verbs.h>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <type_traits>
@@ -28,8 +29,8 @@ struct Object {
   pid_t pid = 0; // that made it
   Site made, destroyed;
   bool live = true;
-  bool internal = false;      // made by librdmacm for itself
-  std::vector<pid_t> threads; // that are inside a call on it
+  std::atomic<bool> internal{false}; // made by librdmacm for itself
+  std::vector<pid_t> threads;        // that are inside a call on it
 
   History history() const;
 };
@@ -64,7 +65,8 @@ struct Cq : Object {
   bool armed_unpolled = false; // and it was armed again
   bool armed_late = false;     // armed when something may have completed, not polled since
   Site armed_at;
-  pid_t poller = 0; // between start_poll and end_poll
+  pid_t poller = 0;      // between start_poll and end_poll
+  pid_t last_poller = 0; // thread
 };
 
 struct Mr : Object {
@@ -79,7 +81,6 @@ struct Mr : Object {
 
 struct Mw : Object {
   const void *pd = nullptr;
-  std::uint32_t rkey = 0;
 };
 
 // A range of one posted request.
@@ -95,7 +96,8 @@ struct Range {
 struct Posted {
   std::uint64_t wr_id = 0;
   const char *what = "";
-  bool receive = false, signaled = true;
+  bool signaled = true;
+  std::uint64_t batch = 0; // the call that posted it
   std::uint64_t length = 0;
   std::vector<Range> ranges;
   std::uint32_t binds = 0; // rkey that this bind makes valid
@@ -109,7 +111,6 @@ struct Srq : Object {
 };
 
 struct Qp : Object {
-  ibv_qp *qp = nullptr;
   std::uint32_t number = 0;
   ibv_qp_type type = IBV_QPT_RC;
   const void *pd = nullptr, *send_cq = nullptr, *recv_cq = nullptr, *srq = nullptr;
@@ -118,39 +119,18 @@ struct Qp : Object {
   ibv_qp_state state = IBV_QPS_RESET;
   ibv_qp_attr attr{}; // as far as it was set
   std::deque<Posted> sends, receives;
-  bool received_before_rtr = false, sent = false;
-  bool failed = false; // an error completion was taken
+  bool accounted = true;     // its completions can be told from those of others
+  bool has_receives = false; // one was posted, or it has an SRQ
+  pid_t failed = 0;          // thread that took an error completion
   Site failed_at;
   const char *failure = "";
-  std::uint64_t taken = 0;                 // completions of receives
-  std::map<std::uint32_t, unsigned> times; // dest -> how often it was connected to that
-  std::uint64_t rnr_at_rtr = 0;            // RNR NAKs that its device had sent then
+  std::uint64_t taken = 0;      // completions of receives
+  std::uint64_t rnr_at_rtr = 0; // RNR NAKs that its device had sent then
 };
 
 struct CmId : Object {
   const void *channel = nullptr;
   Events events;
-};
-
-std::mutex &state();
-
-// What this library frees itself is not the program's: watched_memory.cpp does not look at it.
-class Own {
-public:
-  Own();
-  ~Own();
-  Own(const Own &) = delete;
-  Own &operator=(const Own &) = delete;
-  static bool active(); // on this thread
-
-private:
-  bool before_;
-};
-
-// Holds the lock, which is not recursive.
-class Locked {
-  const Own own_;
-  const std::lock_guard<std::mutex> lock_{state()};
 };
 
 // The object at `address`; null if it is unknown or of another type. Under the lock.
@@ -159,7 +139,7 @@ template <typename T> std::shared_ptr<T> find(const void *address);
 // Adds a new object, which takes the place of an old one. Under the lock.
 template <typename T> T &add(const void *address, const char *kind, const ibv_context *context);
 
-// All live objects of a type that this process made, with their addresses. Under the lock.
+// All live objects of a type, with their addresses. Under the lock.
 template <typename T> std::vector<std::pair<const void *, std::shared_ptr<T>>> all();
 
 std::shared_ptr<Mr> region(const ibv_context *context, std::uint32_t lkey);
@@ -185,7 +165,7 @@ private:
 };
 
 // The call that destroys an object. Another thread may get its address for a new object before the
-// real call returns, so the old one is held here.
+// real call returns, so the old one is held here. Its memory goes to the quarantine.
 class Destruction {
 public:
   Destruction(const char *call, const void *object);
@@ -199,10 +179,16 @@ private:
   bool refused_ = false;
 };
 
+// Regions and queue pairs that were destroyed, the last few thousand. Under the lock.
+std::deque<std::shared_ptr<Object>> &buried();
+
+// The block at `address` leaves the quarantine. Under no lock.
+void forget_dead(const void *address);
+
 // ---- implementation
 
 std::unordered_map<const void *, std::shared_ptr<Object>> &objects();
-void note_new(Object &object, const char *kind, const ibv_context *context);
+void note_new(const std::shared_ptr<Object> &object, const char *kind, const ibv_context *context);
 
 template <typename T> std::shared_ptr<T> find(const void *address) {
   const auto found = objects().find(address);
@@ -211,7 +197,7 @@ template <typename T> std::shared_ptr<T> find(const void *address) {
 
 template <typename T> T &add(const void *address, const char *kind, const ibv_context *context) {
   auto fresh = std::make_shared<T>();
-  note_new(*fresh, kind, context);
+  note_new(fresh, kind, context);
   objects()[address] = fresh;
   return *fresh;
 }
@@ -254,13 +240,16 @@ struct Request {
   std::uint32_t rkey = 0;
   std::uint32_t binds = 0;
 };
-// Before the real post; `roll_back` after one that failed, with what was not taken.
-void will_send(ibv_qp *qp, const std::vector<Request> &requests);
-void failed_to_send(ibv_qp *qp, std::size_t refused, int error);
-void will_receive(const void *queue, const std::vector<Request> &requests);
-void failed_to_receive(const void *queue, std::size_t refused, int error);
+// Before the real post. @return the batch
+std::uint64_t will_send(ibv_qp *qp, const std::vector<Request> &requests);
+std::uint64_t will_receive(const void *queue, const std::vector<Request> &requests);
+// After it, with the number of requests that it refused, and what it returned.
+void did_send(ibv_qp *qp, std::uint64_t batch, std::size_t refused, int error);
+void did_receive(const void *queue, std::uint64_t batch, std::size_t refused, int error);
+// Forgets what is posted to a queue pair that was reset or destroyed. Under the lock.
+void forget_posted(Qp &qp);
 
-// A completion was taken. `opcode` holds only for success.
+// A completion was taken. `opcode` holds only for success. `qp_num` is 0 if the CQ does not tell.
 void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc_opcode opcode,
                std::uint32_t qp_num);
 void polled(const void *cq);
@@ -268,18 +257,22 @@ void armed(const void *cq);
 void look_for_missed(ibv_cq *cq);                // before it is destroyed; under no lock
 void will_wait(const ibv_comp_channel *channel); // for an event
 void got_event(const void *cq);
-// The only queue pair that completes to this CQ; 0 if there are others. Under no lock.
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                      const History &history); // under no lock
 // RNR NAKs that the device has sent, to whichever peer; 0 if it does not count them.
 std::uint64_t rnr_naks(const ibv_context *context);
-std::uint32_t only_qp(const void *cq);
 
 // watched_memory.cpp. Under the lock.
-std::uint64_t checksum(const char *memory, std::uint64_t length);
-void note_region(const char *memory, std::uint64_t length);
+std::optional<std::uint64_t> checksum(const char *memory,
+                                      std::uint64_t length);                 // if it is readable
+std::size_t read_memory(const char *memory, void *into, std::size_t length); // @return bytes read
+void look_at_faults(); // reports early reads that the signal handler has seen
 void protect(Range &range);
 void unprotect(Range &range);
+// The next free() of `address` on this thread only puts the block into the quarantine, so that no
+// other object gets it soon. was_kept() @return whether that has happened
+void watch_free(const void *address);
+bool was_kept();
 bool protects(); // RDMALINT_PROTECT=1
 
 // The kinds of access (IBV_ACCESS_REMOTE_*) that this process had by each rkey. Under the lock.

@@ -12,8 +12,11 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <malloc.h>
+#include <mutex>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
+#include <utility>
 
 namespace lint {
 namespace {
@@ -27,54 +30,69 @@ std::uintptr_t number(const void *address) {
   return reinterpret_cast<std::uintptr_t>(address);
 }
 
-bool is_in_flight(const std::deque<Posted> &posted, std::uintptr_t from, std::uintptr_t to,
-                  const Posted *&found) {
-  for (const Posted &one : posted)
-    for (const Range &range : one.ranges)
+// The request in `posted` that uses memory between these; its checksum no longer counts.
+const Posted *in_flight(std::deque<Posted> &posted, std::uintptr_t from, std::uintptr_t to) {
+  const Posted *found = nullptr;
+  for (Posted &one : posted)
+    for (Range &range : one.ranges)
       if (range.memory && number(range.memory) < to && number(range.memory) + range.length > from) {
+        range.checked = false;
         found = &one;
-        return true;
       }
-  return false;
+  return found;
 }
 
 // Memory from `from` to `to` is given back by `call`.
 void ends(const char *call, std::uintptr_t from, std::uintptr_t to) {
   const Locked lock;
+  const auto look = [&](std::deque<Posted> &posted, const Object &queue) {
+    const Posted *found = in_flight(posted, from, to);
+    if (found)
+      report(rules::freed_in_flight,
+             print("%s ends the memory of %s wr_id %llu, which is posted to %s", call, found->what,
+                   static_cast<unsigned long long>(found->wr_id), queue.name.c_str()),
+             queue.name, {{"made", queue.made}, {"posted", found->site}});
+    return found != nullptr;
+  };
+  bool in_use = false;
+  for (const auto &[address, qp] : all<Qp>())
+    if (qp->pid == getpid() && qp->state != IBV_QPS_ERR && !qp->failed)
+      in_use |= look(qp->sends, *qp) | look(qp->receives, *qp);
+  for (const auto &[address, srq] : all<Srq>())
+    if (srq->pid == getpid())
+      in_use |= look(srq->receives, *srq);
+  if (in_use)
+    return;
   for (const auto &[address, mr] : all<Mr>()) {
     const std::uintptr_t begin = number(mr->memory), end = begin + mr->length;
-    if (!mr->memory || begin >= to || end <= from || mr->pid != getpid())
-      continue;
-    const Posted *posted = nullptr;
-    std::string queue;
-    for (const auto &[at, qp] : all<Qp>())
-      if (!posted && (is_in_flight(qp->sends, from, to, posted) ||
-                      is_in_flight(qp->receives, from, to, posted)))
-        queue = qp->name;
-    for (const auto &[at, srq] : all<Srq>())
-      if (!posted && is_in_flight(srq->receives, from, to, posted))
-        queue = srq->name;
-    if (posted)
-      report(rules::freed_in_flight,
-             print("%s ends the memory of %s wr_id %llu, which is posted to %s", call, posted->what,
-                   static_cast<unsigned long long>(posted->wr_id), queue.c_str()),
-             mr->name, {{"made", mr->made}, {"posted", posted->site}});
-    else if (from <= begin && end <= to) // a region may hold parts of other blocks
+    // A region may hold parts of other blocks, and one with on-demand paging may outlive its memory.
+    if (mr->memory && mr->pid == getpid() && from <= begin && end <= to &&
+        !(mr->access & IBV_ACCESS_ON_DEMAND))
       report(rules::freed_registered,
              print("%s ends the memory of %s, which is still registered", call, mr->name.c_str()),
              mr->name, mr->history());
-    return;
   }
 }
 
 // ---- pages of posted receives
 
 // Read by the signal handler without a lock: so of fixed size.
-constexpr std::size_t most_pages = 1024;
+constexpr std::size_t most_pages = 1024, most_faults = 16;
 std::atomic<std::uintptr_t> protected_from[most_pages], protected_to[most_pages];
 struct sigaction before;
 
+struct Fault {
+  std::atomic<bool> there{false};
+  Site site;
+  std::size_t offset = 0;
+};
+Fault faults[most_faults];
+std::atomic<std::size_t> fault_count{0};
+
+// Gives the pages back; the access is done again. The report is written later: a signal handler must
+// not allocate memory.
 void on_fault(int signal, siginfo_t *info, void *context) {
+  thread_local std::uintptr_t last = 0;
   const std::uintptr_t at = number(info->si_addr);
   for (std::size_t i = 0; i < most_pages; ++i) {
     const std::uintptr_t from = protected_from[i], to = protected_to[i];
@@ -82,38 +100,83 @@ void on_fault(int signal, siginfo_t *info, void *context) {
       continue;
     mprotect(reinterpret_cast<void *>(from), to - from, PROT_READ | PROT_WRITE);
     protected_from[i] = 0;
-    const Site site = Site::here();
-    report(rules::read_early,
-           print("byte %zu of a posted receive's whole pages is used", at - from),
-           "a posted receive", {}, &site);
-    return; // the access is done again
+    if (const std::size_t fault = fault_count.fetch_add(1); fault < most_faults) {
+      faults[fault].site = Site::here();
+      faults[fault].offset = at - from;
+      faults[fault].there = true;
+    }
+    return;
+  }
+  if (at != last) { // another thread may have given the page back just now
+    last = at;
+    return;
   }
   if (before.sa_flags & SA_SIGINFO && before.sa_sigaction)
     before.sa_sigaction(signal, info, context);
-  else { // as if we were not here
-    sigaction(SIGSEGV, &before, nullptr);
-  }
+  else
+    sigaction(SIGSEGV, &before, nullptr); // as if we were not here
+}
+
+// ---- blocks of destroyed objects
+
+constexpr std::size_t room = 1024; // of the quarantine
+thread_local const void *watched = nullptr;
+thread_local bool kept = false;
+
+// Puts a block in. @return the one that has to leave; null if there is room
+void *into_quarantine(void *block) {
+  static std::mutex mutex;
+  static void *blocks[room];
+  static std::size_t next = 0;
+  const std::lock_guard lock(mutex);
+  return std::exchange(blocks[next++ % room], block);
 }
 
 } // namespace
 
-std::uint64_t checksum(const char *memory, std::uint64_t length) {
+std::size_t read_memory(const char *memory, void *into, std::size_t length) {
+  // Not memcpy(): the memory may be a device's, or not mapped any more.
+  const iovec here{into, length}, there{const_cast<char *>(memory), length};
+  const ssize_t count = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+  return count < 0 ? 0 : static_cast<std::size_t>(count);
+}
+
+std::optional<std::uint64_t> checksum(const char *memory, std::uint64_t length) {
+  thread_local char copy[looked_at];
   length = std::min(length, looked_at);
+  if (read_memory(memory, copy, length) != length)
+    return std::nullopt;
   std::uint64_t sum = 0x9e3779b97f4a7c15 ^ length;
-  for (; length >= 8; memory += 8, length -= 8) {
+  const char *at = copy;
+  for (; length >= 8; at += 8, length -= 8) {
     std::uint64_t word = 0;
-    std::memcpy(&word, memory, sizeof word);
+    std::memcpy(&word, at, sizeof word);
     sum = (sum ^ word) * 0xff51afd7ed558ccd;
     sum ^= sum >> 32;
   }
-  for (; length; ++memory, --length)
-    sum = (sum ^ static_cast<unsigned char>(*memory)) * 0x100000001b3;
+  for (; length; ++at, --length)
+    sum = (sum ^ static_cast<unsigned char>(*at)) * 0x100000001b3;
   return sum;
 }
 
-void note_region(const char *memory, std::uint64_t length) {
-  low = std::min<std::uintptr_t>(low, number(memory));
-  high = std::max<std::uintptr_t>(high, number(memory) + length);
+void look_at_faults() {
+  if (!fault_count)
+    return;
+  for (Fault &fault : faults)
+    if (fault.there.exchange(false))
+      report(rules::read_early,
+             print("byte %zu of a posted receive's whole pages is used", fault.offset),
+             "a posted receive", {}, &fault.site);
+}
+
+void watch_free(const void *address) {
+  watched = address;
+  kept = false;
+}
+
+bool was_kept() {
+  watched = nullptr;
+  return std::exchange(kept, false);
 }
 
 bool protects() {
@@ -133,7 +196,8 @@ void protect(Range &range) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const std::uintptr_t from = (number(range.memory) + page - 1) / page * page;
   const std::uintptr_t to = (number(range.memory) + range.length) / page * page;
-  if (!range.memory || from >= to)
+  const auto mr = range.mr.lock();
+  if (!range.memory || from >= to || !mr || mr->access & IBV_ACCESS_ON_DEMAND)
     return;
   for (std::size_t i = 0; i < most_pages; ++i)
     if (!protected_from[i]) {
@@ -170,8 +234,10 @@ void made_mr(ibv_pd *pd, ibv_mr *mr, std::uint64_t base, void *memory, unsigned 
   its.lkey = mr->lkey;
   its.rkey = mr->rkey;
   index(find<Mr>(mr));
-  if (memory)
-    note_region(its.memory, its.length);
+  if (memory) {
+    low = std::min<std::uintptr_t>(low, number(its.memory));
+    high = std::max<std::uintptr_t>(high, number(its.memory) + its.length);
+  }
 }
 
 } // namespace lint
@@ -183,7 +249,7 @@ namespace {
 template <typename Function> Function *real(std::atomic<Function *> &kept, const char *name) {
   Function *its = kept.load(std::memory_order_acquire);
   if (!its) {
-    const lint::Own guard; // dlsym() may free memory
+    const lint::Own own; // dlsym() may free memory
     its = reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
     kept.store(its, std::memory_order_release);
   }
@@ -201,10 +267,19 @@ void free(void *memory) noexcept {
   if (lint::Own::active() && !real_free.load()) // inside dlsym(): lost, and that is little
     return;
   const auto call = real(real_free, "free");
+  if (memory && memory == lint::watched) {
+    lint::watched = nullptr;
+    lint::kept = true;
+    memory = lint::into_quarantine(memory);
+    if (memory) {
+      const lint::Own own;
+      lint::forget_dead(memory);
+    }
+  }
   // A block that begins before the first region may hold it.
   if (memory && !lint::Own::active() && lint::number(memory) < lint::high &&
       lint::number(memory) + malloc_usable_size(memory) > lint::low) {
-    const lint::Own guard;
+    const lint::Own own;
     lint::ends("free", lint::number(memory), lint::number(memory) + malloc_usable_size(memory));
   }
   call(memory);
@@ -214,7 +289,7 @@ int munmap(void *memory, std::size_t length) noexcept {
   const auto call = real(real_munmap, "munmap");
   if (!lint::Own::active() && lint::number(memory) < lint::high &&
       lint::number(memory) + length > lint::low) {
-    const lint::Own guard;
+    const lint::Own own;
     lint::ends("munmap", lint::number(memory), lint::number(memory) + length);
   }
   return call(memory, length);
