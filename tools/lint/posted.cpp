@@ -87,14 +87,18 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
                                    static_cast<unsigned long long>(piece.address), piece.lkey);
     const auto mr = region(queue.context, piece.lkey);
     if (!mr) {
+      posted.suspect = true;
       report(rules::unknown_lkey, what, queue.name, queue.history());
       continue;
     }
-    if (mr->pd != pd && find<Pd>(pd)) // and not a parent domain, which holds another PD
+    if (mr->pd != pd && find<Pd>(pd)) { // and not a parent domain, which holds another PD
+      posted.suspect = true;
       report(rules::other_pd, what + ": " + mr->name + " is of another PD", mr->name,
              mr->history());
+    }
     if (piece.address < mr->base || piece.address - mr->base > mr->length ||
         mr->length - (piece.address - mr->base) < piece.length) {
+      posted.suspect = true;
       report(rules::outside_region,
              what + print(": %s has %llu B from 0x%llx", mr->name.c_str(),
                           static_cast<unsigned long long>(mr->length),
@@ -242,6 +246,9 @@ bool is_receive(const Qp &qp, const void *cq, std::uint64_t wr_id, ibv_wc_status
   const bool sent = holds(qp.sends, wr_id), received = holds(receives_of(qp), wr_id);
   if (sent != received)
     return received;
+  if (std::any_of(qp.sends.begin(), qp.sends.end(),
+                  [&](const Posted &one) { return one.wr_id == wr_id && one.suspect; }))
+    return false;
   return status == IBV_WC_LOC_LEN_ERR || !is_send_error(status);
 }
 

@@ -97,6 +97,7 @@ struct Posted {
   std::uint64_t wr_id = 0;
   const char *what = "";
   bool signaled = true;
+  bool suspect = false;    // its memory is not right, so it is going to fail
   std::uint64_t batch = 0; // the call that posted it
   std::uint64_t length = 0;
   std::vector<Range> ranges;
