@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What the library knows about the program's objects.
 //
-// One lock guards all of it (one_lock.hpp). An object that was destroyed is kept as long as its memory
-// is in the quarantine (watched_memory.cpp), so that a later use is recognised.
+// One lock guards all of it (one_lock.hpp). What is known of a destroyed object stays as long as
+// its memory is in the quarantine (watched_memory.cpp): a later use is recognised.
 #pragma once
 
 #include "one_lock.hpp"

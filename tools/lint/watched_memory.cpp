@@ -65,7 +65,7 @@ void ends(const char *call, std::uintptr_t from, std::uintptr_t to) {
     return;
   for (const auto &[address, mr] : all<Mr>()) {
     const std::uintptr_t begin = number(mr->memory), end = begin + mr->length;
-    // A region may hold parts of other blocks, and one with on-demand paging may outlive its memory.
+    // A region may hold parts of other blocks. One with on-demand paging may outlive its memory.
     if (mr->memory && mr->pid == getpid() && from <= begin && end <= to &&
         !(mr->access & IBV_ACCESS_ON_DEMAND))
       report(rules::freed_registered,
@@ -89,8 +89,8 @@ struct Fault {
 Fault faults[most_faults];
 std::atomic<std::size_t> fault_count{0};
 
-// Gives the pages back; the access is done again. The report is written later: a signal handler must
-// not allocate memory.
+// Gives the pages back; the access is done again. The report is written later: a signal handler
+// must not allocate memory.
 void on_fault(int signal, siginfo_t *info, void *context) {
   thread_local std::uintptr_t last = 0;
   const std::uintptr_t at = number(info->si_addr);
