@@ -155,7 +155,9 @@ class Collector:
 
     def end(self, outcome: pair.Outcome) -> None:
         """Compares the two sides, and leaves in `outcome` what the programs printed."""
-        outcome.lines = [(role, text) for role, text in outcome.lines if PREFIX not in text]
+        # A program may have begun a line without its end.
+        lines = [(role, text.partition(PREFIX)) for role, text in outcome.lines]
+        outcome.lines = [(role, own) for role, (own, said, _) in lines if own or not said]
         for finding in [*compare(self._facts), *unused_access(self._facts)]:
             self._add(finding)
 
