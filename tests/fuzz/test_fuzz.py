@@ -2,7 +2,7 @@
 """Fuzzes everything that reads what somebody else wrote, with libFuzzer (clang), under the address
 and undefined-behaviour sanitizers.
 
-Each fuzzer first runs all inputs of its folder in corpus/, and then new ones for a minute;
+Each fuzzer first runs all inputs of its folder in corpus/, and then new ones for half a minute;
 LAB_FUZZ_SECONDS=3600 makes that an hour. Two run at a time. What a run prints is enough to repeat
 it: LAB_FUZZ_SEED sets the seed. An input that fails is kept in the build folder. Fix the bug, and
 copy the input into the corpus.
@@ -23,7 +23,7 @@ from lab.paths import ROOT
 
 HERE = Path(__file__).resolve().parent
 TOP = Path(os.environ.get("LAB_BUILD", ROOT / "build")) / "other" / "fuzz"
-SECONDS = int(os.environ.get("LAB_FUZZ_SECONDS", "60"))
+SECONDS = int(os.environ.get("LAB_FUZZ_SECONDS", "30"))
 SEED = int(os.environ.get("LAB_FUZZ_SEED", random.randrange(1, 1 << 31)))
 AT_ONCE = 2
 # Fuzzer -> its sources beside its own, in common/src, shared/src and here.

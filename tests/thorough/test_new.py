@@ -61,7 +61,7 @@ class New(copies.Copies):
                 "python3",
                 "-I",
                 "-S",
-                str(ROOT / "tests/copy_out/joining.py"),
+                str(ROOT / "tests/thorough/joining.py"),
                 str(project / "build"),
                 needs_device.PLACE.address,
             ],
