@@ -6,7 +6,7 @@ import needs_device
 from lab import check, examples
 
 
-# What the checker of ./lab lint reports of a solution that makes a mistake on purpose.
+# The findings of ./lab lint in a solution that makes a mistake on purpose.
 FINDINGS = {
     "10.1_two_halves": {"remote-access"},  # it shows that an access is refused
     "10.2_again": {"remote-access"},

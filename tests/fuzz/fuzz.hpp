@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What all fuzzers share: their entry point, the input as numbers and bytes, and a check that stays
+// The parts that all fuzzers share: their entry point, the input as numbers and bytes, and a check that stays
 // in every build.
 #pragma once
 
@@ -37,7 +37,7 @@ private:
   std::span<const uint8_t> left_;
 };
 
-// What must hold whatever the input is.
+// This must hold for each input.
 inline void require(bool so, const char *what) {
   if (so)
     return;

@@ -47,7 +47,7 @@ void hello(std::span<const std::byte> bytes) {
   if (hello->purpose == Purpose::data)
     return;
   require(is_possible(hello->shape), "a server can have such slots");
-  // What a server allocates, and multiplies: none of it wraps.
+  // No size that a server allocates or multiplies wraps.
   const Shape &shape = hello->shape;
   require(memory_for(shape) / shape.slots >= 3 * uint64_t{shape.slot_size} + shape.largest,
           "the memory is that of all slots");

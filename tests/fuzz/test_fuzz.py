@@ -3,7 +3,7 @@
 and undefined-behaviour sanitizers.
 
 Each fuzzer first runs all inputs of its folder in corpus/, and then new ones for half a minute;
-LAB_FUZZ_SECONDS=3600 makes that an hour. Two run at a time. What a run prints is enough to repeat
+LAB_FUZZ_SECONDS=3600 makes that an hour. Two run at a time. The output of a run is enough to repeat
 it: LAB_FUZZ_SEED sets the seed. An input that fails is kept in the build folder. Fix the bug, and
 copy the input into the corpus.
 
@@ -165,7 +165,7 @@ def keep(fuzzer):
     corpus.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as new:
         print(*fuzz(fuzzer, new))
-        # What is there stays: those are the cases that once failed.
+        # The inputs that are there stay: they are cases that once failed.
         run([str(TOP / fuzzer), "-merge=1", str(corpus), str(new)])
 
 

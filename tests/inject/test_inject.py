@@ -26,7 +26,7 @@ WAIT = ["--wait", "15"]
 PATIENCE = ["--timeout", "60"]  # listing the calls takes time, too
 # Fewer rounds of what is measured: they make the same calls.
 FEWER = {"completions": ["--measure", "1"]}
-# What these do by design, instead of an end with exit status 1 and a message for the call. They are
+# These go on by design, instead of an end with exit status 1 and a message for the call. They are
 # not excepted from anything else: the time limit, what is left open, signals, the sanitizers.
 # (program, side, function or None for all) -> (whether it may be silent about it, why)
 BY_DESIGN = {

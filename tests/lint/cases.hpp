@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the programs made wrong on purpose share: two connected queue pairs in one process.
+// The programs made wrong on purpose share this: two connected queue pairs in one process.
 //
 // Each case is a function that does one thing wrong if `wrong`, and the same right if not. Its name
 // is the name of the rule that finds it. test_lint.py runs each twice under librdmalint.so.

@@ -8,7 +8,7 @@ from lab import lint, pair, variants
 
 PLACE = needs_device.PLACE
 CASES = str(needs_device.BUILD / "tests/lint/lint_cases")
-# What a case shows besides its rule, since one mistake leads to another.
+# Further findings of a case, since one mistake leads to another.
 FOLLOWS = {
     "unknown-lkey": {"local-protection", "local-operation"},
     "outside-region": {"local-protection", "local-operation"},

@@ -166,7 +166,7 @@ const Add rkey_early("rkey-early", [](const DeviceOptions &options, bool wrong) 
 
 // ---- completions with an error
 
-// What makes these two fail is not in the program: the test injects the status.
+// The mistake is not in these programs: the test injects the status.
 void send_and_look(const DeviceOptions &options, bool) {
   Pair pair(options);
   pair.receive();

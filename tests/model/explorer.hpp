@@ -57,7 +57,7 @@ public:
   static constexpr uint32_t any_number = UINT32_MAX;
   uint32_t interruptions_left = any_number;
   size_t latest = 0; // the thread that took the last step
-  // What else is part of the state.
+  // The rest of the state.
   virtual uint64_t shared_hash() const = 0;
   virtual void died(Thread &) {}
   // No thread can go on. @throws Failure if that should not be
@@ -75,7 +75,7 @@ Explored explore(const std::function<std::unique_ptr<World>()> &make, uint64_t l
 
 // For the world's threads.
 void wait_until(std::function<bool()> is_so); // no step: asked whenever the explorer looks
-// What the thread has observed does not matter any more, except for this.
+// The thread's observations do not matter any more, except for this.
 void forget_all_but(uint64_t what);
 uint64_t mix(uint64_t hash, uint64_t more);
 void set_shared(const void *begin, size_t size);
