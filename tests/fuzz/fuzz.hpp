@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The parts that all fuzzers share: their entry point, the input as numbers and bytes, and a check that stays
-// in every build.
+// The parts that all fuzzers share: their entry point, the input as numbers and bytes, and a check
+// that stays in every build.
 #pragma once
 
 #include <cstddef>
