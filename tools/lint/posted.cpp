@@ -81,33 +81,35 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
     posted.length += piece.length;
     if (!piece.length)
       continue;
-    const std::string what = print("%s wr_id %llu: %llu B at 0x%llx, lkey 0x%x", posted.what,
-                                   static_cast<unsigned long long>(request.wr_id),
-                                   static_cast<unsigned long long>(piece.length),
-                                   static_cast<unsigned long long>(piece.address), piece.lkey);
+    const auto what = [&] {
+      return print("%s wr_id %llu: %llu B at 0x%llx, lkey 0x%x", posted.what,
+                   static_cast<unsigned long long>(request.wr_id),
+                   static_cast<unsigned long long>(piece.length),
+                   static_cast<unsigned long long>(piece.address), piece.lkey);
+    };
     const auto mr = region(queue.context, piece.lkey);
     if (!mr) {
       posted.suspect = true;
-      report(rules::unknown_lkey, what, queue.name, queue.history());
+      report(rules::unknown_lkey, what(), queue.name, queue.history());
       continue;
     }
     if (mr->pd != pd && find<Pd>(pd)) { // and not a parent domain, which holds another PD
       posted.suspect = true;
-      report(rules::other_pd, what + ": " + mr->name + " is of another PD", mr->name,
+      report(rules::other_pd, what() + ": " + mr->name + " is of another PD", mr->name,
              mr->history());
     }
     if (piece.address < mr->base || piece.address - mr->base > mr->length ||
         mr->length - (piece.address - mr->base) < piece.length) {
       posted.suspect = true;
       report(rules::outside_region,
-             what + print(": %s has %llu B from 0x%llx", mr->name.c_str(),
-                          static_cast<unsigned long long>(mr->length),
-                          static_cast<unsigned long long>(mr->base)),
+             what() + print(": %s has %llu B from 0x%llx", mr->name.c_str(),
+                            static_cast<unsigned long long>(mr->length),
+                            static_cast<unsigned long long>(mr->base)),
              mr->name, mr->history());
       continue;
     }
     if (target && !(mr->access & IBV_ACCESS_LOCAL_WRITE))
-      report(rules::no_local_write, what, mr->name, mr->history());
+      report(rules::no_local_write, what(), mr->name, mr->history());
     Range range{.mr = mr, .length = piece.length};
     if (mr->memory) {
       const std::uint64_t offset = piece.address - mr->base;
@@ -127,6 +129,8 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
     posted.ranges.push_back(std::move(range));
   }
 }
+
+bool has_bound = false; // a memory window; without any, no SEND is searched. Under the lock.
 
 // Whether the payload of a SEND names this rkey, in either byte order.
 bool names_key(const Request &request, std::uint32_t rkey, const ibv_context *context) {
@@ -375,7 +379,8 @@ std::uint64_t will_send(ibv_qp *queue, const std::vector<Request> &requests) {
              qp->name, qp->history());
     if (request.rkey)
       used_access()[request.rkey] |= access_of(request.opcode);
-    if (is_send(request.opcode))
+    has_bound |= request.binds != 0;
+    if (has_bound && is_send(request.opcode))
       look_for_early_keys(*qp, request);
     signaled += posted.signaled;
     qp->sends.push_back(std::move(posted));
