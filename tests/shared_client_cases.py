@@ -23,7 +23,7 @@ class Shared(unittest.TestCase):
     server_place = client_place = build = None
     responses = "slots"  # how the clients want them, if a test does not say it
 
-    def start(self, place, program, *options, has_slow_memory=False):
+    def start(self, place, program, *options, has_slow_memory=False, stderr=subprocess.PIPE):
         """@return a process of which `guest` is the number where it runs"""
         slow = []
         if has_slow_memory:  # by a path without a space
@@ -38,7 +38,7 @@ class Shared(unittest.TestCase):
             ["sh", "-c", 'echo $$; exec "$0" "$@"', *slow, str(self.build / program), *options]
         )
         process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
         )
         self.addCleanup(self.end, process)
         process.guest = int(next_line(process))

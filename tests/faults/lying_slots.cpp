@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // For test_shared_client.py: a shared client, or a slot server, that says one thing that cannot be.
-#include "rdma_connection.hpp"
 #include "service.hpp"
+#include "slot_peer.hpp"
 #include "wire.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -11,7 +11,6 @@
 #include <rdmacommon/requests.hpp>
 #include <rdmacommon/slot_runs.hpp>
 
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -23,44 +22,10 @@
 
 using namespace rdmacommon;
 using namespace rdmashared;
-using std::chrono::milliseconds;
 
 namespace {
 
 constexpr Shape shape{.slots = 2048, .slot_size = 64, .window = 4, .largest = 0};
-
-struct Peer { // of either side
-  explicit Peer(rdma_cm_id *id) : with(id, shape.window, shape.slots) {
-    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-    mine = with.reg(slots, IBV_ACCESS_LOCAL_WRITE);
-    theirs = with.reg(into, access);
-  }
-  void put(uint32_t slot, const SlotHeader &header) {
-    const SlotHeader wire = to_wire(header);
-    std::memcpy(slots.data() + size_t{slot} * shape.slot_size, &wire, sizeof wire);
-  }
-  void write(Run run, uint32_t bytes) {
-    add_run(with.runs.queue, mirror, run, bytes);
-    with.runs.queue.post();
-  }
-  // A long response, from a server.
-  void write_data(Run run, uint32_t bytes) {
-    ibv_sge local = piece(mine, slots.data(), bytes);
-    with.data->queue.add({.sg_list = &local,
-                          .num_sge = 1,
-                          .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-                          .imm_data = to_immediate(run),
-                          .wr = {.rdma = {.remote_addr = data_address, .rkey = data_rkey}}});
-    with.data->queue.post();
-  }
-  uint64_t data_address = 0; // slot 0 of the client's
-  uint32_t data_rkey = 0;
-  std::vector<std::byte> slots = std::vector<std::byte>(shape.slots * shape.slot_size),
-                         into = slots;
-  Connection with;
-  const ibv_mr *mine, *theirs;
-  SlotMirror mirror{};
-};
 
 using Lie = std::function<void(Peer &)>;
 
@@ -172,29 +137,6 @@ void change_hello(const std::string &lie, Hello &hello) {
     hello.answers_rkey ^= 0x5500;
 }
 
-// A data connection of the client's.
-struct DataId {
-  explicit DataId(const CmOptions &options) { cm_resolve(id.get(), channel.get(), options); }
-
-  // @return the server's answer
-  unique_cm_event join(uint64_t token, milliseconds limit, uint32_t qp_num = 0) {
-    const HelloBytes bytes = to_bytes(Hello{.purpose = Purpose::data,
-                                            .shape = {},
-                                            .answers_address = 0,
-                                            .data_address = 0,
-                                            .token = token,
-                                            .answers_rkey = 0,
-                                            .data_rkey = 0});
-    rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
-    parameters.qp_num = qp_num; // without a queue pair of this id
-    check_errno(rdma_connect(id.get(), &parameters), "rdma_connect");
-    return next_cm_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, limit);
-  }
-
-  unique_event_channel channel = create_event_channel();
-  unique_cm_id id = create_cm_id(channel.get());
-};
-
 std::string rejection(const unique_cm_event &event) {
   const auto welcome = welcome_in(private_data(*event));
   if (event->event != RDMA_CM_EVENT_REJECTED || !welcome)
@@ -207,7 +149,7 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
   const unique_event_channel channel = create_event_channel();
   const unique_cm_id id = create_cm_id(channel.get());
   cm_resolve(id.get(), channel.get(), options);
-  Peer peer(id.get());
+  Peer peer(id.get(), shape);
   Hello hello{.purpose = Purpose::requests,
               .shape = shape,
               .answers_address = reinterpret_cast<uint64_t>(peer.into.data()),
@@ -341,7 +283,7 @@ std::string one_lie_to_a_client(const std::string &lie, rdma_event_channel *chan
                               refusal);
   asked.reset();
   unique_cm_id data; // goes after its queue pair
-  Peer peer(id.get());
+  Peer peer(id.get(), shape);
   peer.mirror = {.mine = peer.mine,
                  .slot_size = shape.slot_size,
                  .address = hello.value().answers_address,

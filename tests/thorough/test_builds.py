@@ -80,6 +80,7 @@ class Builds(unittest.TestCase):
                 "test_fragments",
                 "test_datagrams",
                 "test_trace",
+                "test_hostile_peer",
             ],
             **environment,
         )
