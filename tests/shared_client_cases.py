@@ -23,9 +23,17 @@ class Shared(unittest.TestCase):
     server_place = client_place = build = None
     responses = "slots"  # how the clients want them, if a test does not say it
 
-    def start(self, place, program, *options, has_slow_memory=False, stderr=subprocess.PIPE):
+    def start(
+        self,
+        place,
+        program,
+        *options,
+        has_slow_memory=False,
+        environment=(),
+        stderr=subprocess.PIPE,
+    ):
         """@return a process of which `guest` is the number where it runs"""
-        slow = []
+        environment = [*environment]
         if has_slow_memory:  # by a path without a space
             self.at(
                 place,
@@ -33,9 +41,13 @@ class Shared(unittest.TestCase):
                 str(self.build / "tests/faults/libslow_memory.so"),
                 "/tmp/slow_memory.so",
             )
-            slow = ["env", "LD_PRELOAD=/tmp/slow_memory.so"]
+            environment.append("LD_PRELOAD=/tmp/slow_memory.so")
         argv = place.wrap(
-            ["sh", "-c", 'echo $$; exec "$0" "$@"', *slow, str(self.build / program), *options]
+            [
+                *("sh", "-c", 'echo $$; exec "$0" "$@"'),
+                *(["env", *environment] if environment else []),
+                *(str(self.build / program), *options),
+            ]
         )
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
