@@ -80,7 +80,6 @@ class Builds(unittest.TestCase):
                 "test_fragments",
                 "test_datagrams",
                 "test_trace",
-                "test_hostile_peer",
             ],
             **environment,
         )
