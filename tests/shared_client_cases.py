@@ -775,7 +775,12 @@ class Soak(Shared):
         lines = self.at(
             place, "sh", "-c", self.sampling, "sh", *(str(process.guest) for process in processes)
         ).splitlines()
-        resources = [json.loads(line) for line in lines[-len(self.kinds) :]]
+        # Newer versions of rdma(8) write an array over several lines.
+        text = "".join(lines[4 * len(processes) :])
+        resources, at = [], 0
+        for _ in self.kinds:
+            kind, at = json.JSONDecoder().raw_decode(text, at)
+            resources.append(kind)
         samples = []
         for i in range(0, 4 * len(processes), 4):
             memory = dict(re.findall(r"(Rss|Pss):\s+(\d+) kB", "\n".join(lines[i : i + 2])))

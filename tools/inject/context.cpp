@@ -147,8 +147,7 @@ int bind_mw(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind) {
 
 int dealloc_mw(ibv_mw *mw) {
   const auto real = originals(mw->context).ops.dealloc_mw;
-  return ends(
-      "ibv_dealloc_mw", EBUSY, mw, [&] { return real(mw); }, false);
+  return ends("ibv_dealloc_mw", EBUSY, mw, false, [&] { return real(mw); });
 }
 
 // ---- work requests that ibv_wr_*() build, completions that are read in place
@@ -241,8 +240,7 @@ ibv_dm *alloc_dm(ibv_context *context, ibv_alloc_dm_attr *attr) {
 
 int free_dm(ibv_dm *dm) {
   const auto real = originals(dm->context).free_dm;
-  return ends(
-      "ibv_free_dm", EBUSY, dm, [&] { return real(dm); }, false);
+  return ends("ibv_free_dm", EBUSY, dm, false, [&] { return real(dm); });
 }
 
 ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t length,

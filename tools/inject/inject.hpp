@@ -95,7 +95,7 @@ template <typename Real> int minus_one(const char *function, int error, Real rea
 
 // A call that ends an object: the real one is made first, so that nothing is left because of us.
 template <typename Real>
-int ends(const char *function, int error, const void *object, Real real, bool by_errno) {
+int ends(const char *function, int error, const void *object, bool by_errno, Real real) {
   Call call(function);
   const int failed = failure(call, error), rc = real();
   if (!rc)

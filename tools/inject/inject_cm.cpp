@@ -32,8 +32,7 @@ using namespace inject;
 #define CM_ENDS(function, error, object, parameters, arguments)                                    \
   int function parameters {                                                                        \
     static const auto real = REAL(function);                                                       \
-    return ends(                                                                                   \
-        #function, error, object, [&] { return real arguments; }, true);                           \
+    return ends(#function, error, object, true, [&] { return real arguments; });                   \
   }
 
 extern "C" {

@@ -36,8 +36,7 @@ using namespace inject;
 #define ENDS(function, error, type)                                                                \
   int function(type *object) {                                                                     \
     static const auto real = REAL(function);                                                       \
-    return ends(                                                                                   \
-        #function, error, object, [&] { return real(object); }, false);                            \
+    return ends(#function, error, object, false, [&] { return real(object); });                    \
   }
 
 extern "C" {
@@ -116,8 +115,7 @@ ibv_context *ibv_open_device(ibv_device *device) {
 
 int ibv_close_device(ibv_context *context) {
   static const auto real = REAL(ibv_close_device);
-  return ends(
-      "ibv_close_device", EBUSY, context, [&] { return real(context); }, true);
+  return ends("ibv_close_device", EBUSY, context, true, [&] { return real(context); });
 }
 
 ibv_qp *ibv_create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) {
@@ -132,14 +130,12 @@ int ibv_destroy_qp(ibv_qp *qp) {
   static const auto real = REAL(ibv_destroy_qp);
   if (active())
     forget(qp);
-  return ends(
-      "ibv_destroy_qp", EBUSY, qp, [&] { return real(qp); }, false);
+  return ends("ibv_destroy_qp", EBUSY, qp, false, [&] { return real(qp); });
 }
 
 int ibv_detach_mcast(ibv_qp *qp, const ibv_gid *group, std::uint16_t lid) {
   static const auto real = REAL(ibv_detach_mcast);
-  return ends(
-      "ibv_detach_mcast", EINVAL, nullptr, [&] { return real(qp, group, lid); }, false);
+  return ends("ibv_detach_mcast", EINVAL, nullptr, false, [&] { return real(qp, group, lid); });
 }
 
 int ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **context) {

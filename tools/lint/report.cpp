@@ -29,7 +29,7 @@ Severity worst = Severity::note;
 // A descriptor that the program cannot close or replace unnoticed.
 struct Output {
   int file = -1;
-  struct stat identity {};
+  struct stat identity = {};
 
   // A copy of `low`, out of the way of programs that close the low ones.
   explicit Output(int low) : file(low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 900)) {
@@ -41,7 +41,7 @@ struct Output {
 
   // Not by write(), which the tracer records. Not if the program has put something else there.
   void put(const std::string &text) const {
-    struct stat now {};
+    struct stat now = {};
     if (file >= 0 && !fstat(file, &now) && now.st_dev == identity.st_dev &&
         now.st_ino == identity.st_ino)
       syscall(SYS_write, file, text.data(), text.size());

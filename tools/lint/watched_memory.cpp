@@ -30,6 +30,8 @@ std::uintptr_t number(const void *address) {
   return reinterpret_cast<std::uintptr_t>(address);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) // a sanitizer's free() is not watched
+
 // The request in `posted` that uses memory between these; its checksum no longer counts.
 const Posted *in_flight(std::deque<Posted> &posted, std::uintptr_t from, std::uintptr_t to) {
   const Posted *found = nullptr;
@@ -57,7 +59,8 @@ void ends(const char *call, std::uintptr_t from, std::uintptr_t to) {
   bool in_use = false;
   for (const auto &[address, qp] : all<Qp>())
     if (qp->pid == getpid() && qp->state != IBV_QPS_ERR && !qp->failed)
-      in_use |= look(qp->sends, *qp) | look(qp->receives, *qp);
+      for (auto *posted : {&qp->sends, &qp->receives})
+        in_use |= look(*posted, *qp);
   for (const auto &[address, srq] : all<Srq>())
     if (srq->pid == getpid())
       in_use |= look(srq->receives, *srq);
@@ -73,6 +76,8 @@ void ends(const char *call, std::uintptr_t from, std::uintptr_t to) {
              mr->name, mr->history());
   }
 }
+
+#endif
 
 // ---- pages of posted receives
 
@@ -119,9 +124,12 @@ void on_fault(int signal, siginfo_t *info, void *context) {
 
 // ---- blocks of destroyed objects
 
-constexpr std::size_t room = 1024; // of the quarantine
 thread_local const void *watched = nullptr;
 thread_local bool kept = false;
+
+#if !defined(__SANITIZE_ADDRESS__)
+
+constexpr std::size_t room = 1024; // of the quarantine
 
 // Puts a block in. @return the one that has to leave; null if there is room
 void *into_quarantine(void *block) {
@@ -131,6 +139,8 @@ void *into_quarantine(void *block) {
   const std::lock_guard lock(mutex);
   return std::exchange(blocks[next++ % room], block);
 }
+
+#endif
 
 } // namespace
 
@@ -184,7 +194,7 @@ bool protects() {
     const char *wanted = std::getenv("RDMALINT_PROTECT");
     if (!wanted || *wanted != '1')
       return false;
-    struct sigaction action {};
+    struct sigaction action = {};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_NODEFER;
     return !sigaction(SIGSEGV, &action, &before);
