@@ -70,7 +70,7 @@ inline void spoil(rdmacommon::SlotHeader &header, Dice &dice) {
   }
 }
 
-// What both roles do: all that a queue pair lets them.
+// The moves of both roles: all that a queue pair lets them do.
 class Hostile {
 public:
   // @param channel of the events of this connection

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // For test_hostile_peer.py: a peer that does random things, to an honest slot server (with --host)
-// or to honest shared clients (without). The same seed draws the same numbers. What meets them
+// or to honest shared clients (without). The same seed draws the same numbers. Their effect
 // depends on the time as well.
 #include "hostile_moves.hpp"
 #include "service.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What peers of rdmashared that lie have in common: lying_slots.cpp and hostile_peer.cpp. A
+// Peers of rdmashared that lie have this in common: lying_slots.cpp and hostile_peer.cpp. A
 // connection by hand, of a client or of a server, which checks nothing that goes out.
 #pragma once
 

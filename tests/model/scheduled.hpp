@@ -95,7 +95,7 @@ public:
     return change([less](T value) { return static_cast<T>(value - less); });
   }
   T fetch_or(T bits, std::memory_order = std::memory_order_seq_cst) {
-    // claim() and wake() say so of `room`. What they have observed before does not matter any more.
+    // claim() and wake() say so of `room`. Their observations before do not matter any more.
     if (bits == 1)
       settled(1);
     return change([bits](T value) { return static_cast<T>(value | bits); });

@@ -18,7 +18,7 @@ bool active();
 
 enum class How { error, completion, negative, lost, delayed };
 
-// What a rule says about one call.
+// The result of the rules for one call.
 struct Verdict {
   bool fails = false;
   How how = How::error;
@@ -41,7 +41,7 @@ public:
   // Prints the line that says what fails.
   void report(const char *what) const;
 
-  // What the program made by this call, and what it has ended. What remains at exit is reported.
+  // The program made, or ended, an object by this call. The report at exit names what remains.
   void made(const void *object) const;
   void ended(const void *object) const;
 

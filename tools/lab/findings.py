@@ -25,7 +25,7 @@ def rules_table(path: Path) -> "list[str]":
 
 def changes(path: Path) -> "list[str]":
     """The block `<!-- lint -->`: which of a lesson's changes ./lab lint finds, and by which rule.
-    What follows from a mistake at the other side is not named."""
+    The findings that the unchanged program has, too, are left out."""
     lesson = next(lesson for lesson in ladder.read() if lesson.file == path)
     recorded = json.loads(RECORDED.read_text())
     rows = []

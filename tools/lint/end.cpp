@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is left at exit: leaks, events, and access that nobody had.
+// The checks at exit: leaks, and access that no peer can have.
 
 #include "tracked.hpp"
 

@@ -208,8 +208,8 @@ ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t leng
 
 } // namespace
 
-// What is in the CQ now, the program has missed. Nothing is lost: no queue pair uses the CQ any
-// more, so its destruction will work.
+// The program has missed the completions that are in the CQ now. Nothing is lost: no queue pair
+// uses the CQ any more, so its destruction will work.
 void look_for_missed(ibv_cq *cq) {
   std::shared_ptr<Cq> its;
   {

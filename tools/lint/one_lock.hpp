@@ -43,7 +43,7 @@ private:
 // Does `work` now, or when this thread gives the lock back.
 void without_lock(std::function<void()> work);
 
-// What a child of fork() must not inherit. Called in the child, under the lock.
+// Removes something that a child of fork() must not inherit. Called in the child, under the lock.
 void at_child(std::function<void()> work);
 
 } // namespace lint

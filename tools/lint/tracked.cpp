@@ -27,7 +27,7 @@ void check_process(const char *call, const Object &object) {
            object.name, object.history());
 }
 
-// What keeps `object` from being destroyed, in words. Under the lock.
+// The names of the objects that keep `object` from being destroyed. Under the lock.
 std::string users_of(const void *object) {
   std::string users;
   const auto name = [&](const Object &user) { users += (users.empty() ? "" : ", ") + user.name; };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What the library knows about the program's objects.
+// The program's objects, as the library knows them.
 //
-// One lock guards all of it (one_lock.hpp). What is known of a destroyed object stays as long as
-// its memory is in the quarantine (watched_memory.cpp): a later use is recognised.
+// One lock guards all of it (one_lock.hpp). The record of a destroyed object stays as long as the
+// object's memory is in the quarantine (watched_memory.cpp), so that a later use is recognised.
 #pragma once
 
 #include "one_lock.hpp"
