@@ -99,9 +99,13 @@ def every():
 class Findings(unittest.TestCase):
     def test_all(self):
         recorded = json.loads(RECORDED.read_text())
-        for (program, _, broken), (rules, outcome) in every():
+        for (program, kind, broken), (rules, outcome) in every():
             with self.subTest(program):
                 wanted = set(recorded.get(program, [])) - (NOT_REPORTED if NEWER else set())
+                for _ in range(3):  # another program may have joined the multicast group
+                    if wanted <= rules:
+                        break
+                    rules, outcome = found(program, kind)
                 self.assertLessEqual(wanted, rules, outcome.text())
                 if not broken:  # one that is broken fails in one way or another
                     self.assertEqual(rules - set(recorded.get(program, [])), set(), outcome.text())

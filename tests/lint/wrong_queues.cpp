@@ -95,6 +95,18 @@ const Add no_poll_after_arm("no-poll-after-arm", [](const DeviceOptions &options
   wait(pair.received.get());
 });
 
+const Add not_solicited("not-solicited", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.with_channel = true});
+  check_rc(ibv_req_notify_cq(pair.received.get(), 1), "ibv_req_notify_cq"); // 1: solicited only
+  pair.receive();
+  pair.send(IBV_SEND_SIGNALED | (wrong ? 0u : unsigned{IBV_SEND_SOLICITED}));
+  wait(pair.sent.get());
+  if (wrong)
+    return; // it would wait forever
+  take_event(pair);
+  wait(pair.received.get());
+});
+
 // The thread that takes the event destroys the CQ, which waits until main acknowledges the event.
 const Add event_not_acked("event-not-acked", [](const DeviceOptions &options, bool wrong) {
   Pair pair(options, {.with_channel = true});

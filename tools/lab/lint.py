@@ -158,7 +158,11 @@ class Collector:
         # A program may have begun a line without its end.
         lines = [(role, text.partition(PREFIX)) for role, text in outcome.lines]
         outcome.lines = [(role, own) for role, (own, said, _) in lines if own or not said]
-        for finding in [*compare(self._facts), *unused_access(self._facts)]:
+        for finding in [
+            *compare(self._facts),
+            *other_qkeys(self._facts),
+            *unused_access(self._facts),
+        ]:
             self._add(finding)
 
     def _add(self, finding: Finding) -> None:
@@ -193,6 +197,23 @@ def compare(facts: "list[dict]") -> "list[Finding]":
             if one["mtu"] != other["mtu"]:
                 words = f"path MTU {one['mtu']} B and {other['mtu']} B"
                 result.append(Finding(rules()["mtu-differs"], "", words, both))
+    return result
+
+
+def other_qkeys(facts: "list[dict]") -> "list[Finding]":
+    """Datagrams to a queue pair of this run that has another Q_Key."""
+    known: "dict[int, set[int]]" = {}
+    for fact in facts:
+        if fact["fact"] == "ud":
+            known.setdefault(fact["qp"], set()).add(fact["qkey"])
+    result = []
+    for fact in facts:
+        if fact["fact"] != "datagram" or fact["qkey"] in known.get(fact["to"], {fact["qkey"]}):
+            continue
+        theirs = " or ".join(f"{qkey:#x}" for qkey in sorted(known[fact["to"]]))
+        words = f"a datagram has Q_Key {fact['qkey']:#x}, and qp {fact['to']:#x} has {theirs}"
+        rule = rules()["qkey-differs"]
+        result.append(Finding(rule, "", words, fact["name"], lines_of(fact["at"])))
     return result
 
 

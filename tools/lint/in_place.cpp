@@ -133,6 +133,13 @@ void wr_set_inline_data_list(ibv_qp_ex *qp, std::size_t count, const ibv_data_bu
       request.pieces.push_back({reinterpret_cast<std::uintptr_t>(list[i].addr), list[i].length, 0});
   }).wr_set_inline_data_list(qp, count, list);
 }
+void wr_set_ud_addr(ibv_qp_ex *qp, ibv_ah *ah, std::uint32_t remote_qpn,
+                    std::uint32_t remote_qkey) {
+  change(qp, [&](Request &request) {
+    request.to = remote_qpn;
+    request.qkey = remote_qkey;
+  }).wr_set_ud_addr(qp, ah, remote_qpn, remote_qkey);
+}
 
 // ---- the bracket around them
 
@@ -250,6 +257,7 @@ void watch_builders(ibv_qp *qp) {
   REPLACE(wr_set_sge_list)
   REPLACE(wr_set_inline_data)
   REPLACE(wr_set_inline_data_list)
+  REPLACE(wr_set_ud_addr)
   REPLACE(wr_start)
   REPLACE(wr_complete)
 #undef REPLACE

@@ -205,6 +205,16 @@ int ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int mask) {
   return error;
 }
 
+int ibv_attach_mcast(ibv_qp *qp, const ibv_gid *group, std::uint16_t lid) {
+  static const auto real = REAL(ibv_attach_mcast);
+  return use("ibv_attach_mcast", qp, [&] {
+    const int error = real(qp, group, lid);
+    if (!error)
+      attached(qp, *group);
+    return error;
+  });
+}
+
 int ibv_destroy_qp(ibv_qp *qp) {
   static const auto real = REAL(ibv_destroy_qp);
   return destroy("ibv_destroy_qp", qp, [&] { return real(qp); });

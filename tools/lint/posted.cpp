@@ -377,6 +377,8 @@ std::uint64_t will_send(ibv_qp *queue, const std::vector<Request> &requests) {
       report(rules::no_rd_atomic,
              print("%s wr_id %llu", posted.what, static_cast<unsigned long long>(request.wr_id)),
              qp->name, qp->history());
+    if (qp->type == IBV_QPT_UD)
+      note_datagram(*qp, request, site);
     if (request.rkey)
       used_access()[request.rkey] |= access_of(request.opcode);
     has_bound |= request.binds != 0;
@@ -549,9 +551,10 @@ void polled(const void *cq) {
     its->last_poller = thread_id();
     its->event_unpolled = its->armed_unpolled = its->armed_late = false;
   }
+  look_at_groups(cq);
 }
 
-void armed(const void *cq) {
+void armed(const void *cq, bool solicited_only) {
   const Locked lock;
   const auto its = find<Cq>(cq);
   if (!its)
@@ -561,6 +564,7 @@ void armed(const void *cq) {
     may_have_completed |= (qp->send_cq == cq && qp->state >= IBV_QPS_RTS && !qp->sends.empty()) ||
                           (qp->recv_cq == cq && qp->state >= IBV_QPS_RTR && !qp->receives.empty());
   its->armed_late = may_have_completed;
+  its->armed_solicited = solicited_only;
   its->armed_unpolled = its->event_unpolled; // it is a mistake if the program waits now
   its->armed_at = Site::here();
 }
@@ -600,7 +604,7 @@ void got_event(const void *cq) {
   if (its->armed_unpolled && !is_polled_elsewhere(*its))
     report(rules::cq_not_polled, "an event of " + its->name + " was taken, and it was not polled",
            its->name, its->history());
-  its->armed_unpolled = false;
+  its->armed_unpolled = its->armed_solicited = false;
   its->events.take();
   its->event_unpolled = true;
 }

@@ -70,6 +70,7 @@ void remember(ibv_qp_attr &known, const ibv_qp_attr &attr, int mask) {
     known.member = attr.member;
   TAKE(IBV_QP_ACCESS_FLAGS, qp_access_flags)
   TAKE(IBV_QP_PORT, port_num)
+  TAKE(IBV_QP_QKEY, qkey)
   TAKE(IBV_QP_PATH_MTU, path_mtu)
   TAKE(IBV_QP_DEST_QPN, dest_qp_num)
   TAKE(IBV_QP_RQ_PSN, rq_psn)
@@ -112,18 +113,21 @@ std::uint64_t rnr_naks(const ibv_context *context) {
   return 0;
 }
 
+bool is_ethernet(ibv_context *context, std::uint8_t number) {
+  using QueryPort = int(ibv_context *, std::uint8_t, _compat_ibv_port_attr *);
+  static const auto query_port = trace::next<QueryPort>("ibv_query_port");
+  ibv_port_attr port{};
+  return query_port &&
+         !query_port(context, number, reinterpret_cast<_compat_ibv_port_attr *>(&port)) &&
+         port.link_layer == IBV_LINK_LAYER_ETHERNET;
+}
+
 // Looks at an address, of a QP that is to become RTR or of an address handle. Under no lock.
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                      const History &history) {
-  using QueryPort = int(ibv_context *, std::uint8_t, _compat_ibv_port_attr *);
   using QueryGid = int(ibv_context *, std::uint8_t, int, ibv_gid *);
-  static const auto query_port = trace::next<QueryPort>("ibv_query_port");
   static const auto query_gid = trace::next<QueryGid>("ibv_query_gid");
-  ibv_port_attr port{};
-  if (!query_port ||
-      query_port(context, address.port_num, reinterpret_cast<_compat_ibv_port_attr *>(&port)))
-    return;
-  if (port.link_layer != IBV_LINK_LAYER_ETHERNET)
+  if (!is_ethernet(context, address.port_num))
     return;
   if (!address.is_global) {
     report(rules::no_grh, print("port %u is Ethernet, and is_global is 0", address.port_num),
@@ -189,6 +193,8 @@ void did_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask, int error) {
   if (!qp || error)
     return;
   remember(qp->attr, attr, mask);
+  if (mask & IBV_QP_QKEY)
+    fact("ud", print("\"qp\":%u,\"qkey\":%u", qp->number, attr.qkey));
   if (!(mask & IBV_QP_STATE) || attr.qp_state == qp->state)
     return;
   qp->state = attr.qp_state;

@@ -61,9 +61,10 @@ struct Cq : Object {
   int room = 0;
   std::uint64_t pending = 0; // posted requests that will complete here, not polled yet
   Events events;
-  bool event_unpolled = false; // an event was taken, and no poll since
-  bool armed_unpolled = false; // and it was armed again
-  bool armed_late = false;     // armed when something may have completed, not polled since
+  bool event_unpolled = false;  // an event was taken, and no poll since
+  bool armed_unpolled = false;  // and it was armed again
+  bool armed_late = false;      // armed when something may have completed, not polled since
+  bool armed_solicited = false; // for solicited completions only, and no event since
   Site armed_at;
   pid_t poller = 0;      // between start_poll and end_poll
   pid_t last_poller = 0; // thread
@@ -240,6 +241,7 @@ struct Request {
   int sges = 0;
   std::uint32_t rkey = 0;
   std::uint32_t binds = 0;
+  std::uint32_t to = 0, qkey = 0; // of a datagram: the queue pair, and its Q_Key
 };
 // Before the real post. @return the batch
 std::uint64_t will_send(ibv_qp *qp, const std::vector<Request> &requests);
@@ -254,12 +256,19 @@ void forget_posted(Qp &qp);
 void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc_opcode opcode,
                std::uint32_t qp_num);
 void polled(const void *cq);
-void armed(const void *cq);
+void armed(const void *cq, bool solicited_only);
 void look_for_missed(ibv_cq *cq);                // before it is destroyed; under no lock
 void will_wait(const ibv_comp_channel *channel); // for an event
 void got_event(const void *cq);
+bool is_ethernet(ibv_context *context, std::uint8_t port); // under no lock
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                      const History &history); // under no lock
+
+// datagrams.cpp
+void note_datagram(const Qp &qp, const Request &request, const Site &site); // under the lock
+void attached(ibv_qp *qp, const ibv_gid &group);
+void look_at_groups(const void *cq); // of a CQ that the program polls. Under the lock
+
 // RNR NAKs that the device has sent, to whichever peer; 0 if it does not count them.
 std::uint64_t rnr_naks(const ibv_context *context);
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// Cases about datagrams: the Q_Key, and multicast groups.
+
+#include "cases.hpp"
+
+#include <rdmacommon/ud_queue_pair.hpp>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace cases {
+namespace {
+
+constexpr std::uint32_t our_qkey = 0x1234;
+
+unique_qp open_ud_qp(const Pair &pair, ibv_cq *cq) {
+  unique_qp qp =
+      create_ud_qp(pair.pd.get(), cq, cq,
+                   {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
+  ud_to_rts(qp.get(), pair.port, our_qkey);
+  return qp;
+}
+
+const Add qkey_differs("qkey-differs", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.connected = false});
+  const unique_qp from = open_ud_qp(pair, pair.sent.get()),
+                  to = open_ud_qp(pair, pair.received.get());
+  const unique_ah ah = create_ah(pair.pd.get(), pair.port, endpoint_of(to.get(), pair.port, 0));
+  pair.receive(page, grh_size + 8, to.get());
+  ibv_sge what = pair.at(0, 8);
+  post_send(
+      from.get(),
+      {.sg_list = &what,
+       .num_sge = 1,
+       .opcode = IBV_WR_SEND,
+       .send_flags = IBV_SEND_SIGNALED,
+       .wr = {.ud = {.ah = ah.get(), .remote_qpn = to->qp_num, .remote_qkey = our_qkey + wrong}}});
+  wait(pair.sent.get());
+  if (!wrong)
+    wait(pair.received.get());
+});
+
+const Add group_not_joined("group-not-joined", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.connected = false});
+  const unique_qp qp = open_ud_qp(pair, pair.received.get());
+  ip_mreq request{.imr_multiaddr = {htonl(0xef010203)}, .imr_interface = {}}; // 239.1.2.3
+  const uint8_t *own = pair.port.gid.gid.raw + 12;                            // ::ffff:a.b.c.d
+  std::copy_n(own, 4, reinterpret_cast<uint8_t *>(&request.imr_interface));
+  ibv_gid group{.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3}};
+  check_rc(ibv_attach_mcast(qp.get(), &group, 0), "ibv_attach_mcast");
+  const int membership = check_errno(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket");
+  if (!wrong)
+    check_errno(setsockopt(membership, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request),
+                "setsockopt(IP_ADD_MEMBERSHIP)");
+  ibv_wc wc{};
+  check_count(ibv_poll_cq(pair.received.get(), 1, &wc), "ibv_poll_cq");
+  close(membership);
+  check_rc(ibv_detach_mcast(qp.get(), &group, 0), "ibv_detach_mcast");
+});
+
+} // namespace
+} // namespace cases
