@@ -209,10 +209,6 @@ ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, std::uint64_t offset, std::size_t leng
   return mr;
 }
 
-} // namespace
-
-namespace {
-
 bool is_readable(int fd) {
   pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
   return poll(&one, 1, 0) == 1;
