@@ -41,7 +41,6 @@ private:
   Cost began_, sum_;
 };
 
-// [rounds]
 // The client sends `size` messages; the server answers when it has all of them, and says whether to
 // go on. Each side measures its own part.
 using Wait = void (*)(const Side &, int messages);
@@ -80,7 +79,6 @@ inline Cost send_rounds(const Side &side, int size, Send send) {
   } while (side.wait_answer() == go_on);
   return watch.each(messages);
 }
-// [rounds]
 
 inline void send_one(const Side &side) {
   side.send(IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
@@ -94,7 +92,6 @@ inline void send_solicited(const Side &side) {
   side.wait_sent();
 }
 
-// [repeats]
 // Of several repeats, the median. The ways take turns: what disturbs a while disturbs all of them.
 constexpr int repeats = 5;
 using Costs = std::vector<std::array<Cost, repeats>>;
@@ -107,7 +104,6 @@ inline Cost median(std::array<Cost, repeats> costs) {
   };
   return {.elapsed_us = middle(&Cost::elapsed_us), .cpu_us = middle(&Cost::cpu_us)};
 }
-// [repeats]
 
 struct WayToWait {
   const char *name;

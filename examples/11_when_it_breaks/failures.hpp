@@ -79,6 +79,7 @@ constexpr std::array failures{
             "find out why the peer is gone; or its GID, QPN or the network is wrong",
             [](const Side &side) { to_state(side, IBV_QPS_RESET, "ibv_modify_qp(RESET)"); },
             [](const Side &side) { send(side, side.message()); }},
+    // [failures]
     Failure{
         "bad-rkey", "WRITE with an rkey that the server has not given out",
         "the server's NIC knows no region with this rkey",
@@ -138,4 +139,3 @@ constexpr std::array failures{
             },
             false, true},
 };
-// [failures]
