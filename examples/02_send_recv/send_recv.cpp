@@ -114,9 +114,11 @@ void to_rts(ibv_qp *qp, uint32_t psn) {
 }
 // [to-rts]
 
+// [wr-id]
 // What wr_id holds: the completion brings it back, and it means only what we make of it. One bit
 // for each request, so that a set of them fits into an integer.
 enum Request : uint64_t { receive_request = 1, send_request = 2 };
+// [wr-id]
 
 // [post-recv]
 void post_receive(ibv_qp *qp, ibv_mr *mr, Buffer &buffer) {

@@ -17,6 +17,7 @@ constexpr uint32_t send_depth = 8, receive_depth = 32;
 constexpr size_t slot_size = 64;
 using Slots = std::array<std::array<char, slot_size>, 4>;
 
+// [side]
 // Before the client sends, the server's receives are posted: the client waits for
 // "done" from the server.
 struct Side {
@@ -45,3 +46,4 @@ struct Side {
     return rdmacommon::wait_for_completion(received, "a receive", timeout);
   }
 };
+// [side]
