@@ -64,7 +64,7 @@ class Examples(unittest.TestCase):
 
         needs_device.each(
             self,
-            {lesson.stem: (lesson,) for lesson in ladder.read() if lesson.kind != "lesson"},
+            {lesson.stem: (lesson,) for lesson in ladder.read() if lesson.has_program},
             run_probed,
             check,
         )

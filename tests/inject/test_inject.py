@@ -69,7 +69,7 @@ def on_device(*argv):
 def programs():
     """(lesson, program) of all that make verbs calls."""
     for lesson in ladder.read():
-        if lesson.kind in ("lesson", "alone") or needs_device.why_not(lesson):
+        if not lesson.has_program or lesson.kind == "alone" or needs_device.why_not(lesson):
             continue
         names = [lesson.program, *examples.others(lesson)]
         for name in names:

@@ -17,13 +17,15 @@ from lab import build, check, examples, ladder, packages, pair, place, progress,
 from lab.errors import LabError
 from lab.paths import ROOT
 
-LESSONS = {lesson.number: lesson for lesson in ladder.read()}
+LESSONS = {lesson.number: lesson for lesson in ladder.read() if lesson.command}
 
 
 def everything() -> list:
     """A line for each thing that can be noted, in the order of the lessons."""
     lines = []
     for lesson in ladder.read():
+        if not lesson.command:
+            continue
         lines.append(("run", lesson.stem))
         lines += [("broken", lesson.stem, name) for name in examples.breaks(lesson)]
         lines += [("solved", name) for name, its in examples.exercises().items() if its == lesson]

@@ -35,7 +35,7 @@ class Names(unittest.TestCase):
         for lesson in ladder.read():
             self.assertTrue(lesson.file.exists(), lesson.stem)
             self.assertEqual(
-                (ROOT / "examples" / lesson.stem).is_dir(), lesson.kind != "lesson", lesson.stem
+                (ROOT / "examples" / lesson.stem).is_dir(), lesson.has_program, lesson.stem
             )
         self.assertLessEqual(
             {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}, set(stems)

@@ -61,7 +61,7 @@ class Site(unittest.TestCase):
     def test_code_is_coloured(self):
         for lesson in ladder.read():
             page = (self.html / f"page_lessons_{lesson.stem}.html").read_text()
-            if lesson.kind != "lesson":
+            if lesson.has_program:
                 self.assertIn('class="keyword', page, lesson.stem)
 
     def test_every_helper_is_linked_to_its_lesson(self):

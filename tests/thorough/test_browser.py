@@ -138,7 +138,7 @@ class Browser(unittest.TestCase):
 
     def test_code_is_coloured(self):
         for lesson in ladder.read():
-            if lesson.kind != "lesson":
+            if lesson.has_program:
                 self.assertGreater(
                     self.wide[f"page_lessons_{lesson.stem}.html"]["coloured"], 0, lesson.stem
                 )

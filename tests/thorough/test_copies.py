@@ -13,7 +13,7 @@ import needs_device
 from lab import examples, headers, kbuild, kernel, ladder, normalise, variants
 from lab.paths import ROOT
 
-LESSONS = [lesson for lesson in ladder.read() if lesson.kind != "lesson"]
+LESSONS = [lesson for lesson in ladder.read() if lesson.has_program]
 
 
 # The one with a folder `new` is test_new's.

@@ -17,7 +17,7 @@ from lab.place import Place
 
 def find(stem: str) -> ladder.Lesson:
     """The lesson called `stem`, or by its number or name alone."""
-    lessons = [lesson for lesson in ladder.read() if lesson.kind != "lesson"]
+    lessons = [lesson for lesson in ladder.read() if lesson.has_program]
     for lesson in lessons:
         if stem in (lesson.stem, lesson.number, lesson.name):
             return lesson

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lab.errors import LabError
 from lab.paths import ROOT
 
-KINDS = ("lesson", "device", "alone", "pair", "cm-pair", "kernel")
+KINDS = ("lesson", "text", "device", "alone", "pair", "cm-pair", "kernel")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,17 @@ class Lesson:
             return self.name
         server, client = self.sides
         return client if self.kind == "kernel" else server
+
+    @property
+    def has_program(self) -> bool:
+        return self.kind not in ("lesson", "text")
+
+    @property
+    def command(self) -> str:
+        """What the reader runs first; "" where there is nothing to run."""
+        if self.has_program:
+            return f"./lab run {self.stem}"
+        return "./lab doctor" if self.kind == "lesson" else ""
 
     @property
     def is_pair(self) -> bool:

@@ -239,7 +239,7 @@ def main(args) -> int:
 def find(stem: str) -> ladder.Lesson:
     """@raises UsageError for a lesson that has no program"""
     for lesson in ladder.read():
-        if lesson.kind == "lesson" and stem in (lesson.stem, lesson.number, lesson.name):
+        if not lesson.has_program and stem in (lesson.stem, lesson.number, lesson.name):
             raise UsageError(
                 f"{lesson.stem} is a lesson without a program: there is nothing to copy"
             )

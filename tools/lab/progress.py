@@ -100,12 +100,26 @@ def read() -> "set[tuple[str, ...]]":
     return {tuple(line.split()) for line in text.decode(errors="replace").splitlines() if line}
 
 
+def texts_before() -> "dict[str, list[str]]":
+    """For each lesson, the lessons directly before it in which nothing is run."""
+    result: "dict[str, list[str]]" = {}
+    texts: "list[str]" = []
+    for lesson in ladder.read():
+        if not lesson.command:
+            texts.append(lesson.stem)
+            continue
+        result[lesson.stem] = texts
+        texts = []
+    return result
+
+
 class State:
     """What there is to do, and what of it has been done."""
 
     def __init__(self, done: "Iterable[tuple[str, ...]]"):
         done = set(done)
-        self.lessons = ladder.read()
+        self.lessons = [lesson for lesson in ladder.read() if lesson.command]
+        self.texts = texts_before()
         self.run = {lesson.stem: ("run", lesson.stem) in done for lesson in self.lessons}
         self.breaks = {
             lesson.stem: {
@@ -120,8 +134,8 @@ class State:
     def undone(self, lesson: ladder.Lesson) -> "list[str]":
         """The commands that are left in a lesson, in its order."""
         stem = lesson.stem
-        run = "./lab doctor" if lesson.kind == "lesson" else f"./lab run {stem}"
-        commands = [] if self.run[stem] else [f"{run:40} # and read lessons/{stem}.md"]
+        read = " and ".join(f"lessons/{name}.md" for name in [*self.texts[stem], stem])
+        commands = [] if self.run[stem] else [f"{lesson.command:40} # and read {read}"]
         commands += [
             f"./lab run {stem} --break {name}"
             for name, done in self.breaks[stem].items()

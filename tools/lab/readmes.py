@@ -62,7 +62,7 @@ def all_files() -> "list[tuple[Path, str]]":
     return [
         (ROOT / "examples" / lesson.stem / "README.md", text(lesson))
         for lesson in ladder.read()
-        if lesson.kind != "lesson"
+        if lesson.has_program
     ]
 
 

@@ -248,7 +248,7 @@ def ladder_table(path: Path) -> list[str]:
             part = lesson.part
             result += ["", f"**{part}**", "", "| lesson | the new idea | run it |", "|---|---|---|"]
         link = os.path.relpath(lesson.file, path.parent)
-        run = "`./lab doctor`" if lesson.kind == "lesson" else f"`./lab run {lesson.stem}`"
+        run = f"`{lesson.command}`" if lesson.command else ""
         result.append(f"| [{lesson.stem}]({link}) | {lesson.idea} | {run} |")
     return [*result, ""]
 
