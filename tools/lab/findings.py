@@ -4,6 +4,7 @@ changes."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from lab import examples, ladder, lint
@@ -11,6 +12,7 @@ from lab.paths import ROOT
 
 RECORDED = ROOT / "tests/lint/findings.json"  # tests/lint/test_findings.py records it
 TOOL = "../tools/lint/README.md"
+SHOWN = re.compile(r"<!-- diff examples/(\w+)/break/(\w+)\.patch -->")
 
 
 def rules_table(path: Path) -> "list[str]":
@@ -24,12 +26,13 @@ def rules_table(path: Path) -> "list[str]":
 
 
 def changes(path: Path) -> "list[str]":
-    """The block `<!-- lint -->`: which of a lesson's changes ./lab lint finds, and by which rule.
-    The findings that the unchanged program has, too, are left out."""
-    lesson = next(lesson for lesson in ladder.read() if lesson.file == path)
+    """The block `<!-- lint -->`: which of the changes that a lesson shows ./lab lint finds, and by
+    which rule. The findings that the unchanged program has, too, are left out."""
+    lessons = {lesson.stem: lesson for lesson in ladder.read()}
     recorded = json.loads(RECORDED.read_text())
     rows = []
-    for change in examples.breaks(lesson):
+    for stem, change in SHOWN.findall(path.read_text()):
+        lesson = lessons[stem]
         program = examples.program(lesson, change)
         always = set(recorded.get(program.partition(".")[0], []))
         names = [f"`{name}`" for name in recorded.get(program, []) if name not in always]
