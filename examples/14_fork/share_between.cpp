@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // 14_fork: three ways for processes to share RDMA resources, or what lies behind them.
 //
-// Lesson:  lessons/14_fork.md
+// Lesson:  lessons/52_sharing.md
 // Needs:   an RDMA device (./lab doctor says where yours comes from); to import one that can:
 //          SoftRoCE cannot
 // Run:     ./lab run 14_fork --program share_between

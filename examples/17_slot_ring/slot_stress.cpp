@@ -3,7 +3,7 @@
 // random. Every message must arrive once, whole, and in its worker's order; of a worker that was
 // killed, what it had published.
 //
-// Lesson:  lessons/17_slot_ring.md
+// Lesson:  lessons/59_ring_workers.md
 // Run:     ./lab run 17_slot_ring --program slot_stress ./lab run 17_slot_ring --program
 //          slot_stress -- --processes 64 --messages 10000000 --kills 1000
 
