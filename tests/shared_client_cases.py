@@ -471,6 +471,7 @@ class Faults(Shared):
                 "the server could not answer it: RequestOptions::room too small: 5000 > 240 bytes",
             ),
             ("failing", "the server could not answer it: the service: it was asked to fail"),
+            ("too-slow", "the service: it was asked to work for more than 60 s"),
         ):
             with self.subTest(stage):
                 process = self.start(

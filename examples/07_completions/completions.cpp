@@ -172,8 +172,12 @@ void unacknowledged(const Port &port, ibv_pd *pd, const Side &side) {
   post_send(loop.qp.get(), {.opcode = IBV_WR_SEND});
   ibv_cq *cq = nullptr;
   void *context = nullptr;
-  sleep_for_event(side);
-  check_errno(ibv_get_cq_event(side.channel, &cq, &context), "ibv_get_cq_event");
+  int status = 0;
+  do {
+    sleep_for_event(side);
+    status = ibv_get_cq_event(side.channel, &cq, &context);
+  } while (status != 0 && errno == EAGAIN); // the channel does not block: sleep again
+  check_errno(status, "ibv_get_cq_event");
 
   loop.qp.reset();
   auto destroyed = std::async(std::launch::async, ibv_destroy_cq, loop.receives.release());
@@ -200,8 +204,9 @@ void overrun(const Port &port, ibv_pd *pd, const Side &side) {
       "overrun:        asked for 4, room for %d, %d SENDs; %s\n", room, messages,
       ibv_event_type_str(overrun_event(port.context.get(), loop.sends.get(), side.timeout)));
   int polled = 0;
-  for (ibv_wc done{}; check_count(ibv_poll_cq(loop.sends.get(), 1, &done), "ibv_poll_cq") == 1;)
-    ++polled;
+  for (ibv_wc done{}; check_count(ibv_poll_cq(loop.sends.get(), 1, &done), "ibv_poll_cq") == 1;
+       ++polled)
+    check_wc(done, "a SEND");
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
   check_rc(ibv_query_qp(loop.qp.get(), &attr, IBV_QP_STATE, &init), "ibv_query_qp");

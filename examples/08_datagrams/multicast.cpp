@@ -10,6 +10,7 @@
 #include "message.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/cm.hpp>
 #include <rdmacommon/objects.hpp>
 #include <rdmacommon/ud_queue_pair.hpp>
 #include <rdmacommon/options.hpp>
@@ -19,7 +20,6 @@
 #include <rdma/rdma_cma.h>
 
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -133,18 +133,12 @@ private:
 };
 // [raw-member]
 
-struct DestroyChannel {
-  void operator()(rdma_event_channel *channel) const { rdma_destroy_event_channel(channel); }
-};
-struct DestroyId {
-  void operator()(rdma_cm_id *id) const noexcept {
-    deleters::report(rdma_destroy_id(id), "rdma_destroy_id");
-  }
-};
-
 // [cm-member]
-struct DestroyCmQp {
-  void operator()(rdma_cm_id *id) const { rdma_destroy_qp(id); }
+struct LeaveGroup {
+  sockaddr *group = nullptr;
+  void operator()(rdma_cm_id *id) const noexcept {
+    deleters::report(rdma_leave_multicast(id, group), "rdma_leave_multicast");
+  }
 };
 
 // Joins by rdma_cm, which does all of that: QP number, Q_Key and membership of the host. It opens
@@ -152,8 +146,8 @@ struct DestroyCmQp {
 class CmMember {
 public:
   CmMember(const Port &port, const ibv_gid &group, std::chrono::seconds timeout)
-      : channel_(check_ptr(rdma_create_event_channel(), "rdma_create_event_channel")),
-        id_(create_bound_id(SocketAddress(port.gid.gid))), inbox_(id_->verbs), group_(group) {
+      : channel_(create_event_channel()), id_(create_bound_id(SocketAddress(port.gid.gid))),
+        inbox_(id_->verbs), group_(group) {
     ibv_qp_init_attr init{.send_cq = inbox_.cq.get(),
                           .recv_cq = inbox_.cq.get(),
                           .cap = {.max_recv_wr = 1, .max_recv_sge = 1},
@@ -162,42 +156,30 @@ public:
     qp_.reset(id_.get());
     inbox_.post(id_->qp);
     check_errno(rdma_join_multicast(id_.get(), &group_.any, nullptr), "rdma_join_multicast");
-    wait_until_joined(timeout);
+    joined_ = {id_.get(), LeaveGroup{&group_.any}}; // from now on the queue pair may be attached
+    // What became of it comes as an event. It has the address to send to as well: param.ud.
+    wait_for_cm_event(channel_.get(), RDMA_CM_EVENT_MULTICAST_JOIN, timeout);
     std::printf("joined %s by rdma_cm\n", to_text(group).c_str());
-  }
-  ~CmMember() {
-    deleters::report(rdma_leave_multicast(id_.get(), &group_.any), "rdma_leave_multicast");
   }
   CmMember(const CmMember &) = delete;
   CmMember &operator=(const CmMember &) = delete;
   void print(const char *who, std::chrono::seconds timeout) { inbox_.print(id_->qp, who, timeout); }
 
 private:
-  rdma_cm_id *create_bound_id(SocketAddress self) {
+  unique_cm_id create_bound_id(SocketAddress self) {
     rdma_cm_id *id = nullptr;
     check_errno(rdma_create_id(channel_.get(), &id, nullptr, RDMA_PS_UDP), "rdma_create_id");
-    std::unique_ptr<rdma_cm_id, DestroyId> owner(id);
+    unique_cm_id owner(id);
     check_errno(rdma_bind_addr(id, &self.any), "rdma_bind_addr"); // this chooses the device
-    return owner.release();
-  }
-  // What became of it comes as an event. It has the address to send to as well: param.ud.
-  void wait_until_joined(std::chrono::seconds timeout) {
-    pollfd what{.fd = channel_->fd, .events = POLLIN};
-    if (check_errno(poll(&what, 1, static_cast<int>(timeout.count() * 1000)), "poll") == 0)
-      throw Error("rdma_join_multicast", "no event in time");
-    rdma_cm_event *event = nullptr;
-    check_errno(rdma_get_cm_event(channel_.get(), &event), "rdma_get_cm_event");
-    const auto type = event->event;
-    deleters::report(rdma_ack_cm_event(event), "rdma_ack_cm_event");
-    if (type != RDMA_CM_EVENT_MULTICAST_JOIN)
-      throw Error("rdma_join_multicast", rdma_event_str(type));
+    return owner;
   }
 
-  std::unique_ptr<rdma_event_channel, DestroyChannel> channel_;
-  std::unique_ptr<rdma_cm_id, DestroyId> id_;
+  unique_event_channel channel_;
+  unique_cm_id id_;
   Inbox inbox_;
-  std::unique_ptr<rdma_cm_id, DestroyCmQp> qp_; // the id's, from its creation on
+  unique_cm_qp qp_; // the id's, from its creation on
   SocketAddress group_;
+  std::unique_ptr<rdma_cm_id, LeaveGroup> joined_; // goes before the queue pair
 };
 // [cm-member]
 

@@ -60,8 +60,11 @@ inline void make_request(std::span<std::byte> bytes, size_t response_length, uin
     std::memcpy(bytes.data(), &header, sizeof header);
 }
 
+// A thread of the pool belongs to a request until its work is done.
+constexpr std::chrono::seconds longest_work{60};
+
 // [serve]
-// A rdmashared::Handler.
+// A rdmashared::Handler. It checks what the request asks for: a client can send anything.
 inline size_t serve(std::span<const std::byte> request, std::span<std::byte> response) {
   ServiceHeader header{};
   if (request.size() < sizeof header) { // the response is the request
@@ -71,8 +74,11 @@ inline size_t serve(std::span<const std::byte> request, std::span<std::byte> res
   std::memcpy(&header, request.data(), sizeof header);
   if (ntohl(header.response_length) == please_fail)
     throw rdmacommon::Error("the service", "it was asked to fail");
-  if (const uint32_t time = ntohl(header.microseconds); time > 0)
-    std::this_thread::sleep_for(std::chrono::microseconds(time)); // the work of a slow service
+  const std::chrono::microseconds work(ntohl(header.microseconds));
+  if (work > longest_work)
+    throw rdmacommon::Error("the service", "it was asked to work for more than 60 s");
+  if (work.count() > 0)
+    std::this_thread::sleep_for(work); // the work of a slow service
   const size_t length = ntohl(header.response_length);
   fill(response.first(std::min(length, response.size())), checksum(request));
   return length;

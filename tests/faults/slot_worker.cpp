@@ -179,6 +179,8 @@ void slot_worker(int argc, char **argv) {
     return caller.request(request_that_takes(0), [](std::span<const std::byte>) { stay(); });
   if (stage == "failing")
     caller.request(request_that_takes(0, please_fail));
+  if (stage == "too-slow")
+    caller.request(request_that_takes(60'000'001));
   if (stage == "too-long")
     caller.request(std::vector<std::byte>(1 << 20));
   if (stage == "no-room")
