@@ -264,7 +264,7 @@ bool is_ethernet(ibv_context *context, std::uint8_t port); // under no lock
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                      const History &history); // under no lock
 
-// datagrams.cpp
+// datagram_checks.cpp
 void note_datagram(const Qp &qp, const Request &request, const Site &site); // under the lock
 void attached(ibv_qp *qp, const ibv_gid &group);
 void look_at_groups(const void *cq); // of a CQ that the program polls. Under the lock
