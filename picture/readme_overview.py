@@ -17,7 +17,7 @@ def draw() -> str:
         ("02", "send_recv"),
         ("…", "verbs by hand"),
         ("12", "connection manager"),
-        ("19", "shared client"),
+        ("23", "shared client"),
     ]
     for number, (label, name) in enumerate(steps):
         y = 176 - 38 * number

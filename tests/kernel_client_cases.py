@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What can go wrong with the module of lesson 16, in an emulated machine of its own, by whichever
+"""What can go wrong with the module of lesson 31, in an emulated machine of its own, by whichever
 kernel LAB_KERNEL names.
 
 Whatever happens: the module can be unloaded, the kernel has nothing to complain about, nothing of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""19_shared_client in all its modes, and with servers, senders and workers that die, are too slow,
+"""23_shared_client in all its modes, and with servers, senders and workers that die, are too slow,
 lie, or ask for too much.
 
 The cases, for one host and for two: who imports them says where the server runs, and where the

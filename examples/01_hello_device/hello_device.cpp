@@ -101,15 +101,15 @@ void show_abilities(const ibv_device_attr_ex &attr) {
   row("memory regions", base.max_mr, "02");
   row("bytes in one memory region", base.max_mr_size, "02");
   row("completion queues", base.max_cq, "02");
-  row("completions in one queue", base.max_cqe, "07");
+  row("completions in one queue", base.max_cqe, "06");
   row("scatter/gather elements in one request", base.max_sge, "03");
   row("READs and atomics that a QP serves at a time", base.max_qp_rd_atom, "04");
-  row("atomics (0 none, 1 this device, 2 whole host)", base.atomic_cap, "06");
-  row("multicast groups", base.max_mcast_grp, "51");
+  row("atomics (0 none, 1 this device, 2 whole host)", base.atomic_cap, "07");
+  row("multicast groups", base.max_mcast_grp, "14");
   row("shared receive queues", base.max_srq, "09");
   row("memory windows of type 2 (0 no, 1 yes)",
       flag(IBV_DEVICE_MEM_WINDOW_TYPE_2A) || flag(IBV_DEVICE_MEM_WINDOW_TYPE_2B), "10");
-  row("bytes of on-chip memory", attr.max_dm_size, "15");
+  row("bytes of on-chip memory", attr.max_dm_size, "30");
 }
 // [abilities]
 

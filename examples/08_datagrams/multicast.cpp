@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // multicast: one SEND, and every member of a group receives it. The second program of 08_datagrams.
 //
-// Lesson:  lessons/51_multicast.md
+// Lesson:  lessons/14_multicast.md
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
 // Run:     ./lab run 08_datagrams --program multicast
 // By hand: multicast                 the server: four members of a group, which join in two ways

@@ -68,7 +68,7 @@ private:
 
 // [start]
 // A process for `work`, before anything of RDMA: a child must not have any of its parent's (lesson
-// 14). Of those that fail, the first one says why.
+// 15). Of those that fail, the first one says why.
 template <typename Work> pid_t start(const Gate &gate, Work work) {
   std::fflush(stdout);
   const pid_t parent = getpid();

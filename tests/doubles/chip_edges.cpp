@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// For test_doubles.py, under the double: what 15_device_memory's memory refuses, and what the verbs
+// For test_doubles.py, under the double: what 30_device_memory's memory refuses, and what the verbs
 // below it do.
 #include "on_chip.hpp"
 

@@ -34,7 +34,7 @@ class Doubles(unittest.TestCase):
     def assertAsInTheLesson(self, outcome):
         self.assertFalse(outcome.failed, outcome.text())
         expected = variants.expected(
-            examples.expected_file("15_device_memory"), needs_device.PLACE
+            examples.expected_file("30_device_memory"), needs_device.PLACE
         ).read_text()
         self.assertIn(STAND_IN, expected)
         roles = {
@@ -102,7 +102,7 @@ class Doubles(unittest.TestCase):
             )
 
     def test_exercises(self):
-        for name in ("15.1_move", "15.2_readers"):
+        for name in ("30.1_move", "30.2_readers"):
             outcome = run(program=f"{name}.solution", kind="device")
             lines = [line for line in outcome.of("") if not line.startswith("fake: ")]
             self.assertEqual(

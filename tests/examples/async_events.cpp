@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// For test_waiting.py: what 07_completions' sleep makes of asynchronous events. A pipe stands in
+// For test_waiting.py: what 06_completions' sleep makes of asynchronous events. A pipe stands in
 // for the device's own file, since nothing here can make a device report a new GID or its own
 // failure at will.
 

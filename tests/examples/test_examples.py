@@ -22,7 +22,7 @@ def run_probed(job):
 
 # The change makes a race between two NICs. On a busy machine the server may find another message
 # that is not the next one. The number of runs, of which one must be as in the lesson.
-RACES = {("18_group_send", "on_completion"): 5}
+RACES = {("21_group_send", "on_completion"): 5}
 
 
 class Examples(unittest.TestCase):

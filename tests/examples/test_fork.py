@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""14_fork: each case is a command of its own. Wrong, it fails in its very way; cured, it works."""
+"""15_fork: each case is a command of its own. Wrong, it fails in its very way; cured, it works."""
 import re
 import subprocess
 import unittest
@@ -33,7 +33,7 @@ def cases():
     """Name -> what the lesson's output says of it, wrong and cured."""
     found = {}
     for line in (
-        variants.expected(examples.expected_file("14_fork"), PLACE).read_text().splitlines()[1:]
+        variants.expected(examples.expected_file("15_fork"), PLACE).read_text().splitlines()[1:]
     ):
         if ": " in line and not line.startswith(" "):
             name, seen = line.split(":", 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The load programs of lesson 19 with --every: requests by a timetable, and latencies that count
+"""The load programs of lesson 23 with --every: requests by a timetable, and latencies that count
 from when each was due."""
 import re
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What lesson 07 says of waiting: the event is lost every time, and sleeping saves CPU time where
+"""What lesson 06 says of waiting: the event is lost every time, and sleeping saves CPU time where
 it says so. Others that run at the same time would be measured, too."""
 import re
 import unittest

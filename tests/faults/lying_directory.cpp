@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A peer of 15_device_memory that does one thing wrong: for test_directory.py. As the server it
+// A peer of 30_device_memory that does one thing wrong: for test_directory.py. As the server it
 // lies about what there is, as a client it lies to the server.
 #include "directory.hpp"
 

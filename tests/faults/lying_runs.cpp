@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A peer of 18_group_send that does one thing wrong: for test_group_send.py.
+// A peer of 21_group_send that does one thing wrong: for test_group_send.py.
 #include "group_protocol.hpp"
 #include "group_side.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A process that shares memory with 14_fork's share_between and does one thing wrong: for
+// A process that shares memory with 15_fork's share_between and does one thing wrong: for
 // test_sharing.py.
 #include "board.hpp"
 #include "child.hpp"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Peers of 15_device_memory that lie about what there is, or take a lock and say what is wrong."""
+"""Peers of 30_device_memory that lie about what there is, or take a lock and say what is wrong."""
 import re
 import subprocess
 import unittest

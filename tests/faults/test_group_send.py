@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Peers of 18_group_send that lie about their runs and their credits, shapes at the edges, and
+"""Peers of 21_group_send that lie about their runs and their credits, shapes at the edges, and
 receivers that are ready.
 
 What can be wrong within a run: tests/unit/test_inbox.cpp."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Peers that do random things, against 19_shared_client: clients at a server that has honest
+"""Peers that do random things, against 23_shared_client: clients at a server that has honest
 clients as well, and a server of a sender that has an honest server as well. No honest client loses
 a request at an honest server, nothing hangs, and nothing ends that should go on.
 

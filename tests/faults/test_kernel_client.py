@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The module of lesson 16 and what can go wrong with it, by the kernel that ./lab boots."""
+"""The module of lesson 31 and what can go wrong with it, by the kernel that ./lab boots."""
 import kernel_client_cases
 
 kernel_client_cases.need_module()

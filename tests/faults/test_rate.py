@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""20_measure's rate: a server that dies while its client waits for credits."""
+"""28_measure's rate: a server that dies while its client waits for credits."""
 import subprocess
 import unittest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""19_shared_client on one host."""
+"""23_shared_client on one host."""
 import unittest
 
 import needs_device

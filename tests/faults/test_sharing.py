@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Processes that share memory with 14_fork's share_between and lie; what happens to processes whose
+"""Processes that share memory with 15_fork's share_between and lie; what happens to processes whose
 owner is killed; and the import, on a device that seems to be able to."""
 import os
 import re

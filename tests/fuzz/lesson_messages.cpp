@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// For slot_messages.cpp: what lessons 08, 15 and 18 make of the bytes that a peer has sent. Their
+// For slot_messages.cpp: what lessons 08, 30 and 21 make of the bytes that a peer has sent. Their
 // headers have a namespace each, because they use the same names.
 #include "fuzz.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Fuzzes what comes in slots and in immediate data: runs, headers of requests and of answers, and
-// long messages that come in several runs. And the messages of three lessons: 08's datagrams, 15's
-// directory and 18's slots. The input is a byte that chooses which, and then the bytes.
+// long messages that come in several runs. And the messages of three lessons: 08's datagrams, 30's
+// directory and 21's slots. The input is a byte that chooses which, and then the bytes.
 #include "fuzz.hpp"
 
 #include "long_messages.hpp"

@@ -54,8 +54,8 @@ FLAGS = [
             "shared/include",
             "shared/src",
             "examples/08_datagrams",
-            "examples/15_device_memory",
-            "examples/18_group_send",
+            "examples/30_device_memory",
+            "examples/21_group_send",
         )
     ),
 ]

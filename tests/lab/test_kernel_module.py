@@ -9,7 +9,7 @@ from unittest import mock
 from lab import examples, guest_module, headers, kbuild, kernel, trace
 from lab.errors import LabError, UsageError
 
-LESSON = examples.find("16")
+LESSON = examples.find("kernel_client")
 
 
 class Sources(unittest.TestCase):

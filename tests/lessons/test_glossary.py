@@ -10,7 +10,7 @@ LESSON = ROOT / "lessons/02_send_recv.md"
 TERMS = glossary.read(
     "## Completion\n\n<!-- words: completion, completions -->\n\nX.\n\n"
     "## Completion queue\n\n<!-- words: completion queue, CQ -->\n\nX.\n\n"
-    "## Slot\n\n<!-- words: slot; only: 17 -->\n\nX.\n"
+    "## Slot\n\n<!-- words: slot; only: 18 -->\n\nX.\n"
 )
 CQ = "(glossary.md#completion-queue)"
 ONE = "(glossary.md#completion)"
@@ -64,7 +64,7 @@ class Glossary(unittest.TestCase):
 
     def test_a_word_that_means_something_else_elsewhere(self):
         self.links("a slot", "a slot")
-        self.links("a slot", "a [slot](glossary.md#slot)", ROOT / "lessons/17_slot_ring.md")
+        self.links("a slot", "a [slot](glossary.md#slot)", ROOT / "lessons/18_slot_ring.md")
 
     def test_pages_without(self):
         for name in glossary.WITHOUT:

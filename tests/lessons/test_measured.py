@@ -337,7 +337,7 @@ class Measured(unittest.TestCase):
     def table(self, name: str) -> str:
         self.write(self.published, measured.PREFIX)
         return sync.renewed(
-            f"<!-- table {name} -->\nold\n<!-- end -->\n", ROOT / "lessons/20_measure.md"
+            f"<!-- table {name} -->\nold\n<!-- end -->\n", ROOT / "lessons/28_measure.md"
         )
 
     def test_tables(self):
@@ -394,12 +394,12 @@ class Measured(unittest.TestCase):
 
     def test_a_table_of_nothing_is_an_error(self):
         with self.assertRaisesRegex(
-            LabError, "20_measure.md:1: .*No such file.*20_measure_results.csv"
+            LabError, "28_measure.md:1: .*No such file.*28_measure_results.csv"
         ):
-            sync.renewed("<!-- table latency -->\n<!-- end -->\n", ROOT / "lessons/20_measure.md")
+            sync.renewed("<!-- table latency -->\n<!-- end -->\n", ROOT / "lessons/28_measure.md")
         self.rows = [row for row in self.rows if row["group"] != "rate"]
         with self.assertRaisesRegex(
-            LabError, "20_measure.md:1: the published run has not measured this"
+            LabError, "28_measure.md:1: the published run has not measured this"
         ):
             self.table("rate")
 
@@ -416,13 +416,13 @@ class Measured(unittest.TestCase):
         self.publish()
         for name in measured.FILES:
             self.assertEqual(
-                (self.published / f"20_measure_{name}").read_text(),
+                (self.published / f"28_measure_{name}").read_text(),
                 (self.folder / name).read_text(),
             )
         plots.draw_all(self.folder, self.folder)
         for plot in ("latency", "groups", "processes", "cpu"):
             self.assertEqual(
-                (self.published / f"20_measure_{plot}.svg").read_text(),
+                (self.published / f"28_measure_{plot}.svg").read_text(),
                 (self.folder / f"{plot}.svg").read_text(),
             )
 

@@ -28,7 +28,7 @@ class Sync(unittest.TestCase):
         )[1]
         rows = re.findall(
             r"^\| 4 \| 2 \| version \| (\d+) \|$",
-            (ROOT / "lessons/55_its_protocol.md").read_text(),
+            (ROOT / "lessons/25_its_protocol.md").read_text(),
             re.MULTILINE,
         )
         self.assertEqual(rows, [version, version])

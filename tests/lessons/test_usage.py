@@ -34,7 +34,7 @@ class Usage(unittest.TestCase):
         command = next(
             entry["command"]
             for entry in commands
-            if entry["file"].endswith("19_shared_client/shared_client.cpp")
+            if entry["file"].endswith("23_shared_client/shared_client.cpp")
         )
         words = shlex.split(command)
         return [

@@ -97,7 +97,7 @@ class Verbs(unittest.TestCase):
         for name, number in {
             "ibv_alloc_pd": "02",
             "ibv_poll_cq": "02",
-            "ibv_req_notify_cq": "07",
+            "ibv_req_notify_cq": "06",
             "rdma_connect": "12",
         }.items():
             self.assertEqual(verbs.lesson_of(name, used[name]).number, number, name)

@@ -68,7 +68,7 @@ def stock():
 
 
 def programs():
-    """(program, kind, whether it is one with a change). Lesson 20's programs measure: they run for
+    """(program, kind, whether it is one with a change). Lesson 28's programs measure: they run for
     half a minute, and check nothing that the others do not."""
     for lesson in ladder.read():
         if not lesson.has_program or lesson.kind == "kernel" or lesson.name == "measure":

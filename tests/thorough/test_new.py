@@ -106,7 +106,7 @@ $""",
         self.sends_and_receives(project)
 
     def test_shared_client_against_the_installed_library(self):
-        project = self.new("--from", "19_shared_client")
+        project = self.new("--from", "23_shared_client")
         self.assertEqual(
             {path.name for path in project.iterdir()},
             {
@@ -123,11 +123,11 @@ $""",
         self.serves_and_is_joined(project, *self.meson(project))
 
     def test_shared_client_as_a_subproject(self):
-        project = self.new("--from", "19_shared_client")
+        project = self.new("--from", "23_shared_client")
         self.serves_and_is_joined(project, *self.meson(project, as_subproject=True))
 
     def test_shared_client_by_cmake(self):
-        project = self.new("--from", "19_shared_client")
+        project = self.new("--from", "23_shared_client")
         self.cmake(project)
         self.serves_and_is_joined(project)
         for arguments, status, says in (
@@ -176,7 +176,7 @@ $""",
 
     def own_library(self):
         """A project with the sources of the library, one of which has been changed."""
-        project = self.new("--from", "19_shared_client", "--sources")
+        project = self.new("--from", "23_shared_client", "--sources")
         for name in ("include/rdmashared/server.hpp", "src/server.cpp", "LICENSE"):
             self.assertTrue((project / "rdmashared" / name).exists(), name)
         with (project / "rdmashared/src/caller.cpp").open("a") as source:
@@ -214,7 +214,7 @@ $""",
             self.assertIn("cmake -S . -B build", readme)
 
     def test_the_new_programs_fit_on_a_screen(self):
-        for path in (ROOT / "examples/19_shared_client/new").iterdir():
+        for path in (ROOT / "examples/23_shared_client/new").iterdir():
             licence, *lines = path.read_text().splitlines()
             self.assertIn("SPDX", licence)
             self.assertLessEqual(len(lines), 45, path)

@@ -95,7 +95,7 @@ class Newer(unittest.TestCase):
             self.assertIn(line, text)
 
     def run_what_is_installed(self):
-        return labtest.finish(labtest.lab("run", "06_atomics", "--program", "atomic_write"))
+        return labtest.finish(labtest.lab("run", "07_atomics", "--program", "atomic_write"))
 
     def run_with_newer_libraries(self):
         root = self.fetch()
@@ -104,7 +104,7 @@ class Newer(unittest.TestCase):
         library = [
             path for path in sorted((ROOT / "common/src").glob("*.cpp")) if path.name != "cm.cpp"
         ]
-        sources = [*map(str, library), str(ROOT / "examples/06_atomics/atomic_write.cpp")]
+        sources = [*map(str, library), str(ROOT / "examples/07_atomics/atomic_write.cpp")]
         run(
             "c++",
             "-std=c++20",

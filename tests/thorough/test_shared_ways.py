@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""19_shared_client in every combination of waiting, and its faults with long responses."""
+"""23_shared_client in every combination of waiting, and its faults with long responses."""
 import unittest
 
 import needs_device

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""19_shared_client with the server on host a and the clients on host b, and the link between them
+"""23_shared_client with the server on host a and the clients on host b, and the link between them
 cut."""
 import subprocess
 import time

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lesson 19's callers without a network: a ring, its answers, and a sender that answers by itself.
+// Lesson 23's callers without a network: a ring, its answers, and a sender that answers by itself.
 #pragma once
 
 #include "answer_table.hpp"

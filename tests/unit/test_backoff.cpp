@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lesson 19's pauses between two attempts to connect.
+// Lesson 23's pauses between two attempts to connect.
 #include "backoff.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lesson 19's callers and answers, with a sender that answers when the test says so.
+// Lesson 23's callers and answers, with a sender that answers when the test says so.
 #include "loop_back.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lesson 19's callers when there is no room, and when time is up.
+// Lesson 23's callers when there is no room, and when time is up.
 #include "loop_back.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The message in which the server of 15_device_memory says what there is: what a client takes, and
+// The message in which the server of 30_device_memory says what there is: what a client takes, and
 // what not.
 #include "directory.hpp"
 

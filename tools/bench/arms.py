@@ -292,7 +292,7 @@ def rate(size: int, quick: bool) -> List[Probe]:
     return probes
 
 
-# ---- groups: one run of 18_group_send has all three arms at all numbers of slots
+# ---- groups: one run of 21_group_send has all three arms at all numbers of slots
 
 COUNTS = (4, 16, 64, 255)
 WAYS = ("separate", "chained", "group")

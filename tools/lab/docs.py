@@ -44,9 +44,9 @@ def make(out: Path) -> Path:
 
 def example_pages():
     """A page for each source that a lesson explains: those of the examples, and of the library that
-    lesson 19 is about."""
+    lesson 23 is about."""
     folders = [(lesson.stem, ROOT / "examples", lesson.stem) for lesson in ladder.read()]
-    for stem, top, part in [*folders, ("19_shared_client", ROOT / "shared", "src")]:
+    for stem, top, part in [*folders, ("23_shared_client", ROOT / "shared", "src")]:
         for source in sorted([*(top / part).rglob("*.?pp"), *(top / part).rglob("*.[ch]")]):
             yield (
                 f"/** @example {source.relative_to(top).as_posix()}\n * Explained in @ref"

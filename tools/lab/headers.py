@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The headers of the emulated machine's kernel, with which kbuild builds a module for it (lesson
-16).
+31).
 
 They come as the kernel does (kernel.py): the distribution's packages, unpacked into the cache,
 without root and without anything being installed. They lie in the kernel's own folder of the cache,

@@ -16,7 +16,7 @@ from lab.paths import ROOT
 
 FILES = ("results.csv", "ratios.csv", "machine.json")
 PUBLISHED = ROOT / "picture"
-PREFIX = "20_measure_"  # of the published run's files, and of the pictures that show it
+PREFIX = "28_measure_"  # of the published run's files, and of the pictures that show it
 
 # What is measured, in words; what begins with ib_ is a command of perftest's.
 NAMES = {

@@ -147,7 +147,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--sources",
         action="store_true",
-        help="with the sources of rdmashared, for you to change (19_shared_client)",
+        help="with the sources of rdmashared, for you to change (23_shared_client)",
     )
     parser.set_defaults(main=main)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The plots of a run of ./lab bench, drawn by the same sources as the lesson's:
-picture/20_measure_*.py."""
+picture/28_measure_*.py."""
 from __future__ import annotations
 
 from pathlib import Path

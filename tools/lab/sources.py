@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.paths import ROOT
 
-# The programs of lesson 19 may use these, besides the library's public headers.
+# The programs of lesson 23 may use these, besides the library's public headers.
 SHARED = ROOT / "shared/src"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 

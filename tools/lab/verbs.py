@@ -201,9 +201,9 @@ def words(source: str) -> "tuple[set[str], set[str]]":
 
 def sources() -> "dict[str, list[Path]]":
     """Stem of a lesson, or "common" -> its sources. Exercises and changes are copies of them;
-    rdmashared is lesson 19's."""
+    rdmashared is lesson 23's."""
     folders = {lesson.stem: [ROOT / "examples" / lesson.stem] for lesson in ladder.read()}
-    folders["19_shared_client"] += [ROOT / "shared/include/rdmashared", ROOT / "shared/src"]
+    folders["23_shared_client"] += [ROOT / "shared/include/rdmashared", ROOT / "shared/src"]
     folders["common"] = [ROOT / "common/include/rdmacommon", ROOT / "common/src"]
     return {
         name: sorted(path for folder in paths for path in folder.glob("*.?pp"))

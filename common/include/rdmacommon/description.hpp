@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// What client and server of lessons 12_cm_connect, 13_cm_many_clients and 16_kernel_client tell
+/// What client and server of lessons 12_cm_connect, 13_cm_many_clients and 31_kernel_client tell
 /// each other by RDMA itself, where the lessons before needed a TCP connection. All of it is in
 /// network byte order on the wire:
 ///

@@ -94,7 +94,7 @@ using unique_ah = std::unique_ptr<ibv_ah, deleters::DestroyAh>;
 using unique_mw = std::unique_ptr<ibv_mw, deleters::DeallocMw>;
 
 /// Memory of the device's own, from ibv_alloc_dm(). Outlives the regions over it, and goes before
-/// the device. Lesson 15_device_memory.
+/// the device. Lesson 30_device_memory.
 using unique_dm = std::unique_ptr<ibv_dm, deleters::FreeDm>;
 
 } // namespace rdmacommon

@@ -7,7 +7,7 @@
 /// goes into it by one RDMA WRITE with immediate data, and the immediate data say which slots they
 /// are.
 ///
-/// Written out in lesson 18_group_send; the slots are lesson 17's, the immediate data lesson 05's.
+/// Written out in lesson 21_group_send; the slots are lesson 18's, the immediate data lesson 05's.
 #pragma once
 
 #include "rdmacommon/check.hpp"

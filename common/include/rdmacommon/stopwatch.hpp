@@ -47,7 +47,7 @@ double median(std::vector<double> values);
 /// For how many milliseconds the CPUs of this machine have worked since it was booted: all
 /// processes, and what the kernel does in nobody's name, as SoftRoCE does when packets come. Two
 /// CPUs count double. A difference of two readings says what lies between; it is told in steps of
-/// 10 ms, so let it be a second or more. Written out in lesson 20_measure; see also proc(5).
+/// 10 ms, so let it be a second or more. Written out in lesson 28_measure; see also proc(5).
 /// @throws Error if /proc/stat cannot be read
 double machine_cpu_ms();
 

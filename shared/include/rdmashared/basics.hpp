@@ -3,7 +3,7 @@
 /// The types that both sides of a shared client use: how to wait, where log lines go, and what has
 /// been counted.
 ///
-/// Written out in lesson 19_shared_client.
+/// Written out in lesson 23_shared_client.
 #pragma once
 
 #include <array>

@@ -11,7 +11,7 @@
 ///     pending.wait(std::chrono::seconds(1)); // the response, or nothing yet
 ///     caller.post(bytes);                    // without a response
 ///
-/// Written out in lesson 19_shared_client.
+/// Written out in lesson 23_shared_client.
 #pragma once
 
 #include "rdmashared/basics.hpp"

@@ -7,7 +7,7 @@
 ///     sender.wait_until_up(std::chrono::seconds(5));
 ///     rdmashared::Caller caller = sender.caller(); // in other processes: Caller::join("name")
 ///
-/// Written out in lesson 19_shared_client.
+/// Written out in lesson 23_shared_client.
 #pragma once
 
 #include "rdmashared/basics.hpp"

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT
+// 06_completions: the ways to learn that something has completed, what goes wrong with them, and
+// what each costs.
+//
+// Lesson:  lessons/06_completions.md
+// Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
+// Run:     ./lab run 06_completions
+// By hand: completions                 the server, which waits for messages
+//          completions --host ADDRESS  the client, which sends them
+
+#include "measure.hpp"
+#include "loopback.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmacommon/queue_pair.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <fcntl.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <future>
+#include <string>
+
+using namespace rdmacommon;
+using std::chrono::milliseconds;
+
+namespace {
+
+// Every SEND of `count` has arrived before the server goes on: the client says so when they have
+// completed.
+void messages_arrive(const Side &side, int count, unsigned last = 0) {
+  if (side.is_server) {
+    side.post_receives(count);
+    side.exchange.send_done();
+    side.exchange.receive_done();
+  } else {
+    side.exchange.receive_done();
+    for (int i = 1; i <= count; ++i) {
+      side.send(IBV_SEND_SIGNALED | (i == count ? last : 0));
+      side.wait_sent();
+    }
+    side.exchange.send_done();
+  }
+}
+
+// For an event that must be there, or is about to be.
+void sleep_for_event(const Side &side) {
+  constexpr milliseconds limit{2000};
+  if (!side.sleep.until_event(limit))
+    throw Error("the completion", "no event within 2000 ms",
+                "what completed before ibv_req_notify_cq raises none, nor what is not solicited if "
+                "that was asked for; see lessons/troubleshooting.md#missed-event");
+}
+
+int events_in(const Side &side) {
+  int events = 0;
+  while (take_event(side.channel))
+    ++events;
+  return events;
+}
+
+// [one-event]
+// One arming, one event: however many completions come after it.
+void one_event(const Side &side) {
+  if (side.is_server)
+    check_rc(ibv_req_notify_cq(side.received, 0), "ibv_req_notify_cq");
+  messages_arrive(side, 3);
+  if (side.is_server) {
+    sleep_for_event(side);
+    std::printf("armed once:     3 messages, %d event\n", events_in(side));
+    poll_batches(side, 3);
+  }
+  messages_arrive(side, 1);
+  if (side.is_server) {
+    std::printf("not armed:      1 message, %d events\n", events_in(side));
+    poll_batches(side, 1);
+  }
+}
+// [one-event]
+
+// [missed-event]
+// A message that comes between the poll and the arming, here on purpose, raises no event. So poll
+// again.
+void missed_event(const Side &side) {
+  if (side.is_server && poll_batch_once(side) != 0)
+    throw Error("the CQ", "it should be empty");
+  messages_arrive(side, 1);
+  if (!side.is_server)
+    return;
+  check_rc(ibv_req_notify_cq(side.received, 0), "ibv_req_notify_cq");
+  int count = poll_batch_once(side);
+  std::printf("armed too late: %d events, but %d message\n", events_in(side), count);
+  while (count == 0) {
+    sleep_for_event(side);
+    events_in(side);
+    count = poll_batch_once(side);
+  }
+}
+// [missed-event]
+
+// [solicited]
+// The sender decides which message is worth an event. The CQ is still armed from above, for any
+// message; so that has to be used up first.
+void solicited(const Side &side) {
+  messages_arrive(side, 1);
+  if (side.is_server) {
+    sleep_for_event(side);
+    events_in(side);
+    poll_batches(side, 1);
+    check_rc(ibv_req_notify_cq(side.received, 1), "ibv_req_notify_cq(solicited)");
+  }
+  messages_arrive(side, 9);
+  if (side.is_server)
+    std::printf("solicited only: 9 messages, %d events\n", events_in(side));
+  messages_arrive(side, 1, IBV_SEND_SOLICITED);
+  if (side.is_server) {
+    sleep_for_event(side);
+    std::printf("solicited only: 1 that is, %d event\n", events_in(side));
+    poll_batches(side, 10);
+  }
+}
+// [solicited]
+
+// [in-place]
+// Four requests built in the send queue, and four completions looked at in the CQ.
+void in_place(const Side &side) {
+  constexpr int messages = 4;
+  if (!side.is_server) {
+    side.exchange.receive_done();
+    build(side, messages);
+    side.wait_sent();
+    side.exchange.send_done();
+    std::printf("built %d requests, and polled one completion\n", messages);
+    return;
+  }
+  side.post_receives(messages);
+  side.exchange.send_done();
+  side.exchange.receive_done();
+  ibv_cq_ex *cq = side.extended;
+  ibv_poll_cq_attr none{};
+  std::array<ibv_wc, messages> done{};
+  int count = 0, rc = ibv_start_poll(cq, &none);
+  check_rc(rc, "ibv_start_poll");
+  while (rc == 0) {
+    done[count++] = {.status = cq->status,                  // status and wr_id are fields,
+                     .byte_len = ibv_wc_read_byte_len(cq)}; // the others are read on request
+    if (count == messages)
+      break;
+    rc = ibv_next_poll(cq);
+  }
+  ibv_end_poll(cq); // before anything can throw: until here, mlx5 holds the CQ's lock
+  check_rc(rc, "ibv_next_poll");
+  for (int i = 0; i < messages; ++i) {
+    check_wc(done[i], "a receive");
+    std::printf("in place:       message %d, %u bytes\n", i + 1, done[i].byte_len);
+  }
+}
+// [in-place]
+
+// [unacknowledged]
+// A CQ cannot go while somebody has an event of it, and has not said that he is done with it.
+void unacknowledged(const Port &port, ibv_pd *pd, const Side &side) {
+  Loopback loop(port, pd, side.channel, 1);
+  check_rc(ibv_req_notify_cq(loop.receives.get(), 0), "ibv_req_notify_cq");
+  post_recv(loop.qp.get(), {});
+  post_send(loop.qp.get(), {.opcode = IBV_WR_SEND});
+  ibv_cq *cq = nullptr;
+  void *context = nullptr;
+  int status = 0;
+  do {
+    sleep_for_event(side);
+    status = ibv_get_cq_event(side.channel, &cq, &context);
+  } while (status != 0 && errno == EAGAIN); // the channel does not block: sleep again
+  check_errno(status, "ibv_get_cq_event");
+
+  loop.qp.reset();
+  auto destroyed = std::async(std::launch::async, ibv_destroy_cq, loop.receives.release());
+  if (destroyed.wait_for(milliseconds(200)) == std::future_status::timeout)
+    std::printf("ibv_destroy_cq: waits, since an event is not acknowledged\n");
+  ibv_ack_cq_events(cq, 1);
+  check_rc(destroyed.get(), "ibv_destroy_cq");
+  std::printf("ibv_destroy_cq: done, since it is acknowledged\n");
+}
+// [unacknowledged]
+
+// [overrun]
+// One completion more than the CQ has room for.
+void overrun(const Port &port, ibv_pd *pd, const Side &side) {
+  Loopback loop(port, pd, nullptr, 4);
+  const int room = loop.sends->cqe, messages = room + 1;
+  for (int i = 0; i < messages; ++i)
+    post_recv(loop.qp.get(), {});
+  for (int i = 0; i < messages; ++i) {
+    post_send(loop.qp.get(), {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
+    wait_for_completion(loop.receives.get(), "a receive", std::chrono::seconds(5));
+  }
+  std::printf(
+      "overrun:        asked for 4, room for %d, %d SENDs; %s\n", room, messages,
+      ibv_event_type_str(overrun_event(port.context.get(), loop.sends.get(), side.timeout)));
+  int polled = 0;
+  for (ibv_wc done{}; check_count(ibv_poll_cq(loop.sends.get(), 1, &done), "ibv_poll_cq") == 1;
+       ++polled)
+    check_wc(done, "a SEND");
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  check_rc(ibv_query_qp(loop.qp.get(), &attr, IBV_QP_STATE, &init), "ibv_query_qp");
+  std::printf("overrun:        %d completions polled, the queue pair is %s RTS\n", polled,
+              attr.qp_state == IBV_QPS_RTS ? "still in" : "no longer in");
+}
+// [overrun]
+
+// [channel]
+unique_comp_channel create_channel(ibv_context *device) {
+  unique_comp_channel channel(
+      check_ptr(ibv_create_comp_channel(device), "ibv_create_comp_channel"));
+  // It would block in ibv_get_cq_event. The waiting is done in epoll, which has a time limit.
+  const int flags = check_errno(fcntl(channel->fd, F_GETFL), "fcntl(F_GETFL)");
+  check_errno(fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK), "fcntl(O_NONBLOCK)");
+  return channel;
+}
+// [channel]
+
+// [create]
+// A provider without the extended interfaces says EOPNOTSUPP.
+template <typename T> T *extended(T *object, const char *call) {
+  if (object == nullptr && errno == EOPNOTSUPP)
+    throw Unsupported(std::string("this device has no ") + call);
+  return check_ptr(object, call);
+}
+
+// An extended CQ says beforehand which fields of a completion will be read.
+ibv_cq_ex *create_cq_ex(ibv_context *device, ibv_comp_channel *channel) {
+  ibv_cq_init_attr_ex attr{
+      .cqe = queue_depth, .channel = channel, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN};
+  return extended(ibv_create_cq_ex(device, &attr), "ibv_create_cq_ex");
+}
+
+// An extended QP says which requests will be built in its send queue.
+ibv_qp *create_qp(ibv_context *device, ibv_pd *pd, ibv_cq *sent, ibv_cq *received) {
+  ibv_qp_init_attr_ex attr{.send_cq = sent,
+                           .recv_cq = received,
+                           .cap = {.max_send_wr = queue_depth, .max_recv_wr = queue_depth},
+                           .qp_type = IBV_QPT_RC,
+                           .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                           .pd = pd,
+                           .send_ops_flags = IBV_QP_EX_WITH_SEND};
+  return extended(ibv_create_qp_ex(device, &attr), "ibv_create_qp_ex");
+}
+// [create]
+
+void completions(int argc, char **argv) {
+  CommandLine line{"Waits for completions in every way, and measures what each costs."};
+  PairOptions options{line};
+  int milliseconds = 20;
+  line.add("--measure", milliseconds,
+           "ms for each way and turn, as on the other side, or 0: do not measure [20]", 0, 1000);
+  line.parse(argc, argv);
+
+  const Port port = open_port(options);
+  ibv_context *device = port.context.get();
+  const unique_pd pd = alloc_pd(device);
+  const unique_comp_channel channel = create_channel(device);
+  const unique_cq sent = create_cq(device, queue_depth);
+  ibv_cq_ex *const received_ex = create_cq_ex(device, channel.get());
+  const unique_cq received(ibv_cq_ex_to_cq(received_ex)); // the same object, for the other verbs
+  const unique_qp qp(create_qp(device, pd.get(), sent.get(), received.get()));
+  to_init(qp.get(), port);
+  Exchange exchange(options);
+  connect(qp.get(), port, exchange, options);
+  const Sleep sleep(device, channel.get());
+  const Side side{options.is_server(), options.timeout, exchange,   channel.get(), sleep,
+                  received_ex,         received.get(),  sent.get(), qp.get()};
+  one_event(side);
+  missed_event(side);
+  solicited(side);
+  in_place(side);
+  if (side.is_server) {
+    unacknowledged(port, pd.get(), side);
+    overrun(port, pd.get(), side);
+  }
+  if (milliseconds > 0) {
+    measure_waiting(side, milliseconds);
+    measure_sending(side, milliseconds);
+  }
+  exchange.finish();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, completions);
+}

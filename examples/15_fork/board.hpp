@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// 15_fork: the memory that all processes of share_between map, and whose slots one of them sends.
+#pragma once
+
+#include "fd_passing.hpp"
+#include "resources.hpp"
+
+#include <rdmacommon/check.hpp>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+constexpr uint32_t board_version = 1;
+constexpr unsigned slot_count = 4;
+
+// [board]
+// No pointers: each process has it at another address. Fixed widths: they may be other builds.
+struct Slot {
+  std::atomic<uint32_t> length; // of the request
+  uint32_t reserved;
+  Text request, reply;
+};
+struct Board {
+  uint32_t version;
+  uint32_t reserved;
+  std::array<Slot, slot_count> slots;
+};
+static_assert(std::atomic<uint32_t>::is_always_lock_free); // a lock would be one process's own
+// [board]
+
+// [memfd]
+// Memory with a file descriptor and without a name: it is gone with the last process that has it.
+inline File make_memory() {
+  File file(rdmacommon::check_errno(memfd_create("board", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+                                    "memfd_create"));
+  rdmacommon::check_errno(ftruncate(file.get(), sizeof(Board)), "ftruncate");
+  // Otherwise a process could make it shorter, and others would die of SIGBUS when they touch the
+  // end.
+  rdmacommon::check_errno(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+                          "F_ADD_SEALS");
+  return file;
+}
+// [memfd]
+
+// The board in this process's address space.
+class MappedBoard {
+public:
+  // [map]
+  explicit MappedBoard(int file) {
+    struct stat about = {};
+    rdmacommon::check_errno(fstat(file, &about), "fstat");
+    const int seals = fcntl(file, F_GET_SEALS); // -1 of what is no memory
+    if (about.st_size != sizeof(Board) || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+      throw rdmacommon::Error("the memory", "it is not a board");
+    at_ = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    rdmacommon::check_errno(at_ == MAP_FAILED ? -1 : 0, "mmap");
+  }
+  // [map]
+  ~MappedBoard() { munmap(at_, sizeof(Board)); }
+  MappedBoard(const MappedBoard &) = delete;
+  MappedBoard &operator=(const MappedBoard &) = delete;
+  Board *operator->() const { return static_cast<Board *>(at_); }
+  Board &operator*() const { return *static_cast<Board *>(at_); }
+
+private:
+  void *at_ = nullptr;
+};

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+// 15_fork: three ways for processes to share RDMA resources, or what lies behind them.
+//
+// Lesson:  lessons/16_sharing.md
+// Needs:   an RDMA device (./lab doctor says where yours comes from); to import one that can:
+//          SoftRoCE cannot
+// Run:     ./lab run 15_fork --program share_between
+//          ./lab run 15_fork --program share_between -- --way one-owner
+// By hand: share_between --serve NAME     the owner; two of the workers are its children
+//          share_between --attach NAME    a third worker, which has nothing to do with it
+
+#include "board.hpp"
+#include "exported.hpp"
+#include "child.hpp"
+#include "fd_passing.hpp"
+#include "resources.hpp"
+#include "workers.hpp"
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/objects.hpp>
+#include <rdmacommon/options.hpp>
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace rdmacommon;
+
+namespace {
+
+constexpr unsigned worker_count = 3, requests = 2; // of each worker
+constexpr const char *cannot = "this device cannot import";
+
+struct Settings {
+  const DeviceOptions &device;
+  std::string serve, attach, way = "all";
+  Limit limit{};
+};
+
+// [unrelated]
+// For a Child: this program again, in a process that shares nothing with us but the name of a
+// socket.
+auto unrelated(const std::string &name, const Settings &from, const char *way) {
+  return [&, way](const Link &) {
+    execl("/proc/self/exe", "share_between", "--attach", name.c_str(), "--way", way, "--device",
+          from.device.device.c_str(), nullptr);
+    throw_errno(errno, "execl");
+  };
+}
+// [unrelated]
+
+std::string own_name() {
+  return "rdma-by-example-" + std::to_string(getpid());
+}
+
+// ---- 1: export and import
+
+// [export]
+void serve_export(const Settings &to) {
+  const std::string name = own_name();
+  const Link listener = listen_as(name);
+  Child importer(unrelated(name, to, "export"));
+  const File memory = make_memory();
+  const MappedBoard board(memory.get());
+  put(board->slots[0].request, "hello from imported memory");
+  const Port port = open_port(to.device);
+  const unique_pd pd = alloc_pd(port.context.get());
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  const unique_mr mr = reg_mr(pd.get(), &*board, sizeof(Board), access);
+
+  if (!listener.has_spoken(to.limit))
+    throw Error("the other process", "it has not come");
+  const Link link = accept_if_us(listener);
+  const Exported what{pd->handle, mr->handle, reinterpret_cast<uint64_t>(&*board)};
+  const std::array files{port.context->cmd_fd, memory.get()};
+  tell_with_files(link, to_line(what), files);
+  std::printf("export:      the other process has %s\n", link.hear(to.limit).c_str());
+  const std::string result = link.hear(to.limit);
+  importer.wait(to.limit);
+  if (result.starts_with(cannot) && to.way == "export")
+    throw Unsupported(result);
+  std::printf("             %s\n", result.c_str());
+}
+// [export]
+
+// [import]
+std::string import_and_send(const Settings &to, File &command, const Exported &what) {
+  const unique_context context(ibv_import_device(command.get()));
+  if (!context)
+    return std::string(cannot).append(": ibv_import_device says ").append(strerrorname_np(errno));
+  command.release(); // ibv_close_device closes it
+  // Not ibv_dealloc_pd and ibv_dereg_mr: those would destroy the owner's objects.
+  const std::unique_ptr<ibv_pd, decltype(&ibv_unimport_pd)> pd(
+      check_ptr(ibv_import_pd(context.get(), what.pd), "ibv_import_pd"), ibv_unimport_pd);
+  const std::unique_ptr<ibv_mr, decltype(&ibv_unimport_mr)> mr(
+      check_ptr(ibv_import_mr(pd.get(), what.mr), "ibv_import_mr"), ibv_unimport_mr);
+  // CQ and QP are our own: they have state, and belong to one process.
+  const unique_cq cq = create_cq(context.get(), 2);
+  const unique_qp qp =
+      create_rc_qp(pd.get(), cq.get(),
+                   {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
+  const Port port = open_port(to.device); // for its number and GID
+  connect_to_itself(qp.get(), port);
+  const uint64_t slot = what.address + offsetof(Board, slots);
+  ibv_sge from{slot + offsetof(Slot, request), text_size, mr->lkey};
+  ibv_sge into{slot + offsetof(Slot, reply), text_size, mr->lkey};
+  post_recv(qp.get(), {.sg_list = &into, .num_sge = 1});
+  post_send(qp.get(), {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND});
+  wait_for_completion(cq.get(), "the message", std::chrono::seconds(5));
+  return "imported, and sent: ";
+}
+
+void attach_import(const Settings &to) {
+  const Link owner = attach_to(to.attach);
+  std::vector<File> files;
+  const Exported what = parse_exported(hear_with_files(owner, files, 2, to.limit));
+  const MappedBoard board(files[1].get());
+  owner.tell(device_of(files[0]) + " and " + std::to_string(sizeof(Board)) + " bytes of memory");
+  const std::string result = import_and_send(to, files[0], what);
+  owner.tell(result + get(board->slots[0].reply));
+}
+// [import]
+
+// ---- 2: created before the fork
+
+// [before-fork]
+void before_fork(const Settings &to) {
+  const Mapped<Buffers> memory(AtFork::shared);
+  const Resources rdma(to.device, *memory);
+  rdma.receive();
+  Child child([&](const Link &owner) {
+    put(memory->outgoing, "hello from the child");
+    // The keys of a region are numbers, and as good here as there. Posting is for the owner.
+    const ibv_sge what = piece(rdma.mr.get(), &memory->outgoing, text_size);
+    owner.tell(std::string(reinterpret_cast<const char *>(&what), sizeof what));
+    owner.hear(to.limit);
+    owner.tell("the child reads \"" + get(memory->incoming) + '"');
+  });
+  ibv_sge what{};
+  child.link().hear(to.limit).copy(reinterpret_cast<char *>(&what), sizeof what);
+  post_send(rdma.qp.get(), {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND});
+  rdma.wait_for_message(to.limit);
+  child.link().tell("it has arrived");
+  const std::string seen = child.link().hear(to.limit);
+  if (seen != "the child reads \"hello from the child\"")
+    throw Error("before-fork", seen);
+  std::printf("before-fork: the child named the memory, its parent sent it, %s\n", seen.c_str());
+}
+// [before-fork]
+
+// ---- 3: one owner
+
+// [worker]
+// Asks for `count` things. Knows nothing of RDMA: a slot, and a link to the owner.
+void work(const Link &owner, Slot &slot, const std::string &who, unsigned count, Limit limit) {
+  for (unsigned i = 0; i < count; ++i) {
+    put(slot.request, "request " + std::to_string(i) + " of " + who);
+    slot.length.store(text_size, std::memory_order_release);
+    owner.tell("ready");
+    if (owner.hear(4 * limit) != "done") // the owner may be busy with the others
+      throw Error("the owner", "it has refused the request");
+  }
+  owner.tell("received \"" + get(slot.reply) + '"');
+}
+
+void attach_worker(const Settings &to) {
+  const Link owner = attach_to(to.attach);
+  std::vector<File> files;
+  const unsigned slot = static_cast<unsigned>(
+      parse_numbers<1>(hear_with_files(owner, files, 1, to.limit), slot_count - 1)[0]);
+  const MappedBoard board(files[0].get());
+  if (board->version != board_version)
+    throw Error("the board", "it is of another version");
+  work(owner, board->slots[slot], "an unrelated process", requests, to.limit);
+}
+// [worker]
+
+// [owner]
+// Sends what is ready in the worker's slot. What a worker says is checked, and it can say only
+// "ready": which slot that means is up to the owner.
+void serve(const Loop &rdma, const Board &board, Worker &worker, const Settings &to) {
+  const std::string said = worker.link->hear(to.limit);
+  if (said != "ready") { // it is finished
+    const bool printable =
+        std::all_of(said.begin(), said.end(), [](char c) { return c >= ' ' && c <= '~'; });
+    worker.last = printable && said.starts_with("received ") ? said : "says what it must not";
+    return;
+  }
+  const Slot &slot = board.slots[worker.slot];
+  const uint32_t length = slot.length.load(std::memory_order_acquire); // once: it may change
+  if (length == 0 || length > text_size || ++worker.asked > requests) {
+    worker.last = "was refused: request " + std::to_string(worker.asked) + ", of " +
+                  std::to_string(length) + " bytes";
+    worker.link->tell("refused");
+    return;
+  }
+  ibv_sge from = piece(rdma.mr.get(), &slot.request, length);
+  ibv_sge into = piece(rdma.mr.get(), &slot.reply, text_size);
+  post_recv(rdma.qp.get(), {.sg_list = &into, .num_sge = 1});
+  // An echo. Signaled: the places of unsignaled requests are free only when a later one completes.
+  post_send(
+      rdma.qp.get(),
+      {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
+  for (int completions = 0; completions < 2; ++completions) // of the SEND, and of the receive
+    rdma.wait_for_message(to.limit);
+  worker.link->tell("done");
+}
+
+void one_owner(const Settings &to) {
+  const std::string name = to.serve.empty() ? own_name() : to.serve;
+  const Link listener = listen_as(name);
+  const File memory = make_memory();
+  const MappedBoard board(memory.get());
+  board->version = board_version;
+  // First the processes, then the device: they have nothing of it, and cannot do it any harm.
+  std::deque<Child> children;
+  for (unsigned i = 0; i + 1 < worker_count; ++i)
+    children.emplace_back(
+        [&](const Link &owner) { work(owner, board->slots[i], "a child", requests, to.limit); });
+  if (to.serve.empty())
+    children.emplace_back(unrelated(name, to, "one-owner"));
+  else
+    std::printf("serving as %s\n", name.c_str());
+  const Loop rdma(to.device, &*board, sizeof(Board));
+
+  Link stranger; // nobody yet; the children do not wait for it
+  std::vector<Worker> workers;
+  for (unsigned i = 0; i < worker_count; ++i)
+    workers.push_back({i + 1 < worker_count ? &children[i].link() : &stranger, i, ""});
+  const auto patience = [&] { // with a reader who starts the other one by hand
+    return stranger.fd() < 0 && !to.serve.empty() ? 12 * to.limit : to.limit;
+  };
+  for (Worker *next; (next = next_to_speak(workers, listener, patience())) != nullptr;)
+    try {
+      if (next->link->fd() >= 0) {
+        serve(rdma, *board, *next, to);
+      } else if (stranger = accept_if_us(listener); stranger.fd() >= 0) {
+        tell_with_files(stranger, std::to_string(worker_count - 1), std::array{memory.get()});
+      }
+    } catch (const Error &gone) { // one worker's end is not the others'
+      next->last = gone.what();
+    }
+  for (const Worker &worker : workers)
+    std::printf("one-owner:   worker %u %s\n", worker.slot, worker.last.c_str());
+}
+// [owner]
+
+void share_between(int argc, char **argv) {
+  CommandLine line{"Three ways for processes to share RDMA resources."};
+  DeviceOptions options{line};
+  Settings to{options};
+  std::chrono::seconds limit{5};
+  line.add("--way", to.way, "which one [all]", {"all", "export", "before-fork", "one-owner"});
+  line.add("--serve", to.serve,
+           "one-owner: let a worker attach by this name, instead of starting one");
+  line.add("--attach", to.attach, "be that worker (with --way export: the importer)");
+  line.add("--limit", limit, "how long a step may take");
+  line.parse(argc, argv);
+  to.limit = limit;
+
+  if (!to.attach.empty())
+    return to.way == "export" ? attach_import(to) : attach_worker(to);
+  if (!to.serve.empty())
+    return one_owner(to);
+  if (to.way == "all" || to.way == "export")
+    serve_export(to);
+  if (to.way == "all" || to.way == "before-fork")
+    before_fork(to);
+  if (to.way == "all" || to.way == "one-owner")
+    one_owner(to);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, share_between);
+}
