@@ -60,7 +60,7 @@ public:
 
 /// What the device, or the libraries that the program was built with, cannot do; nobody has made a
 /// mistake. run_main() ends with exit status 77 for it, which Meson and others take for "skipped".
-/// Introduced in lesson 06_atomics.
+/// Introduced in lesson 07_atomics.
 class Unsupported : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error; ///< What is lacking, in one line.

@@ -2,7 +2,7 @@
 /// @file
 /// A checksum, for programs that show that what arrives is what was sent.
 ///
-/// Introduced in lesson 21_slot_ring.
+/// Introduced in lesson 18_slot_ring.
 #pragma once
 
 #include <cstddef>

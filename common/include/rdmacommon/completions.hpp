@@ -6,7 +6,7 @@
 /// that it was armed by ibv_req_notify_cq(). What completes between the last poll and the arming is
 /// not told, so one polls, arms, and polls again before one sleeps: wait_for_completions() does.
 ///
-/// Written out in lesson 07_completions; see also ibv_get_cq_event(3), ibv_req_notify_cq(3).
+/// Written out in lesson 06_completions; see also ibv_get_cq_event(3), ibv_req_notify_cq(3).
 #pragma once
 
 #include "rdmacommon/check.hpp"

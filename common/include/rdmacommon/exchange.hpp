@@ -138,7 +138,7 @@ private:
 };
 
 /// A server's listening socket, for one that takes several clients. Owns the socket. Not
-/// thread-safe. Introduced in lesson 06_atomics.
+/// thread-safe. Introduced in lesson 07_atomics.
 class Listener {
 public:
   /// Listens, and prints "listening on TCP port N".

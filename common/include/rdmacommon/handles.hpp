@@ -72,7 +72,7 @@ using unique_context = std::unique_ptr<ibv_context, deleters::CloseDevice>;
 /// A protection domain, from ibv_alloc_pd(). Outlives the MRs and QPs in it.
 using unique_pd = std::unique_ptr<ibv_pd, deleters::DeallocPd>;
 /// A completion channel, from ibv_create_comp_channel(). Outlives the CQs that report to it.
-/// Lesson 07_completions.
+/// Lesson 06_completions.
 using unique_comp_channel = std::unique_ptr<ibv_comp_channel, deleters::DestroyCompChannel>;
 /// A completion queue, from ibv_create_cq(). Outlives the QPs that report to it.
 using unique_cq = std::unique_ptr<ibv_cq, deleters::DestroyCq>;

@@ -3,7 +3,7 @@
 /// Words of eight bytes in the other side's memory: atomics, READ and WRITE on one of them at a
 /// time.
 ///
-/// Written out in lesson 06_atomics; see also ibv_post_send(3).
+/// Written out in lesson 07_atomics; see also ibv_post_send(3).
 #pragma once
 
 #include "rdmacommon/exchange.hpp"

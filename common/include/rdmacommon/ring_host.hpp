@@ -3,7 +3,7 @@
 /// The processes of a SlotRing: the one that owns it lets others join, and notices when one of them
 /// has gone.
 ///
-/// Written out in lesson 28_ring_workers.
+/// Written out in lesson 20_ring_workers.
 #pragma once
 
 #include "rdmacommon/check.hpp"

@@ -3,7 +3,7 @@
 /// A ring of slots in shared memory: many workers, of many processes, put messages into it; one
 /// consumer takes them in runs of consecutive slots.
 ///
-/// Written out in lesson 21_slot_ring. For the processes that may attach, and for their death, see
+/// Written out in lesson 18_slot_ring. For the processes that may attach, and for their death, see
 /// ring_host.hpp.
 #pragma once
 
