@@ -93,9 +93,9 @@ struct Inbox {
 };
 
 // [raw-member]
-// Joins by ibv_attach_mcast: from then on this device gives the group's datagrams to the QP as
-// well. It tells nobody else; that the kernel's IP layer lets the packets in, and that switches
-// send them here, takes a membership of the host, which any UDP socket can ask for.
+// Joins by ibv_attach_mcast: from then on, this device gives the group's datagrams to the QP as
+// well. Nobody else hears of it. The kernel's IP layer lets the packets in, and switches send them
+// here, only if the host is a member of the group. Any UDP socket can make it one.
 class RawMember {
 public:
   RawMember(const Port &port, const ibv_gid &group)
