@@ -28,6 +28,8 @@ BESIDE = (
     "verbs",
 )
 LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s]+)\)")
+# Doxygen prints the stars inside a link's text, and not those around the link.
+EMPHASIS = re.compile(r"\[(\*{1,2})([^\[\]*]+)\1\](\([^)\s]+\))")
 CODE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
 
@@ -118,6 +120,7 @@ def markdown(text: str, here: Path) -> str:
             line = re.sub(
                 r"`(::[^`]*)`", lambda code: f"<code>{code[1].replace(':', '&#58;')}</code>", line
             )
+            line = EMPHASIS.sub(r"\1[\2]\3\1", line)
             line = LINK.sub(lambda match: link(match, here), line)
             if page == "lessons/README":  # the index is the lessons' parent in the tree of pages
                 line = re.sub(r"\| \[[^\]]*\]\(#(page_lessons_\w+)\)", r"| @subpage \1", line)

@@ -47,6 +47,14 @@ class Site(unittest.TestCase):
         }
         self.assertEqual(missing, set())
 
+    def test_emphasis_and_links(self):
+        found = set()
+        for page in self.html.glob("page_*.html"):
+            prose = re.sub(r'<div class="line">.*', "", page.read_text())
+            if re.search(r"\*<a |</a>\*|<a [^>]*>\*", prose):
+                found.add(page.name)
+        self.assertEqual(found, set())
+
     def test_lessons_have_pages_in_order(self):
         index = (self.html / "page_lessons_README.html").read_text()
         places = [index.find(f"page_lessons_{lesson.stem}") for lesson in ladder.read()]
