@@ -3,6 +3,10 @@
 still missing."""
 from __future__ import annotations
 
+import difflib
+import re
+from pathlib import Path
+
 from lab import build, examples, lint, normalise, packages, place, progress, run, variants, watch
 from lab.errors import LabError
 
@@ -37,10 +41,35 @@ def check(name: str) -> int:
     missing = verdict(place.find_place(), folder, name, run.printer())
     if missing:
         print("not yet:", *missing, sep="\n  ")
+        print("the exercise asks for this:", *wanted(examples.exercise_file(name)), sep="\n  ")
         return 1
     print(f"exercise {name.split('_')[0]} is solved")
     progress.note("solved", name)
     return 0
+
+
+def wanted(source: Path) -> list[str]:
+    """What the first comment of an exercise asks for: its paragraph "Wanted:"."""
+    first, *more = source.read_text().split("Wanted:", 1)[1].splitlines()
+    found = [first.strip()]
+    for line in more:
+        text = re.fullmatch(r"(?://| \*) {2,}(\S.*)", line)
+        if not text:
+            break
+        found.append(text[1])
+    return found
+
+
+def unmet(role: str, wanted: list[str], printed: list[str], device: str) -> list[str]:
+    """The differences between what a side should print and what it has printed, in words."""
+    sides = [[normalise.normalise(line, device) for line in side] for side in (wanted, printed)]
+    result = []
+    for change, a, b, c, d in difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes():
+        if change == "equal":
+            continue
+        result += [f"the {role} does not print: {line}" for line in sides[0][a:b]]
+        result += [f"the {role} prints, and should not: {line}" for line in sides[1][c:d]]
+    return result
 
 
 def verdict(
@@ -73,7 +102,8 @@ def verdict(
         variants.expected(examples.expected_file(name), where).read_text()
     )
     whole = {role: lines for role, lines in expected.items() if not outcome.status.get(role)}
-    missing += normalise.compare(whole, {role: outcome.of(role) for role in whole}, where.device)
+    for role, lines in sorted(whole.items()):
+        missing += unmet(role or "program", lines, outcome.of(role), where.device)
     # An exercise may make a mistake on purpose: findings only explain what is wrong.
     return missing and missing + [
         finding.text().replace("\n", "\n  ") for finding in collector.findings
