@@ -44,6 +44,15 @@ class Hint(unittest.TestCase):
             len(self.numbers("05.1", "--all")), len(hint.hints(examples.find_exercise("05.1")))
         )
 
+    def test_solution_is_a_whole_file(self):
+        for name in examples.exercises():
+            with self.subTest(name):
+                start = examples.exercise_file(name).read_text()
+                solved = hint.solution(name)
+                self.assertNotEqual(solved, start)
+                self.assertEqual(solved.split("\n\n")[0], start.split("\n\n")[0])  # its banner
+        self.assertEqual(self.run_lab("05.1", "--solution").split("\n")[1][:16], "// Exercise 05.1")
+
     def test_each_exercise_has_some(self):
         for name in examples.exercises():
             with self.subTest(name):

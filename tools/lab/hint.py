@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""./lab hint 05.1: the next hint to an exercise, and those before it."""
+"""./lab hint 05.1: the next hint to an exercise, and those before it; or its solution, whole."""
 from __future__ import annotations
 
-from lab import examples, progress
+import subprocess
+from pathlib import Path
+
+from lab import examples, packages, progress
 
 
 def add_parser(subparsers) -> None:
@@ -16,6 +19,9 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("exercise", help="its number")
     parser.add_argument("--all", action="store_true", help="print all of them")
+    parser.add_argument(
+        "--solution", action="store_true", help="print the solution, as a whole file, and no hint"
+    )
     parser.set_defaults(main=main)
 
 
@@ -26,6 +32,10 @@ def hints(name: str) -> list[str]:
 
 def main(args) -> int:
     name = examples.find_exercise(args.exercise)
+    if args.solution:
+        packages.ensure("build")  # patch(1)
+        print(solution(name), end="")
+        return 0
     every = hints(name)
     done = progress.read()
     seen = next(
@@ -38,11 +48,23 @@ def main(args) -> int:
     print(
         f"{left} more: run this again"
         if left
-        else f"That was the last one. The solution: {solution(name)}"
+        else "That was the last one. The solution: ./lab hint"
+        f" {args.exercise} --solution, or as a change: {patch(name).relative_to(examples.ROOT)}"
     )
     progress.note("hint", name, str(count))
     return 0
 
 
+def patch(name: str) -> Path:
+    """What the solution changes in the file where the reader starts."""
+    return examples.exercise_file(name).with_suffix(".patch")
+
+
 def solution(name: str) -> str:
-    return str(examples.exercise_file(name).with_suffix(".patch").relative_to(examples.ROOT))
+    """The whole file, as ./lab check builds it."""
+    return subprocess.run(
+        ["patch", "--silent", "--fuzz=0", "--output=-", examples.exercise_file(name), patch(name)],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout

@@ -21,7 +21,7 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
     <!-- diff examples/02_send_recv/break/no_grh.patch -->
         a change
     <!-- nav -->
-        previous, index, next, and how long it takes to read
+        previous, index, next, the place in the part, and how long it takes to read
     <!-- contents -->
         the lesson's headings, with links
     <!-- ladder -->
@@ -222,14 +222,17 @@ def diff(path: Path, source: str) -> list[str]:
 
 
 def nav(path: Path) -> list[str]:
-    stems = [lesson.stem for lesson in ladder.read()]
+    lessons = ladder.read()
+    stems = [lesson.stem for lesson in lessons]
     here = stems.index(path.stem)
     parts = ["[index](README.md)"]
     if here > 0:
         parts.insert(0, f"[← {stems[here - 1]}]({stems[here - 1]}.md)")
     if here + 1 < len(stems):
         parts.append(f"[{stems[here + 1]} →]({stems[here + 1]}.md)")
-    return [" · ".join(parts) + MINUTES]
+    part = [lesson.stem for lesson in lessons if lesson.part == lessons[here].part]
+    place = f" · {lessons[here].part}, {part.index(path.stem) + 1} of {len(part)}"
+    return [" · ".join(parts) + place + MINUTES]
 
 
 def reading_minutes(text: str) -> int:
