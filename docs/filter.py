@@ -28,6 +28,15 @@ BESIDE = (
     "verbs",
 )
 LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s]+)\)")
+# For docs/find.js, on the first page and on the index of the lessons.
+FIND = r"""
+\htmlonly
+<p><label>Find a verb, an error message or any word:
+<input id="find" type="search" placeholder="RNR"/></label></p>
+<ul id="found"></ul>
+<script src="find_data.js"></script><script src="find.js"></script>
+\endhtmlonly
+"""
 # Doxygen prints the stars inside a link's text, and not those around the link.
 EMPHASIS = re.compile(r"\[(\*{1,2})([^\[\]*]+)\1\](\([^)\s]+\))")
 CODE = re.compile(r"(^```.*?^```$)", re.M | re.S)
@@ -125,6 +134,8 @@ def markdown(text: str, here: Path) -> str:
             if page == "lessons/README":  # the index is the lessons' parent in the tree of pages
                 line = re.sub(r"\| \[[^\]]*\]\(#(page_lessons_\w+)\)", r"| @subpage \1", line)
         out.append(line)
+        if page in ("README", "lessons/README") and not in_code and line.startswith("# "):
+            out += FIND.splitlines()
     if page == "lessons/README":
         out += ["", *(f"- @subpage {label(f'lessons/{page}')}" for page in BESIDE)]
     return "\n".join(out) + "\n"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The Doxygen site builds without a warning, and no link in it leads nowhere."""
+import json
 import os
 import re
 import subprocess
@@ -46,6 +47,24 @@ class Site(unittest.TestCase):
             if heading not in ids[target]
         }
         self.assertEqual(missing, set())
+
+    def test_find_knows_every_section(self):
+        """What docs/find.js shows; tests/thorough/test_browser.py types into the box."""
+        text = (self.html / "find_data.js").read_text()
+        sections = json.loads(text.removeprefix("const sections = ").removesuffix(";\n"))
+        ids = {
+            page.name: set(re.findall(r'id="([^"]+)"', page.read_text()))
+            for page in self.html.glob("page_lessons_*.html")
+        }
+        for _, _, address, _ in sections:
+            page, _, anchor = address.partition("#")
+            self.assertIn(page, ids)
+            if anchor:
+                self.assertIn(anchor, ids[page])
+        for word in ("RNR", "EINVAL", "ibv_post_send", "IBV_WC_RETRY_EXC_ERR"):
+            self.assertTrue(any(word in section[3] for section in sections), word)
+        for page in ("index.html", "page_lessons_README.html"):
+            self.assertIn('<input id="find"', (self.html / page).read_text())
 
     def test_emphasis_and_links(self):
         found = set()

@@ -143,6 +143,25 @@ class Browser(unittest.TestCase):
                     self.wide[f"page_lessons_{lesson.stem}.html"]["coloured"], 0, lesson.stem
                 )
 
+    def test_finds_words(self):
+        for word, wanted in (("RNR", "rnr-retry"), ("EINVAL", "einval"), ("ibv_post_send", "post")):
+            with tempfile.TemporaryDirectory() as profile:
+                result = subprocess.run(
+                    [
+                        *("chromium", "--headless", "--no-sandbox", "--disable-gpu"),
+                        *("--disable-dev-shm-usage", f"--user-data-dir={profile}"),
+                        *("--virtual-time-budget=60000", "--dump-dom"),
+                        f"{self.address}/page_lessons_README.html?find={word}",
+                    ],
+                    capture_output=True,
+                    text=True,
+                    timeout=LIMIT,
+                )
+            found = re.search(r'<ul id="found">(.*?)</ul>', result.stdout, re.S)
+            self.assertIsNotNone(found, result.stderr[-2000:])
+            self.assertIn(wanted, found[1].lower())
+            self.assertLessEqual(found[1].count("<li>"), 20)
+
     def test_follows_the_readers_theme(self):
         page = ["page_lessons_02_send_recv.html"]
         dark, _ = self.look(WIDE, "--blink-settings=preferredColorScheme=0", pages=page)

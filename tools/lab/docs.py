@@ -3,11 +3,13 @@
 error."""
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
-from lab import build, ladder, packages
+from lab import build, headings, ladder, packages
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -39,7 +41,32 @@ def make(out: Path) -> Path:
         raise LabError(
             "doxygen is not content:\n" + (result.stderr.strip() or result.stdout.strip())
         )
+    (out / "html/find_data.js").write_text(
+        f"const sections = {json.dumps(sections(), ensure_ascii=False)};\n"
+    )
     return out / "html/index.html"
+
+
+def sections() -> "list[list[str]]":
+    """What docs/find.js looks in: [page's title, heading, address, text] of each section."""
+    found = []
+    for path in sorted((ROOT / "lessons").glob("*.md")):
+        page = f"page_lessons_{path.stem}"
+        title, in_code = "", False
+        for line in path.read_text().splitlines():
+            in_code ^= line.startswith("```")
+            heading = not in_code and re.match(r"#+ (.*)", line)
+            if heading and not title:
+                title = heading[1]
+                found.append([title, "", f"{page}.html", ""])
+            elif heading:
+                address = f"{page}.html#{page}--{headings.slug(heading[1])}"
+                found.append([title, heading[1].replace("`", ""), address, ""])
+            elif in_code and not line.startswith("```"):
+                found[-1][3] += line + " "
+            elif not line.startswith(("<!--", "```", "|---")):
+                found[-1][3] += re.sub(r"!?\[([^\]]*)\]\([^)\s]+\)|[*`]", r"\1", line) + " "
+    return found
 
 
 def example_pages():
