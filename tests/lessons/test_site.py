@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from lab import docs, ladder
+from lab import book, docs, ladder
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -65,6 +65,14 @@ class Site(unittest.TestCase):
             self.assertTrue(any(word in section[3] for section in sections), word)
         for page in ("index.html", "page_lessons_README.html"):
             self.assertIn('<input id="find"', (self.html / page).read_text())
+
+    def test_book_is_whole(self):
+        text = book.whole(self.html)
+        for lesson in ladder.read():
+            self.assertIn(f'<section id="page_lessons_{lesson.stem}">', text)
+        ids = set(re.findall(r'id="([^"]+)"', text))
+        self.assertEqual(set(re.findall(r'href="#([^"]+)"', text)) - ids, set())
+        self.assertNotIn("find_data.js", text)
 
     def test_emphasis_and_links(self):
         found = set()

@@ -13,7 +13,7 @@ import unittest
 import urllib.parse
 from pathlib import Path
 
-from lab import docs, ladder
+from lab import book, docs, ladder
 
 HERE = Path(__file__).resolve().parent
 PHONE, WIDE = 390, 1280
@@ -161,6 +161,11 @@ class Browser(unittest.TestCase):
             self.assertIsNotNone(found, result.stderr[-2000:])
             self.assertIn(wanted, found[1].lower())
             self.assertLessEqual(found[1].count("<li>"), 20)
+
+    def test_book(self):
+        printed = book.make(self.html).read_bytes()
+        self.assertTrue(printed.startswith(b"%PDF"))
+        self.assertGreater(len(re.findall(rb"/Type\s*/Page\b", printed)), 10 * len(ladder.read()))
 
     def test_follows_the_readers_theme(self):
         page = ["page_lessons_02_send_recv.html"]

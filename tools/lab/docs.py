@@ -9,19 +9,25 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from lab import build, headings, ladder, packages
+from lab import book, build, headings, ladder, packages
 from lab.errors import LabError
 from lab.paths import ROOT
 
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser("docs", help="build the site: lessons, API, pictures")
+    parser.add_argument(
+        "--book", action="store_true", help="print all lessons into one PDF as well, by Chromium"
+    )
     parser.set_defaults(main=main)
 
 
 def main(args) -> int:
-    packages.ensure("docs")
-    print(f"open {make(build.directory() / 'docs')}")
+    packages.ensure("docs", *(["book"] if args.book else []))
+    first = make(build.directory() / "docs")
+    print(f"open {first}")
+    if args.book:
+        print(f"print {book.make(first.parent)}")
     return 0
 
 

@@ -39,6 +39,7 @@ DEBIAN = {
     "check": "clang-format cmake flake8 make perftest procps",
     "wire": "tcpdump tshark",
     "bench": "perftest ucx-utils libfabric-bin rdmacm-utils",
+    "book": "chromium",
     "thorough": "chromium clang valgrind" + _clang_runtime(),
 }
 # For the distributions on which ./lab installs nothing itself: the names to type.
@@ -56,6 +57,7 @@ OTHERS = {
             "check": "clang-tools-extra cmake make perftest python3-flake8 procps-ng",
             "wire": "tcpdump wireshark-cli",
             "bench": "perftest ucx libfabric librdmacm-utils",
+            "book": "chromium",
             "thorough": "chromium clang compiler-rt valgrind",
         },
     ),
@@ -70,6 +72,7 @@ OTHERS = {
             "check": "clang cmake flake8 make procps-ng",
             "wire": "tcpdump wireshark-cli",
             "bench": "openucx libfabric",
+            "book": "chromium",
             "thorough": "chromium clang compiler-rt valgrind",
         },
     ),
@@ -84,6 +87,7 @@ OTHERS = {
             "check": "clang cmake make procps python3-flake8",
             "wire": "tcpdump wireshark",
             "bench": "perftest ucx-tools libfabric librdmacm-utils",
+            "book": "chromium",
             "thorough": "chromium clang valgrind",
         },
     ),
@@ -98,6 +102,7 @@ SIGNS = {
     "check": ["clang-format", "cmake", "flake8", "make", "ps"],
     "wire": ["tcpdump", "tshark"],
     "bench": ["ib_write_lat", "ucx_perftest", "fi_pingpong", "rstream"],
+    "book": ["chromium"],
     "thorough": ["chromium", "clang++", "valgrind"],
 }
 
