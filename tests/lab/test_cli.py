@@ -54,6 +54,9 @@ class CommandLine(unittest.TestCase):
         self.wrong("run", "--program", "rat", "07", "--", "--size", "1", says="no program rat")
         self.wrong("run", "07", "--program", "rat", "--", "--size", "1", says="no program rat")
 
+    def test_a_lesson_without_a_program(self):
+        self.wrong("run", "14", says="lessons/14_multicast.md has its commands")
+
     def test_what_goes_to_meson_keeps_its_order(self):
         words = ["--suite", "lessons", "--num-processes=1", "test_links"]
         with unittest.mock.patch("lab.test.main", lambda args: args.passes_on):

@@ -16,11 +16,18 @@ from lab.place import Place
 
 
 def find(stem: str) -> ladder.Lesson:
-    """The lesson called `stem`, or by its number or name alone."""
-    lessons = [lesson for lesson in ladder.read() if lesson.has_program]
+    """The lesson called `stem`, or by its number or name alone. @raises UsageError for one that has
+    no program"""
+    lessons = ladder.read()
     for lesson in lessons:
-        if stem in (lesson.stem, lesson.number, lesson.name):
+        if stem not in (lesson.stem, lesson.number, lesson.name):
+            continue
+        if lesson.has_program:
             return lesson
+        raise UsageError(
+            f"{lesson.stem} is a lesson without a program of its own: lessons/{lesson.stem}.md has"
+            " its commands"
+        )
     raise UsageError(f"no example {stem}" + nearest(stem, [lesson.stem for lesson in lessons]))
 
 

@@ -11,7 +11,7 @@ import re
 import shutil
 from pathlib import Path
 
-from lab import examples, ladder, sources
+from lab import examples, sources
 from lab.errors import LabError, UsageError, nearest
 from lab.paths import ROOT
 
@@ -153,7 +153,7 @@ def add_parser(subparsers) -> None:
 
 
 def main(args) -> int:
-    lesson = find(args.example)
+    lesson = examples.find(args.example)
     folder = args.directory
     name = re.sub(r"[^A-Za-z0-9_-]", "_", folder.absolute().name)
     example = ROOT / "examples" / lesson.stem
@@ -234,16 +234,6 @@ def main(args) -> int:
     )
     print(f"made {folder} from {origin.relative_to(ROOT)}; {folder}/README.md says how to build it")
     return 0
-
-
-def find(stem: str) -> ladder.Lesson:
-    """@raises UsageError for a lesson that has no program"""
-    for lesson in ladder.read():
-        if not lesson.has_program and stem in (lesson.stem, lesson.number, lesson.name):
-            raise UsageError(
-                f"{lesson.stem} is a lesson without a program: there is nothing to copy"
-            )
-    return examples.find(stem)
 
 
 def _without_links(text: str) -> str:
