@@ -4,7 +4,9 @@ be wrong."""
 import contextlib
 import io
 import re
+import tempfile
 import unittest
+from pathlib import Path
 from types import SimpleNamespace
 
 from lab import sync
@@ -51,6 +53,16 @@ class Sync(unittest.TestCase):
         )
         self.assertRegex(new, r"(?s)-->\n```cpp\nstruct .*\n\n[^\n]+\n```\n<!-- end -->\n$")
         self.assertNotIn("///", new)
+
+    def test_output_of_a_changed_program(self):
+        """Without the lines that the unchanged one prints as well, but for what can be the point."""
+        with tempfile.TemporaryDirectory() as folder:
+            good = Path(folder, "07_x.txt")
+            good.write_text("[a] on TCP port 1\n[a] b\n[a] c\n[a] 1.000 us\n[a] d\n")
+            changed = Path(folder, "07_x.break.y.txt")
+            changed.write_text("[a] on TCP port 2\n[a] b\n[a] c\n[a] 2.000 us\n[a] d\n[a] no\n")
+            self.assertEqual(sync.news(changed), ["...", "[a] 2.000 us", "[a] d", "[a] no"])
+            self.assertEqual(sync.news(good), good.read_text().splitlines())
 
     def test_errors_name_file_and_line(self):
         for text, says in {
