@@ -79,7 +79,7 @@ std::string Link::hear(milliseconds limit, std::vector<File> &files, size_t coun
   std::string text = hear(limit, files, where);
   if (files.size() != count) {
     files.clear();
-    throw Error("the other process's message", "it has not the files that it should", where);
+    throw Error("the other process's message", "it does not have the expected files", where);
   }
   return text;
 }

@@ -53,9 +53,11 @@ void messages_arrive(const Side &side, int count, unsigned last = 0) {
 void sleep_for_event(const Side &side) {
   constexpr milliseconds limit{2000};
   if (!side.sleep.until_event(limit))
-    throw Error("the completion", "no event within 2000 ms",
-                "what completed before ibv_req_notify_cq raises none, nor what is not solicited if "
-                "that was asked for; see lessons/troubleshooting.md#missed-event");
+    throw Error(
+        "the completion", "no event within 2000 ms",
+        "a completion from before ibv_req_notify_cq makes no event, nor does an unsolicited "
+        "one if the CQ is armed for solicited ones; see "
+        "lessons/troubleshooting.md#missed-event");
 }
 
 int events_in(const Side &side) {
