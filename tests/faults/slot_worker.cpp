@@ -151,7 +151,8 @@ void slot_worker(int argc, char **argv) {
   line.add("--attach", name, "the sender", 100);
   line.add("--stage", stage, "where to stay",
            {"idle", "claimed", "sent", "waiting", "answered", "collecting", "hoarding", "failing",
-            "too-long", "no-room", "giving-back", "damaging", "closing", "closing-late"});
+            "too-long", "too-slow", "no-room", "giving-back", "damaging", "closing",
+            "closing-late"});
   line.add("--count", count, "requests that it holds", 1, 1000);
   line.add("--microseconds", microseconds, "that the server takes for each that is sent", 0,
            60'000'000);

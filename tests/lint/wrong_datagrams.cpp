@@ -5,11 +5,11 @@
 
 #include <rdmacommon/ud_queue_pair.hpp>
 
-#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cstring>
 
 namespace cases {
 namespace {
@@ -46,10 +46,12 @@ const Add qkey_differs("qkey-differs", [](const DeviceOptions &options, bool wro
 const Add group_not_joined("group-not-joined", [](const DeviceOptions &options, bool wrong) {
   Pair pair(options, {.connected = false});
   const unique_qp qp = open_ud_qp(pair, pair.received.get());
-  ip_mreq request{.imr_multiaddr = {htonl(0xef010203)}, .imr_interface = {}}; // 239.1.2.3
-  const uint8_t *own = pair.port.gid.gid.raw + 12;                            // ::ffff:a.b.c.d
-  std::copy_n(own, 4, reinterpret_cast<uint8_t *>(&request.imr_interface));
+  // The right twin may run at the same time, so each has a group: 239.1.2.3 and 239.1.2.4.
   ibv_gid group{.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3}};
+  group.raw[15] += wrong;
+  ip_mreq request{};
+  std::memcpy(&request.imr_multiaddr, group.raw + 12, 4); // of ::ffff:a.b.c.d
+  std::memcpy(&request.imr_interface, pair.port.gid.gid.raw + 12, 4);
   check_rc(ibv_attach_mcast(qp.get(), &group, 0), "ibv_attach_mcast");
   const int membership = check_errno(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket");
   if (!wrong)
