@@ -22,7 +22,6 @@ inline bool is_receive(const ibv_wc &wc) {
   return (wc.opcode & IBV_WC_RECV) != 0;
 }
 
-// [credits]
 // Receives for immediate data, on either side; and how many messages may still be sent.
 class Credits {
 public:
@@ -91,4 +90,3 @@ inline void give_credits(ibv_cq *cq, ibv_qp *qp, Credits &credits, uint32_t dept
     }
   }
 }
-// [credits]
