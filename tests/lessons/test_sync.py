@@ -23,7 +23,7 @@ class Sync(unittest.TestCase):
             status = sync.main(SimpleNamespace(check=True))
         self.assertEqual(status, 0, "run ./lab sync:\n" + output.getvalue())
 
-    def test_the_version_of_lesson_19s_protocol(self):
+    def test_the_version_of_the_protocol(self):
         """The tables of its messages are written by hand."""
         version = re.search(
             r"protocol_version = (\d+);", (ROOT / "shared/src/wire.hpp").read_text()
@@ -60,7 +60,9 @@ class Sync(unittest.TestCase):
             good = Path(folder, "07_x.txt")
             good.write_text("[a] on TCP port 1\n[a] b\n[a] c\n[a] 1.000 us\n[a] d\n")
             changed = Path(folder, "07_x.break.y.txt")
-            changed.write_text("[a] on TCP port 2\n[a] b\n[a] c\n[a] 2.000 us\n[a] d\n[a] no\n")
+            changed.write_text(
+                "[a] on TCP port 2\n[a] b\n[a] c\n[a] 2.000 us\n[a] d\n[a] no\n"
+            )
             self.assertEqual(sync.news(changed), ["...", "[a] 2.000 us", "[a] d", "[a] no"])
             self.assertEqual(sync.news(good), good.read_text().splitlines())
 
