@@ -30,7 +30,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lesson_08 {
+namespace datagrams {
 #include "message.hpp"
 
 void datagram(std::span<const uint8_t> bytes) {
@@ -47,9 +47,9 @@ void datagram(std::span<const uint8_t> bytes) {
             "a message can be written back");
   require(!origin(arrived).empty(), "an origin has words");
 }
-} // namespace lesson_08
+} // namespace datagrams
 
-namespace lesson_15 {
+namespace device_memory {
 #include "directory.hpp"
 
 void directory(std::span<const uint8_t> bytes) {
@@ -67,9 +67,9 @@ void directory(std::span<const uint8_t> bytes) {
               known.memory.address + known.memory.length >= known.memory.address,
           "the counters are in the memory");
 }
-} // namespace lesson_15
+} // namespace device_memory
 
-namespace lesson_18 {
+namespace group_send {
 #include "group_protocol.hpp"
 
 #include "inbox.hpp"
@@ -99,4 +99,4 @@ void inbox(std::span<const uint8_t> bytes) {
     inbox.take(run, std::min<uint32_t>(length, run.count * settings.shape.slot_size));
   }
 }
-} // namespace lesson_18
+} // namespace group_send

@@ -16,13 +16,13 @@
 #include <vector>
 
 // The lessons' own: each has a `Kind` and a `Settings` of its own.
-namespace lesson_08 {
+namespace datagrams {
 void datagram(std::span<const uint8_t> bytes);
 }
-namespace lesson_15 {
+namespace device_memory {
 void directory(std::span<const uint8_t> bytes);
 }
-namespace lesson_18 {
+namespace group_send {
 void inbox(std::span<const uint8_t> bytes);
 }
 
@@ -111,13 +111,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
       answers(input);
       break;
     case 2:
-      lesson_08::datagram(input.rest());
+      datagrams::datagram(input.rest());
       break;
     case 3:
-      lesson_15::directory(input.rest());
+      device_memory::directory(input.rest());
       break;
     default:
-      lesson_18::inbox(input.rest());
+      group_send::inbox(input.rest());
     }
   } catch (const Error &) { // which is what should become of nonsense
   }

@@ -55,7 +55,7 @@ class Sync(unittest.TestCase):
         self.assertNotIn("///", new)
 
     def test_output_of_a_changed_program(self):
-        """Without the lines that the unchanged one prints as well, but for what can be the point."""
+        """Without the lines that the unchanged one prints as well, if they are not the point."""
         with tempfile.TemporaryDirectory() as folder:
             good = Path(folder, "07_x.txt")
             good.write_text("[a] on TCP port 1\n[a] b\n[a] c\n[a] 1.000 us\n[a] d\n")
