@@ -263,7 +263,7 @@ void measure(RingHost &host, const Settings &settings) {
 void slot_ring(int argc, char **argv) {
   CommandLine line{"Processes that send messages through slots in shared memory."};
   Settings settings;
-  settings.name = "rdma-by-example.17." + std::to_string(getpid());
+  settings.name = "rdma-by-example.ring." + std::to_string(getpid());
   line.add("--workers", settings.workers, "processes that send [4]", 0, 256);
   line.add("--messages", settings.messages, "of each [2000]", 1, 100'000'000);
   line.add("--measured", settings.measured, "messages of each worker that are timed [10000]", 1,
@@ -271,7 +271,7 @@ void slot_ring(int argc, char **argv) {
   line.add("--slots", settings.shape.slots, "of the ring, a power of two [64]", 8,
            SlotRing::max_slots);
   line.add("--slot-size", settings.shape.slot_size, "bytes, a multiple of 64 [64]", 64, 1 << 20);
-  line.add("--name", settings.name, "under which others find the ring [rdma-by-example.17.PID]",
+  line.add("--name", settings.name, "under which others find the ring [rdma-by-example.ring.PID]",
            100);
   line.add("--joiners", settings.joiners, "workers to wait for that are started by hand [0]", 0,
            256);
