@@ -75,7 +75,7 @@ class Examples(copies.Copies):
         """By Meson and by CMake: the programs carry the libraries of ours that they use."""
         static = self.install("static", "-Ddefault_library=static")
         self.assertEqual(list(static.rglob("*.so*")), [])
-        for example, program in (("02", "send_recv"), ("19", "client")):
+        for example, program in (("02", "send_recv"), ("23", "client")):
             project = self.new("--from", example)
             copies.run(
                 ["meson", "setup", "by_meson", *copies.FAST],

@@ -203,7 +203,7 @@ $""",
         self.uses_own_library(project)
 
     def test_build_files_are_short(self):
-        for options in (["--from", "02"], ["--from", "19"], ["--from", "19", "--sources"]):
+        for options in (["--from", "02"], ["--from", "23"], ["--from", "23", "--sources"]):
             project = self.new(*options)
             for name in ("meson.build", "CMakeLists.txt"):
                 self.assertLessEqual(

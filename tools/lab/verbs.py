@@ -174,7 +174,7 @@ MAN_SINCE = {"ibv_wr_flush": 45}
 LESSON = {
     "ibv_poll_cq": "02",
     "ibv_query_gid_table": "01",
-    "ibv_destroy_comp_channel": "07",
+    "ibv_destroy_comp_channel": "06",
     "ibv_destroy_ah": "08",
     "ibv_destroy_srq": "09",
     "ibv_dereg_mr": "02",
