@@ -103,7 +103,7 @@ class Examples(copies.Copies):
             ["sh", "-c", "echo '#include <infiniband/verbs.h>' | c++ -E -x c++ -"], self.top
         )
         flags = "" if "wr_flush" in header else "-Dwr_abort=wr_flush"
-        project = self.new("--from", "06")
+        project = self.new("--from", "atomics")
         copies.run(
             ["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={self.installed}"],
             project,
@@ -126,12 +126,12 @@ class Examples(copies.Copies):
         self.assertIn("HAVE_WR_FLUSH", by_cmake)
 
     def test_copied_module_builds(self):
-        why_not = needs_device.why_not(examples.find("16"))
+        why_not = needs_device.why_not(examples.find("kernel_client"))
         if why_not:
             self.skipTest(why_not)
         # kbuild takes no folder with a space in its name
         with tempfile.TemporaryDirectory(prefix="lab-module-") as folder:
-            project = self.new("--from", "16", folder=Path(folder) / "mine")
+            project = self.new("--from", "kernel_client", folder=Path(folder) / "mine")
             tree = headers.get(kernel.get())
             copies.run(
                 [
