@@ -4,7 +4,7 @@
 // program only copies, sleeps and wakes. Its time is the floor for a program with these three
 // parts.
 //
-// Lesson:  lessons/28_measure.md
+// Lesson:  lessons/29_results.md
 // By hand: memory_requests     four processes, the one in the middle, and the server
 
 #include "load_processes.hpp"

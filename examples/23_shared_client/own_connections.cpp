@@ -3,7 +3,7 @@
 // completion queue for all connections, as in lesson 13. It takes all requests that have come, and
 // answers each client by one post.
 //
-// Lesson:  lessons/28_measure.md
+// Lesson:  lessons/29_results.md
 // By hand: own_connections --connections 4      the server, for as many
 //          own_connections --host ADDRESS       four processes, one connection each
 

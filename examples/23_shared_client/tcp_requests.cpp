@@ -2,7 +2,7 @@
 // What the shared client is compared with, without RDMA: a server with epoll, and processes that
 // each have a socket. Requests and responses are the same as slot_server's, each behind its length.
 //
-// Lesson:  lessons/28_measure.md
+// Lesson:  lessons/29_results.md
 // By hand: tcp_requests --connections 4      the server, for as many
 //          tcp_requests --host ADDRESS       four processes, one socket each
 

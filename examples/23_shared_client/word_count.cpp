@@ -2,7 +2,7 @@
 // 23_shared_client, in a program of one's own: a service that counts words, and a client with one
 // connection for all its threads.
 //
-// Lesson:  lessons/23_shared_client.md
+// Lesson:  lessons/17_use_shared_client.md
 // Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
 // Run:     ./lab run 23_shared_client --program word_count
 // By hand: word_count                      the server

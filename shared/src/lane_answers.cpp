@@ -87,7 +87,7 @@ void Lane::take_long_response(const ibv_wc &wc) {
 // [take-long-response]
 
 // [finish]
-// Lesson 21 waits for the completion as well before slots are used again. Here the answer is
+// Lesson 22 waits for the completion as well before slots are used again. Here the answer is
 // enough: the server has the request. If our NIC sends a packet again, the server's NIC sees a
 // duplicate, and does not write it.
 void Lane::finish(uint32_t slot, Outcome outcome, uint32_t length, bool is_long) {

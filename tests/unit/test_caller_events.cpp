@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lesson 23's callers that wait for many responses at a time, and in an event loop.
+// Lesson 27's callers that wait for many responses at a time, and in an event loop.
 #include "loop_back.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What lesson 21's server makes of slots in which anything may stand.
+// What lesson 22's server makes of slots in which anything may stand.
 #include "inbox.hpp"
 
 #include <gtest/gtest.h>

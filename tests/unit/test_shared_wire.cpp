@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lesson 23's protocol: what goes onto the wire, and what is made of whatever comes from there.
+// Lesson 25's protocol: what goes onto the wire, and what is made of whatever comes from there.
 #include "wire.hpp"
 
 #include <rdmacommon/check.hpp>
