@@ -157,7 +157,7 @@ public:
     inbox_.post(id_->qp);
     check_errno(rdma_join_multicast(id_.get(), &group_.any, nullptr), "rdma_join_multicast");
     joined_ = {id_.get(), LeaveGroup{&group_.any}}; // from now on the queue pair may be attached
-    // What became of it comes as an event. It has the address to send to as well: param.ud.
+    // An event reports the result. It also has the address to send to: param.ud.
     wait_for_cm_event(channel_.get(), RDMA_CM_EVENT_MULTICAST_JOIN, timeout);
     std::printf("joined %s by rdma_cm\n", to_text(group).c_str());
   }

@@ -32,7 +32,7 @@ def pages() -> "list[str]":
 
 
 def whole(html: Path) -> str:
-    """All pages as one. What leads from one to another leads there inside the book."""
+    """All pages as one. A link from one page to another leads there inside the book."""
     parts = [HEAD]
     for name in pages():
         text = (html / f"{name}.html").read_text()
