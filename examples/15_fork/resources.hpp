@@ -67,13 +67,12 @@ inline void connect_to_itself(ibv_qp *qp, const rdmacommon::Port &port) {
   rdmacommon::to_rts(qp, self.psn);
 }
 
-// Memory that is registered, and a queue pair that is its own peer.
-struct Loop {
-  static constexpr int access = IBV_ACCESS_LOCAL_WRITE;
-
-  Loop(const rdmacommon::DeviceOptions &options, void *memory, size_t length)
-      : port(rdmacommon::open_port(options)), pd(rdmacommon::alloc_pd(port.context.get())),
-        mr(rdmacommon::reg_mr(pd.get(), memory, length, access)),
+// Two texts that are registered, and a queue pair that is its own peer.
+struct Resources {
+  Resources(const rdmacommon::DeviceOptions &options, Buffers &memory)
+      : buffers(memory), port(rdmacommon::open_port(options)),
+        pd(rdmacommon::alloc_pd(port.context.get())),
+        mr(rdmacommon::reg_mr(pd.get(), &memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE)),
         cq(rdmacommon::create_cq(port.context.get(), 8)),
         qp(rdmacommon::create_rc_qp(
             pd.get(), cq.get(),
@@ -92,17 +91,6 @@ struct Loop {
     if (!next(limit))
       throw rdmacommon::Error("a message", "it has not come in time");
   }
-
-  rdmacommon::Port port;
-  rdmacommon::unique_pd pd;
-  rdmacommon::unique_mr mr;
-  rdmacommon::unique_cq cq;
-  rdmacommon::unique_qp qp;
-};
-
-struct Resources : Loop {
-  Resources(const rdmacommon::DeviceOptions &options, Buffers &memory)
-      : Loop(options, &memory, sizeof memory), buffers(memory) {}
 
   void receive() const {
     ibv_sge room = rdmacommon::piece(mr.get(), &buffers.incoming, text_size);
@@ -123,4 +111,9 @@ struct Resources : Loop {
   }
 
   Buffers &buffers;
+  rdmacommon::Port port;
+  rdmacommon::unique_pd pd;
+  rdmacommon::unique_mr mr;
+  rdmacommon::unique_cq cq;
+  rdmacommon::unique_qp qp;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A preloaded library by which 15_fork's share_between seems to import: for test_sharing.py, since
+// A preloaded library by which 16_sharing's program seems to import: for test_sharing.py, since
 // SoftRoCE cannot.
 //
 // The importer gets a device, a PD and an MR of its own, and the MR has the address that the

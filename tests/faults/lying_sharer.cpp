@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// A process that shares memory with 15_fork's share_between and does one thing wrong: for
+// A process that shares memory with the program of 16_sharing and does one thing wrong: for
 // test_sharing.py.
 #include "board.hpp"
-#include "child.hpp"
 #include "fd_passing.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
+#include <rdmacommon/processes.hpp>
 
 #include <fcntl.h>
 

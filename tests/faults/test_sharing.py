@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Processes that share memory with 15_fork's share_between and lie; what happens to processes whose
-owner is killed; and the import, on a device that seems to be able to."""
+"""Processes that share memory with 16_sharing and lie; what happens to processes whose owner is
+killed; and the import, on a device that seems to be able to."""
 import os
 import re
 import subprocess
@@ -11,7 +11,7 @@ from lab import pair, place
 
 PLACE = needs_device.PLACE
 HERE = place.Place("here", "", "", "")
-HONEST = needs_device.program("share_between")
+HONEST = needs_device.program("sharing")
 LIAR = str(needs_device.BUILD / "tests/faults/lying_sharer")
 NAME = f"test-sharing-{os.getpid()}"
 SERVING = re.compile(r"serving as (\S+)")
@@ -186,8 +186,9 @@ class Sharing(unittest.TestCase):
                 self.assertRegex(
                     said,
                     (
-                        rf"(?m)^{count} children\n(error: (telling )?the other process: .*\n)*and"
-                        r" all have ended$"
+                        rf"(?m)^{count} children\n"
+                        r"(error: (sendmsg|(telling )?the other process): .*\n)*"
+                        r"and all have ended$"
                     ),
                 )
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// For slot_messages.cpp: what lessons 08, 30 and 21 make of the bytes that a peer has sent. Their
-// headers have a namespace each, because they use the same names.
+// For slot_messages.cpp: what lessons 08, 14, 21 and 30 make of the bytes that a peer has sent.
+// Their headers have a namespace each, because they use the same names.
 #include "fuzz.hpp"
 
 // All that they include, before they are in a namespace.
@@ -48,6 +48,21 @@ void datagram(std::span<const uint8_t> bytes) {
   require(!origin(arrived).empty(), "an origin has words");
 }
 } // namespace datagrams
+
+namespace multicast {
+#include "group_message.hpp"
+
+void group_datagram(std::span<const uint8_t> bytes) {
+  std::vector<char> slot(bytes.begin(), bytes.end());
+  if (slot.size() < sizeof(ibv_grh))
+    slot.resize(sizeof(ibv_grh));
+  addresses_of(slot.data());
+  const std::string_view behind(slot.data() + sizeof(ibv_grh), slot.size() - sizeof(ibv_grh));
+  std::string_view text;
+  if (decode(behind, text) == nullptr)
+    require(encode(text) == behind, "a message can be written back");
+}
+} // namespace multicast
 
 namespace device_memory {
 #include "directory.hpp"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Fuzzes what comes in slots and in immediate data: runs, headers of requests and of answers, and
-// long messages that come in several runs. And the messages of three lessons: 08's datagrams, 30's
-// directory and 21's slots. The input is a byte that chooses which, and then the bytes.
+// long messages that come in several runs. And the messages of four lessons: the datagrams of
+// 08 and 14, 21's slots, and 30's directory. The input is a byte that chooses which, and then the
+// bytes.
 #include "fuzz.hpp"
 
 #include "long_messages.hpp"
@@ -18,6 +19,9 @@
 // The lessons' own: each has a `Kind` and a `Settings` of its own.
 namespace datagrams {
 void datagram(std::span<const uint8_t> bytes);
+}
+namespace multicast {
+void group_datagram(std::span<const uint8_t> bytes);
 }
 namespace device_memory {
 void directory(std::span<const uint8_t> bytes);
@@ -110,9 +114,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     case 1:
       answers(input);
       break;
-    case 2:
-      datagrams::datagram(input.rest());
+    case 2: {
+      const auto bytes_of_both = input.rest();
+      datagrams::datagram(bytes_of_both);
+      multicast::group_datagram(bytes_of_both);
       break;
+    }
     case 3:
       device_memory::directory(input.rest());
       break;

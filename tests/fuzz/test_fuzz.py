@@ -54,6 +54,7 @@ FLAGS = [
             "shared/include",
             "shared/src",
             "examples/08_datagrams",
+            "examples/14_multicast",
             "examples/30_device_memory",
             "examples/21_group_send",
         )

@@ -51,7 +51,7 @@ BY_DESIGN = {
     ("slot_server", "client", None): (False, "a shared client says why, and connects again"),
     ("word_count", "client", None): (False, "a shared client says why, and connects again"),
     ("many_server", "client", None): (True, "a client tries again; --verbose says why"),
-    ("share_between", "", None): (False, "the owner names the worker, and serves the others"),
+    ("sharing", "", None): (False, "the owner names the worker, and serves the others"),
     ("fork", "", None): (True, "it shows what a call of a child returns"),
 }
 

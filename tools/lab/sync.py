@@ -83,11 +83,9 @@ def add_parser(subparsers) -> None:
 
 def main(args) -> int:
     stale = 0
-    for path, new in [
-        *facts(),
-        *((path, renewed(path.read_text(), path)) for path in files()),
-        *readmes.all_files(),
-    ]:
+    for path, new in itertools.chain(  # one after the other: the lessons need the facts
+        facts(), ((path, renewed(path.read_text(), path)) for path in files()), readmes.all_files()
+    ):
         old = path.read_text() if path.exists() else ""
         if new == old:
             continue

@@ -3,7 +3,8 @@
 /// Several processes, of which one owns the RDMA resources: child processes that always end, a
 /// socket between two processes, and memory that goes over it.
 ///
-/// Written out in lesson 15_fork; see also fork(2), unix(7), memfd_create(2), pidfd_open(2).
+/// Written out in lessons 15_fork and 16_sharing; see also fork(2), unix(7), memfd_create(2),
+/// pidfd_open(2).
 #pragma once
 
 #include "rdmacommon/check.hpp"

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Exercise 15.2 (★): share new memory with a process that was forked before the memory was made.
+// Exercise 16.1 (★): share new memory with a process that was forked before the memory was made.
 // Wanted:   the reader sees what the NIC has written.
-// Hints: ./lab hint 15.2
-// Check: ./lab check 15.2
+// Hints: ./lab hint 16.1
+// Check: ./lab check 16.1
 
 #include "board.hpp"
-#include "child.hpp"
 #include "fd_passing.hpp"
-#include "resources.hpp"
+#include "loop.hpp"
 
 #include <rdmacommon/options.hpp>
+#include <rdmacommon/processes.hpp>
 
 #include <array>
 #include <cstdio>

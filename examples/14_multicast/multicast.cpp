@@ -1,33 +1,29 @@
 // SPDX-License-Identifier: MIT
-// multicast: one SEND, and every member of a group receives it. The second program of 08_datagrams.
+// 14_multicast: one SEND, and every member of a group receives it.
 //
 // Lesson:  lessons/14_multicast.md
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
-// Run:     ./lab run 08_datagrams --program multicast
+// Run:     ./lab run 14_multicast
 // By hand: multicast                 the server: four members of a group, which join in two ways
 //          multicast --host ADDRESS  the client, which sends to the group without being a member
 
-#include "message.hpp"
+#include "group.hpp"
+#include "group_inbox.hpp"
+#include "group_message.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/objects.hpp>
-#include <rdmacommon/ud_queue_pair.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/requests.hpp>
+#include <rdmacommon/ud_queue_pair.hpp>
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 
@@ -35,101 +31,30 @@ using namespace rdmacommon;
 
 namespace {
 
-constexpr uint32_t group_qpn = 0xffffff; // of every group: "all QPs that are attached"
-constexpr size_t room = 256;
-
-// [socket-address]
-// The same address as sockets write it: a GID is an IPv6 address, and ::ffff:a.b.c.d is the IPv4
-// address.
-struct SocketAddress {
-  explicit SocketAddress(const ibv_gid &gid) {
-    if (IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr *>(gid.raw))) {
-      v4.sin_family = AF_INET;
-      std::memcpy(&v4.sin_addr, gid.raw + 12, sizeof v4.sin_addr);
-    } else {
-      v6.sin6_family = AF_INET6;
-      std::memcpy(&v6.sin6_addr, gid.raw, sizeof v6.sin6_addr);
-    }
-  }
-  union {
-    sockaddr any;
-    sockaddr_in v4;
-    sockaddr_in6 v6{};
-  };
-};
-// [socket-address]
-
-// What every member has, however it joins: memory for one datagram.
-struct Inbox {
-  alignas(8) std::array<char, grh_size + room> memory{};
-  unique_pd pd;
-  unique_mr mr;
-  unique_cq cq;
-
-  explicit Inbox(ibv_context *context)
-      : pd(alloc_pd(context)),
-        mr(reg_mr(pd.get(), memory.data(), memory.size(), int{IBV_ACCESS_LOCAL_WRITE})),
-        cq(create_cq(context, 2)) {}
-
-  void post(ibv_qp *qp) {
-    ibv_sge where = piece(mr.get(), memory.data(), memory.size());
-    post_recv(qp, {.sg_list = &where, .num_sge = 1});
-  }
-  // Anybody can send to a group: what is no message of ours is not the end.
-  void print(ibv_qp *qp, const char *who, std::chrono::seconds timeout) {
-    for (int refused = 0; refused < 10; ++refused) {
-      const ibv_wc completion = wait_for_completion(cq.get(), who, timeout);
-      const Arrived arrived(memory.data(), completion);
-      if (!arrived.problem) {
-        std::printf("%s: \"%.*s\", to %s\n", who, static_cast<int>(arrived.message.text.size()),
-                    arrived.message.text.data(), to_text(arrived.header.destination).c_str());
-        return;
-      }
-      std::printf("%s: refused a datagram: %s\n", who, arrived.problem);
-      post(qp);
-    }
-    throw Error(who, "nothing but datagrams of others");
-  }
-};
-
 // [raw-member]
-// Joins by ibv_attach_mcast: from then on, this device gives the group's datagrams to the QP as
-// well. Nobody else hears of it. The kernel's IP layer lets the packets in, and switches send them
-// here, only if the host is a member of the group. Any UDP socket can make it one.
+// Joins by ibv_attach_mcast, and then the host joins.
 class RawMember {
 public:
   RawMember(const Port &port, const ibv_gid &group)
-      : inbox_(port.context.get()), group_(group),
+      : inbox_(port.context.get()),
         qp_(create_ud_qp(inbox_.pd.get(), inbox_.cq.get(), inbox_.cq.get(),
-                         {.max_recv_wr = 1, .max_recv_sge = 1})) {
+                         {.max_recv_wr = 1, .max_recv_sge = 1})),
+        attached_(qp_.get()) {
     ud_to_rts(qp_.get(), port, RDMA_UDP_QKEY);
     inbox_.post(qp_.get());
-    check_rc(ibv_attach_mcast(qp_.get(), &group_, 0), "ibv_attach_mcast"); // 0: the LID, on RoCE
-    join_as_host(SocketAddress(port.gid.gid), SocketAddress(group));
+    attached_.join(group);
+    host_.join(port.gid.gid, group);
     std::printf("joined %s by ibv_attach_mcast\n", to_text(group).c_str());
   }
-  ~RawMember() {
-    close(socket_);
-    deleters::report(ibv_detach_mcast(qp_.get(), &group_, 0), "ibv_detach_mcast");
-  }
-  RawMember(const RawMember &) = delete;
-  RawMember &operator=(const RawMember &) = delete;
   void print(const char *who, std::chrono::seconds timeout) {
     inbox_.print(qp_.get(), who, timeout);
   }
 
 private:
-  void join_as_host(const SocketAddress &self, const SocketAddress &group) {
-    socket_ = check_errno(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket");
-    const ip_mreq request{.imr_multiaddr = group.v4.sin_addr, .imr_interface = self.v4.sin_addr};
-    check_errno(setsockopt(socket_, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request),
-                "setsockopt(IP_ADD_MEMBERSHIP)");
-  }
-
   Inbox inbox_;
-  ibv_gid group_;
-  int socket_ = -1;
   unique_qp qp_;
+  QpMembership attached_;
+  HostMembership host_;
 };
 // [raw-member]
 
@@ -209,8 +134,7 @@ void client(const Port &port, const PairOptions &options) {
   if (group.qpn != group_qpn)
     throw Error("the peer's address", "it is not that of a group");
   const unique_ah ah = create_ah(memory.pd.get(), port, group);
-  const std::string bytes =
-      encode({.kind = Kind::data, .sequence = 0, .text = "hello, all of you"});
+  const std::string bytes = encode("hello, all of you");
   bytes.copy(memory.memory.data(), memory.memory.size());
   ibv_sge what = piece(memory.mr.get(), memory.memory.data(), bytes.size());
   post_send(
@@ -241,10 +165,8 @@ void multicast(int argc, char **argv) {
   }
   if (SocketAddress(port.gid.gid).any.sa_family != AF_INET)
     throw Error("the port", "its GID is no IPv4 address, and the group is one");
-  // 239.0.0.0/8 is for whatever a site wants; ::ffff:239.8.8.8 as a GID.
-  const ibv_gid group{.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 8, 8, 8}};
   if (options.is_server())
-    server(port, options, group);
+    server(port, options, group_gid(8));
   else
     client(port, options);
 }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT
-// 15_fork: three ways for processes to share RDMA resources, or what lies behind them.
+// 16_sharing: three ways for processes to share RDMA resources, or what lies behind them.
 //
 // Lesson:  lessons/16_sharing.md
 // Needs:   an RDMA device (./lab doctor says where yours comes from); to import one that can:
 //          SoftRoCE cannot
-// Run:     ./lab run 15_fork --program share_between
-//          ./lab run 15_fork --program share_between -- --way one-owner
-// By hand: share_between --serve NAME     the owner; two of the workers are its children
-//          share_between --attach NAME    a third worker, which has nothing to do with it
+// Run:     ./lab run 16_sharing
+//          ./lab run 16_sharing -- --way one-owner
+// By hand: sharing --serve NAME     the owner; two of the workers are its children
+//          sharing --attach NAME    a third worker, which has nothing to do with it
 
 #include "board.hpp"
 #include "exported.hpp"
-#include "child.hpp"
 #include "fd_passing.hpp"
-#include "resources.hpp"
+#include "loop.hpp"
 #include "workers.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
+#include <rdmacommon/processes.hpp>
 
 #include <infiniband/verbs.h>
 
@@ -50,7 +50,7 @@ struct Settings {
 // socket.
 auto unrelated(const std::string &name, const Settings &from, const char *way) {
   return [&, way](const Link &) {
-    execl("/proc/self/exe", "share_between", "--attach", name.c_str(), "--way", way, "--device",
+    execl("/proc/self/exe", "sharing", "--attach", name.c_str(), "--way", way, "--device",
           from.device.device.c_str(), nullptr);
     throw_errno(errno, "execl");
   };
@@ -133,16 +133,18 @@ void attach_import(const Settings &to) {
 
 // [before-fork]
 void before_fork(const Settings &to) {
-  const Mapped<Buffers> memory(AtFork::shared);
-  const Resources rdma(to.device, *memory);
-  rdma.receive();
+  const MappedBoard board(make_memory().get()); // shared; the mapping keeps it
+  Slot &slot = board->slots[0];
+  const Loop rdma(to.device, &*board, sizeof(Board));
+  ibv_sge room = piece(rdma.mr.get(), &slot.reply, text_size);
+  post_recv(rdma.qp.get(), {.sg_list = &room, .num_sge = 1});
   Child child([&](const Link &owner) {
-    put(memory->outgoing, "hello from the child");
+    put(slot.request, "hello from the child");
     // The keys of a region are numbers, and as good here as there. Posting is for the owner.
-    const ibv_sge what = piece(rdma.mr.get(), &memory->outgoing, text_size);
+    const ibv_sge what = piece(rdma.mr.get(), &slot.request, text_size);
     owner.tell(std::string(reinterpret_cast<const char *>(&what), sizeof what));
     owner.hear(to.limit);
-    owner.tell("the child reads \"" + get(memory->incoming) + '"');
+    owner.tell("the child reads \"" + get(slot.reply) + '"');
   });
   ibv_sge what{};
   child.link().hear(to.limit).copy(reinterpret_cast<char *>(&what), sizeof what);
@@ -253,7 +255,7 @@ void one_owner(const Settings &to) {
 }
 // [owner]
 
-void share_between(int argc, char **argv) {
+void sharing(int argc, char **argv) {
   CommandLine line{"Three ways for processes to share RDMA resources."};
   DeviceOptions options{line};
   Settings to{options};
@@ -281,5 +283,5 @@ void share_between(int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
-  return run_main(argc, argv, share_between);
+  return run_main(argc, argv, sharing);
 }

@@ -1,22 +1,34 @@
 // SPDX-License-Identifier: MIT
-// 15_fork: the memory that all processes of share_between map, and whose slots one of them sends.
+// 16_sharing: the memory that all processes of `sharing` map, and whose slots one of them sends.
 #pragma once
 
-#include "fd_passing.hpp"
-#include "resources.hpp"
-
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/processes.hpp>
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
 
 constexpr uint32_t board_version = 1;
 constexpr unsigned slot_count = 4;
+
+constexpr size_t text_size = 64;
+using Text = std::array<char, text_size>;
+
+inline void put(Text &to, const std::string &text) {
+  std::snprintf(to.data(), to.size(), "%s", text.c_str());
+}
+inline std::string get(const Text &from) {
+  return {from.data(), strnlen(from.data(), from.size())};
+}
 
 // [board]
 // No pointers: each process has it at another address. Fixed widths: they may be other builds.
@@ -35,9 +47,9 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free); // a lock would be on
 
 // [memfd]
 // Memory with a file descriptor and without a name: it is gone with the last process that has it.
-inline File make_memory() {
-  File file(rdmacommon::check_errno(memfd_create("board", MFD_CLOEXEC | MFD_ALLOW_SEALING),
-                                    "memfd_create"));
+inline rdmacommon::File make_memory() {
+  rdmacommon::File file(rdmacommon::check_errno(
+      memfd_create("board", MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create"));
   rdmacommon::check_errno(ftruncate(file.get(), sizeof(Board)), "ftruncate");
   // Otherwise a process could make it shorter, and others would die of SIGBUS when they touch the
   // end.
@@ -51,13 +63,13 @@ inline File make_memory() {
 class MappedBoard {
 public:
   // [map]
-  explicit MappedBoard(int file) {
+  explicit MappedBoard(int file, int kind = MAP_SHARED) {
     struct stat about = {};
     rdmacommon::check_errno(fstat(file, &about), "fstat");
     const int seals = fcntl(file, F_GET_SEALS); // -1 of what is no memory
     if (about.st_size != sizeof(Board) || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
       throw rdmacommon::Error("the memory", "it is not a board");
-    at_ = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    at_ = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, kind, file, 0);
     rdmacommon::check_errno(at_ == MAP_FAILED ? -1 : 0, "mmap");
   }
   // [map]

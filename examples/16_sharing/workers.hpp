@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// 15_fork: the workers of share_between, as their owner sees them.
+// 16_sharing: the workers of `sharing`, as their owner sees them.
 #pragma once
 
-#include "child.hpp"
+#include "fd_passing.hpp"
 
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/processes.hpp>
 
 #include <poll.h>
 
@@ -13,7 +14,7 @@
 #include <vector>
 
 struct Worker {
-  const Link *link;
+  const rdmacommon::Link *link;
   unsigned slot;
   std::string last;   // what it said in the end
   unsigned asked = 0; // and for nothing after this many `requests`
@@ -21,7 +22,8 @@ struct Worker {
 
 // @return a worker that has something to say; nothing when all have finished, or are silent for too
 //         long
-inline Worker *next_to_speak(std::vector<Worker> &workers, const Link &listener, Limit limit) {
+inline Worker *next_to_speak(std::vector<Worker> &workers, const rdmacommon::Link &listener,
+                             Limit limit) {
   std::vector<pollfd> links;
   for (const Worker &worker : workers) {
     const int fd = worker.link->fd() < 0 ? listener.fd() : worker.link->fd(); // not here yet?

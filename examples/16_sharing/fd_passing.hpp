@@ -1,36 +1,24 @@
 // SPDX-License-Identifier: MIT
-// 15_fork: file descriptors that go from one process to another, over a unix socket.
+// 16_sharing: file descriptors that go from one process to another, over a unix socket.
 #pragma once
 
-#include "child.hpp"
-
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/processes.hpp>
 
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-// A file descriptor that is closed with its owner.
-class File {
-public:
-  explicit File(int fd = -1) : fd_(fd) {}
-  ~File() {
-    if (fd_ >= 0)
-      close(fd_);
-  }
-  File(File &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
-private:
-  int fd_;
-};
+using Limit = std::chrono::milliseconds;
 
 constexpr size_t max_files = 4;
 struct alignas(cmsghdr) Control {
@@ -38,7 +26,8 @@ struct alignas(cmsghdr) Control {
 };
 
 // The other process gets descriptors of its own for the same open files, whatever their numbers.
-inline void tell_with_files(const Link &to, std::string text, std::span<const int> files) {
+inline void tell_with_files(const rdmacommon::Link &to, std::string text,
+                            std::span<const int> files) {
   iovec words{.iov_base = text.data(), .iov_len = text.size()};
   Control control;
   msghdr message{.msg_iov = &words,
@@ -55,8 +44,8 @@ inline void tell_with_files(const Link &to, std::string text, std::span<const in
 
 // [receive]
 // @return what was said; exactly `files` descriptors came with it
-inline std::string hear_with_files(const Link &from, std::vector<File> &into, size_t files,
-                                   Limit limit) {
+inline std::string hear_with_files(const rdmacommon::Link &from,
+                                   std::vector<rdmacommon::File> &into, size_t files, Limit limit) {
   std::array<char, 512> text{};
   iovec words{.iov_base = text.data(), .iov_len = text.size()};
   Control control;
@@ -105,12 +94,13 @@ inline bool is_us(int socket) {
 }
 // [address]
 
-inline Link make_socket() {
-  return Link(rdmacommon::check_errno(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "socket"));
+inline rdmacommon::Link make_socket() {
+  return rdmacommon::Link(rdmacommon::File(
+      rdmacommon::check_errno(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "socket")));
 }
 
-inline Link listen_as(const std::string &name) {
-  Link listener = make_socket();
+inline rdmacommon::Link listen_as(const std::string &name) {
+  rdmacommon::Link listener = make_socket();
   const auto [address, length] = abstract_address(name);
   const auto *where = reinterpret_cast<const sockaddr *>(&address);
   rdmacommon::check_errno(bind(listener.fd(), where, length), "bind");
@@ -118,8 +108,8 @@ inline Link listen_as(const std::string &name) {
   return listener;
 }
 
-inline Link attach_to(const std::string &name) {
-  Link link = make_socket();
+inline rdmacommon::Link attach_to(const std::string &name) {
+  rdmacommon::Link link = make_socket();
   const auto [address, length] = abstract_address(name);
   const auto *where = reinterpret_cast<const sockaddr *>(&address);
   rdmacommon::check_errno(connect(link.fd(), where, length), "connect");
@@ -127,8 +117,8 @@ inline Link attach_to(const std::string &name) {
 }
 
 // @return nothing (a link without a descriptor) if it is somebody else's
-inline Link accept_if_us(const Link &listener) {
-  Link link(
-      rdmacommon::check_errno(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC), "accept4"));
-  return is_us(link.fd()) ? std::move(link) : Link();
+inline rdmacommon::Link accept_if_us(const rdmacommon::Link &listener) {
+  rdmacommon::Link link(rdmacommon::File(
+      rdmacommon::check_errno(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC), "accept4")));
+  return is_us(link.fd()) ? std::move(link) : rdmacommon::Link();
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// 15_fork: what a process tells another that is to import its PD and MR.
+// 16_sharing: what a process tells another that is to import its PD and MR.
 #pragma once
 
-#include "fd_passing.hpp"
-
 #include <rdmacommon/check.hpp>
+#include <rdmacommon/processes.hpp>
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -55,7 +54,7 @@ inline Exported parse_exported(const std::string &line) {
 
 // [device-of]
 // Whatever was passed: is it the command file of an RDMA device? @return "uverbs0"
-inline std::string device_of(const File &file) {
+inline std::string device_of(const rdmacommon::File &file) {
   struct stat about = {};
   rdmacommon::check_errno(fstat(file.get(), &about), "fstat");
   const std::string number =
