@@ -10,7 +10,7 @@ class Check(unittest.TestCase):
     def test_each_exercise_says_what_it_asks_for(self):
         for name in examples.exercises():
             with self.subTest(name):
-                wanted = check.wanted(examples.exercise_file(name))
+                wanted = check.wanted(examples.exercise_task(name))
                 self.assertTrue(wanted[0], name)
                 for line in wanted:
                     self.assertNotRegex(line, r"Hints?:|Check:|^//|\*/")

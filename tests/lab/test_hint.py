@@ -47,7 +47,7 @@ class Hint(unittest.TestCase):
     def test_solution_is_a_whole_file(self):
         for name in examples.exercises():
             with self.subTest(name):
-                start = examples.exercise_file(name).read_text()
+                start = examples.exercise_start(name)
                 solved = hint.solution(name)
                 self.assertNotEqual(solved, start)
                 self.assertEqual(solved.split("\n\n")[0], start.split("\n\n")[0])  # its banner
@@ -62,7 +62,7 @@ class Hint(unittest.TestCase):
                     self.assertLessEqual(max(map(len, text.splitlines())), 100)
                 self.assertIn(
                     f"Hints: ./lab hint {name.split('_')[0]}\n",
-                    examples.exercise_file(name).read_text(),
+                    examples.exercise_start(name),
                 )
 
 

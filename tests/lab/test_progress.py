@@ -255,7 +255,7 @@ class Progress(unittest.TestCase):
         for line in everything():
             progress.note(*line)
         out, err = self.lab()
-        self.assertIn("02_send_recv         yes   4 of 4   2 of 2\n", out)
+        self.assertIn("02_send_recv         yes   4 of 4   3 of 3\n", out)
         self.assertIn("all there is", out)
         self.assertEqual(err, "")
         self.assertIn("next: ./lab doctor ", self.lab("--forget")[0])

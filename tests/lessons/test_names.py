@@ -68,7 +68,9 @@ class Names(unittest.TestCase):
 
 
 def banner(lesson, name):
-    lines = examples.exercise_file(name).read_text().splitlines()[1:]  # below the licence
+    lines = examples.exercise_task(name).read_text().splitlines()
+    if not examples.own_program(name):
+        del lines[0]  # the licence
     return list(takewhile(lambda line: line.startswith("//"), lines))
 
 
@@ -96,7 +98,7 @@ class Exercises(unittest.TestCase):
             told = re.findall(
                 r"^(\d+)\. \[(.+?)\]\((.+?)\) \((★+)\): \S", lesson.file.read_text(), re.M
             )
-            files = [examples.exercise_file(name) for name in names]
+            files = [examples.exercise_task(name) for name in names]
             self.assertEqual(
                 told,
                 [

@@ -6,8 +6,21 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
+from typing import Optional
 
-from lab import build, examples, lint, normalise, packages, place, progress, run, variants, watch
+from lab import (
+    build,
+    examples,
+    findings,
+    lint,
+    normalise,
+    packages,
+    place,
+    progress,
+    run,
+    variants,
+    watch,
+)
 from lab.errors import LabError
 
 
@@ -23,6 +36,12 @@ def add_parser(subparsers) -> None:
 def main(args) -> int:
     name = examples.find_exercise(args.exercise)
     packages.ensure("build", *examples.groups(examples.exercises()[name]))
+    made = examples.start_exercise(name)
+    if made:
+        print(
+            f"made {made.relative_to(examples.ROOT)}: a copy of the lesson's program"
+            f" {examples.own_program(name)}. Change it, and check again."
+        )
     if not args.watch:
         return check(name)
     for _ in watch.saves(examples.exercise_file(name)):
@@ -41,7 +60,7 @@ def check(name: str) -> int:
     missing = verdict(place.find_place(), folder, name, run.printer())
     if missing:
         print("not yet:", *missing, sep="\n  ")
-        print("the exercise asks for this:", *wanted(examples.exercise_file(name)), sep="\n  ")
+        print("the exercise asks for this:", *wanted(examples.exercise_task(name)), sep="\n  ")
         return 1
     print(f"exercise {name.split('_')[0]} is solved")
     progress.note("solved", name)
@@ -77,18 +96,18 @@ def verdict(
     folder,
     name: str,
     show=lambda role, text: None,
-    suffix: str = "",
+    program: Optional[str] = None,
     report=lambda finding: None,
 ) -> list[str]:
     """What is missing, as lines, and what the checker has found; nothing if the exercise's program
     prints what it should.
 
-    @param suffix ".solution" for the solution that comes with it
+    @param program what is run in place of the reader's: the solution that comes with it, say
     @param report called with each lint.Finding"""
     kind = examples.kind_of_exercise(name)
     collector = lint.Collector(show, report)
     start = [] if kind == "kernel" else lint.under(where, folder)
-    outcome = examples.run(where, folder, name + suffix, kind, under=start, show=collector.show)
+    outcome = examples.run(where, folder, program or name, kind, under=start, show=collector.show)
     collector.end(outcome)
     missing = [
         f"the {role or 'program'} ends with status {status}, not 0"
@@ -105,6 +124,11 @@ def verdict(
     for role, lines in sorted(whole.items()):
         missing += unmet(role or "program", lines, outcome.of(role), where.device)
     # An exercise may make a mistake on purpose: findings only explain what is wrong.
+    # Those that the lesson's program has itself do not.
+    program = examples.own_program(name)
+    known = findings.of_program(program) if program else set()
     return missing and missing + [
-        finding.text().replace("\n", "\n  ") for finding in collector.findings
+        finding.text().replace("\n", "\n  ")
+        for finding in collector.findings
+        if finding.rule.name not in known and not (program and finding.rule.severity == "note")
     ]

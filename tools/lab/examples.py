@@ -39,9 +39,11 @@ def _facts() -> dict[str, dict]:
 
 
 def of(lesson: ladder.Lesson) -> dict:
-    """`programs`, `module`, `breaks` (name -> program) and `exercises` (name -> kind) of the
-    lesson's example."""
-    return _facts().get(lesson.stem, {"programs": [], "module": "", "breaks": {}, "exercises": {}})
+    """`programs`, `module`, `breaks` (name -> program), `exercises` (name -> kind) and `own`
+    (exercise -> the program that it changes) of the lesson's example."""
+    return _facts().get(
+        lesson.stem, {"programs": [], "module": "", "breaks": {}, "exercises": {}, "own": {}}
+    )
 
 
 def programs(lesson: ladder.Lesson) -> list[str]:
@@ -70,16 +72,48 @@ def exercises() -> dict[str, ladder.Lesson]:
     return {name: lesson for lesson in ladder.read() for name in of(lesson)["exercises"]}
 
 
+def own_program(name: str) -> Optional[str]:
+    """The lesson's program that the exercise changes; None if it starts from a file of its own."""
+    return of(exercises()[name])["own"].get(name)
+
+
+def exercise_part(name: str, suffix: str) -> Path:
+    """What comes with an exercise: its ".hints", its ".patch", and its ".task" or its start."""
+    return ROOT / "examples" / exercises()[name].stem / "exercises" / (name + suffix)
+
+
+def exercise_task(name: str) -> Path:
+    """The file that says what the exercise asks for."""
+    kernel = exercises()[name].kind == "kernel"
+    return exercise_part(name, ".task" if own_program(name) else ".c" if kernel else ".cpp")
+
+
 def exercise_file(name: str) -> Path:
-    """Where the reader writes."""
-    lesson = exercises()[name]
-    return (
-        ROOT
-        / "examples"
-        / lesson.stem
-        / "exercises"
-        / (name + (".c" if lesson.kind == "kernel" else ".cpp"))
-    )
+    """Where the reader writes: for an exercise that changes the lesson's program, a copy of it."""
+    return ROOT / "work" / f"{name}.cpp" if own_program(name) else exercise_task(name)
+
+
+def exercise_start(name: str, changed: Optional[str] = None) -> str:
+    """The file as the reader gets it.
+
+    @param changed the lesson's program after the solution's change, for the solution's file"""
+    program, task = own_program(name), exercise_task(name).read_text()
+    if not program:
+        return task if changed is None else changed
+    if changed is None:
+        changed = (ROOT / "examples" / exercises()[name].stem / f"{program}.cpp").read_text()
+    licence, rest = changed.split("\n", 1)
+    return f"{licence}\n{task}//\n{rest}"
+
+
+def start_exercise(name: str) -> Optional[Path]:
+    """Makes the reader's copy of the lesson's program. @return it, if it was not there before"""
+    path = exercise_file(name)
+    if path.exists():
+        return None
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(exercise_start(name))
+    return path
 
 
 def find_exercise(number: str) -> str:
@@ -123,6 +157,9 @@ def sides(program: str) -> tuple[str, str]:
     """Server and client: what `program`, perhaps with a change in it, is run with. Most are both
     sides themselves."""
     base = program.partition(".")[0]
+    exercise = program.removesuffix(".solution")
+    if exercise in exercises():
+        base = own_program(exercise) or base
     for lesson in ladder.read():
         if base in lesson.sides:
             server, client = lesson.sides

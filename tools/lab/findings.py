@@ -15,6 +15,11 @@ TOOL = "../tools/lint/README.md"
 SHOWN = re.compile(r"<!-- diff examples/(\w+)/break/(\w+)\.patch -->")
 
 
+def of_program(program: str) -> "set[str]":
+    """The rules above a note that an example's program is known to break, without a mistake."""
+    return set(json.loads(RECORDED.read_text()).get(program, []))
+
+
 def rules_table(path: Path) -> "list[str]":
     """The block `<!-- rules -->`."""
     rows = [
@@ -29,13 +34,12 @@ def changes(path: Path) -> "list[str]":
     """The block `<!-- lint -->`: which of the changes that a lesson shows ./lab lint finds, and by
     which rule. The findings that the unchanged program has, too, are left out."""
     lessons = {lesson.stem: lesson for lesson in ladder.read()}
-    recorded = json.loads(RECORDED.read_text())
     rows = []
     for stem, change in SHOWN.findall(path.read_text()):
         lesson = lessons[stem]
         program = examples.program(lesson, change)
-        always = set(recorded.get(program.partition(".")[0], []))
-        names = [f"`{name}`" for name in recorded.get(program, []) if name not in always]
+        new = of_program(program) - of_program(program.partition(".")[0])
+        names = [f"`{name}`" for name in sorted(new)]
         if names:
             rows.append(f"| `./lab lint {lesson.stem} --break {change}` | {', '.join(names)} |")
     if not rows:

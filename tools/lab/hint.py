@@ -27,7 +27,7 @@ def add_parser(subparsers) -> None:
 
 def hints(name: str) -> list[str]:
     """In the order in which they are given. The last one comes close to the solution."""
-    return examples.exercise_file(name).with_suffix(".hints").read_text().strip().split("\n\n")
+    return examples.exercise_part(name, ".hints").read_text().strip().split("\n\n")
 
 
 def main(args) -> int:
@@ -57,14 +57,17 @@ def main(args) -> int:
 
 def patch(name: str) -> Path:
     """What the solution changes in the file where the reader starts."""
-    return examples.exercise_file(name).with_suffix(".patch")
+    return examples.exercise_part(name, ".patch")
 
 
 def solution(name: str) -> str:
     """The whole file, as ./lab check builds it."""
-    return subprocess.run(
-        ["patch", "--silent", "--fuzz=0", "--output=-", examples.exercise_file(name), patch(name)],
+    program = examples.own_program(name)
+    start = patch(name).parents[1] / f"{program}.cpp" if program else examples.exercise_file(name)
+    changed = subprocess.run(
+        ["patch", "--silent", "--fuzz=0", "--output=-", start, patch(name)],
         check=True,
         capture_output=True,
         text=True,
     ).stdout
+    return examples.exercise_start(name, changed)

@@ -146,7 +146,7 @@ class State:
                 check = f"./lab check {name.split('_')[0]}"
                 commands.append(
                     f"{check:40} # the exercise is"
-                    f" {examples.exercise_file(name).relative_to(examples.ROOT)}"
+                    f" {examples.exercise_task(name).relative_to(examples.ROOT)}"
                 )
         return commands
 
