@@ -43,7 +43,6 @@ bool Lane::take_completions() {
 }
 // [take-completions]
 
-// [take-answers]
 void Lane::take_answers(Run run) {
   if (!joined_.is_open() && sent_.at(run.first).slots > SlotRing::longest_run)
     joined_.begin(run.first, sent_[run.first].slots);
@@ -61,6 +60,7 @@ void Lane::take_answers(Run run) {
   }
 }
 
+// [take-answers]
 void Lane::take_answer(uint32_t slot) {
   const Sent &sent = sent_.at(slot);
   if (sent.state != Sent::State::sent)
