@@ -436,13 +436,13 @@ uint32_t SlotRing::give_back(uint64_t position, uint32_t max_count) {
     }
   } // it has been passed meanwhile, so it becomes free for another lap
 }
-
+// [give-back]
 bool SlotRing::holds(uint64_t position) const {
   const SlotWord word = SlotWord::unpacked(control(position).word.load(std::memory_order_acquire));
   return is_of(position, word) &&
          (word.state == SlotState::ready || word.state == SlotState::passed);
 }
-
+// [wake]
 void SlotRing::wake(uint32_t count) {
   std::atomic<uint32_t> &room = header_->room;
   uint32_t seen = room.load(std::memory_order_relaxed);
@@ -458,7 +458,7 @@ void SlotRing::wake(uint32_t count) {
   if (woken == static_cast<long>(count)) // there may be more of them
     room.fetch_or(1, std::memory_order_acq_rel);
 }
-// [give-back]
+// [wake]
 
 // [reclaim]
 uint32_t SlotRing::reclaim(uint32_t worker) {

@@ -96,7 +96,7 @@ struct RingLayout {
 struct RingHeader {
   RingLayout layout; ///< Never changes.
 
-  // Each on a cache line of its own: who writes the one must not slow down who reads the other.
+  // Each on its own cache line: a write to one must not slow down the readers of the others.
   alignas(64) std::atomic<uint64_t> head; ///< The position that is claimed next.
   alignas(64) std::atomic<
       uint64_t> awaited; ///< The one that the consumer sleeps for, or SlotRing::nothing.
