@@ -32,10 +32,16 @@ FEWER = {"completions": ["--measure", "1"]}
 BY_DESIGN = {
     ("many_server", "server", None): (False, "a server drops the client, and serves the others"),
     ("slot_server", "server", None): (False, "a server drops the client, and serves the others"),
-    ("word_count", "server", None): (False, "a server drops the client, and serves the others"),
+    ("use_shared_client", "server", None): (
+        False,
+        "a server drops the client, and serves the others",
+    ),
     ("shared_receive", "server", None): (False, "a server drops the client, and serves the others"),
     ("slot_server", "server", "rdma_disconnect"): (True, "the connection may have ended already"),
-    ("word_count", "server", "rdma_disconnect"): (True, "the connection may have ended already"),
+    ("use_shared_client", "server", "rdma_disconnect"): (
+        True,
+        "the connection may have ended already",
+    ),
     ("many_server", "server", "rdma_disconnect"): (True, "the connection may have ended already"),
     ("datagrams", "server", "ibv_create_ah_from_wc"): (
         True,
@@ -45,11 +51,14 @@ BY_DESIGN = {
     ("send_variants", "client", "ibv_create_qp"): (True, "it tries again with less inline data"),
     ("kernel_client", "server", "rdma_disconnect"): (True, "the connection may have ended already"),
     ("slot_server", "server", "rdma_migrate_id"): (True, "it takes its queue pairs down at once"),
-    ("word_count", "server", "rdma_migrate_id"): (True, "it takes its queue pairs down at once"),
+    ("use_shared_client", "server", "rdma_migrate_id"): (
+        True,
+        "it takes its queue pairs down at once",
+    ),
     ("memory_windows", "server", "ibv_poll_cq"): (False, "its table shows what a request comes to"),
     ("memory_windows", "client", "ibv_poll_cq"): (False, "its table shows what a request comes to"),
     ("slot_server", "client", None): (False, "a shared client says why, and connects again"),
-    ("word_count", "client", None): (False, "a shared client says why, and connects again"),
+    ("use_shared_client", "client", None): (False, "a shared client says why, and connects again"),
     ("many_server", "client", None): (True, "a client tries again; --verbose says why"),
     ("sharing", "", None): (False, "the owner names the worker, and serves the others"),
     ("fork", "", None): (True, "it shows what a call of a child returns"),

@@ -34,7 +34,7 @@ ENDS = re.compile(
     "ibv_(dealloc|dereg|destroy|close|free|detach)_|rdma_(destroy|disconnect|reject|ack|leave)_?"
 )
 # Their servers wait for clients forever.
-SERVE_ON = ("slot_server", "word_count")
+SERVE_ON = ("slot_server", "use_shared_client")
 
 
 @dataclass(frozen=True)

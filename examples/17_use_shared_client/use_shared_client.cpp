@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-// 23_shared_client, in a program of one's own: a service that counts words, and a client with one
-// connection for all its threads.
+// 17_use_shared_client: a service that counts words, and a client with one connection for all its
+// threads.
 //
 // Lesson:  lessons/17_use_shared_client.md
 // Needs:   an RDMA device with an IP address (./lab doctor says where yours comes from)
-// Run:     ./lab run 23_shared_client --program word_count
-// By hand: word_count                      the server
-//          word_count --host ADDRESS       the client
-
-#include "console.hpp"
+// Run:     ./lab run 17_use_shared_client
+// By hand: use_shared_client                   the server
+//          use_shared_client --host ADDRESS    the client
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
@@ -19,14 +17,20 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace rdmacommon;
 using namespace rdmashared;
 
 namespace {
+
+void log_line(std::string_view line) {
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+}
 
 // [handler]
 // An rdmashared::Handler: the request is a text, the response says how often each word is in it.
@@ -40,7 +44,7 @@ size_t count_words(std::span<const std::byte> request, std::span<std::byte> resp
   for (const auto &[word, count] : words)
     answer += (answer.empty() ? "" : ", ") + word + ": " + std::to_string(count);
   std::memcpy(response.data(), answer.data(), std::min(answer.size(), response.size()));
-  return answer.size(); // if that is more than there was room for, the client is told so
+  return answer.size(); // the whole length: if the room is too small, the request fails
 }
 // [handler]
 
@@ -74,8 +78,8 @@ void ask(const CmOptions &where, uint32_t lines) {
                     letters = "a b c d e f g h i j k l m n o p q r s t";
   caller.request(std::as_bytes(std::span(text)), print);
 
-  // The response goes where the request was, and that took one slot. A longer one has to be asked
-  // for.
+  // The response goes where the request was, and the request took one slot. A longer response needs
+  // `room`.
   try {
     caller.request(std::as_bytes(std::span(letters)), print);
   } catch (const RequestFailed &failure) { // of this request: the connection is as good as before
@@ -102,7 +106,7 @@ void ask(const CmOptions &where, uint32_t lines) {
   // [ask-more]
 }
 
-void word_count(int argc, char **argv) {
+void use_shared_client(int argc, char **argv) {
   CommandLine line{"Counts words, here or at a server."};
   CmOptions where{line, "the server; without it this is the server"};
   uint32_t lines = 40;
@@ -115,5 +119,5 @@ void word_count(int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
-  return run_main(argc, argv, word_count);
+  return run_main(argc, argv, use_shared_client);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Exercise 23.1 (★★): a service of your own: counters that have names.
+// Exercise 17.1 (★★): a service of your own: counters that have names.
 // Wanted:   the request "add NAME NUMBER" adds the number to the counter of that name. A new
 //           counter begins with 0. The request "get NAME" reads the counter. The response to both
 //           is the counter's value, as text. If there is no such counter, "get" fails with the
 //           words "there is no counter NAME".
-// Hints: ./lab hint 23.1
-// Check: ./lab check 23.1
+// Hints: ./lab hint 17.1
+// Check: ./lab check 17.1
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>

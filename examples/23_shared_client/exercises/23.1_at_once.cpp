@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Exercise 23.2 (★): eight requests of one thread at the same time.
+// Exercise 23.1 (★): eight requests of one thread at the same time.
 // Wanted:   all eight are sent before the first response is waited for, and all eight responses are
 //           collected.
-// Hints: ./lab hint 23.2
-// Check: ./lab check 23.2
+// Hints: ./lab hint 23.1
+// Check: ./lab check 23.1
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
