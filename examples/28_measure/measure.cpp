@@ -67,8 +67,8 @@ void print_clocks() {
 // [clocks]
 
 // [plausible]
-// A measure has to fit to another one that was taken in another way: here, the rounds together to
-// the time that they took.
+// A result must agree with a second one that was measured in another way: here, the sum of the
+// rounds with the time that passed.
 void check_sum(double rounds_us, double passed_us) {
   if (rounds_us > 1.2 * passed_us || rounds_us < 0.8 * passed_us) {
     std::printf("all rounds together: %.3f us, while %.3f us passed\n", rounds_us, passed_us);
@@ -78,7 +78,7 @@ void check_sum(double rounds_us, double passed_us) {
 // [plausible]
 
 // [rounds]
-// As fast as it goes: the next round begins when this one has ended.
+// A closed loop: the next round begins when this one has ended.
 void measure(PingSide &side, const Settings &settings) {
   const TickLength length;
   Times times(settings.rounds);
@@ -109,7 +109,7 @@ void measure(PingSide &side, const Settings &settings) {
 // [rounds]
 
 // [schedule]
-// By a timetable, as users come: they do not wait with their request until the last one's has been
+// By a timetable: users do not wait with their requests until the requests of others have been
 // answered.
 void measure_by_timetable(PingSide &side, const Settings &settings) {
   const TickLength length;

@@ -15,7 +15,7 @@
 // [percentiles]
 class Times {
 public:
-  // Room for all of them at once: to grow would disturb the rounds that follow.
+  // Room for all of them at once: growing would disturb the rounds that follow.
   explicit Times(size_t count) { ticks_.reserve(count); }
   void add(uint64_t ticks) { ticks_.push_back(ticks); }
   void sort() { std::ranges::sort(ticks_); }

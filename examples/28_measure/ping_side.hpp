@@ -154,10 +154,10 @@ private:
       rdmacommon::wait_for_completions(cq, {&done, 1}, "the peer's message", timeout_);
   }
 
-  // The NIC writes here while we look, which the compiler has to be told.
+  // The NIC writes here while we look. The atomic load tells that to the compiler.
   std::byte last_byte() { return std::atomic_ref(in().back()).load(std::memory_order_acquire); }
 
-  // Looks until it is so. To look at the clock each time would cost more than the rest.
+  // Looks until it is so. A look at the clock each time would cost more than the rest.
   template <typename IsSo> void spin(IsSo is_so) {
     std::optional<std::chrono::steady_clock::time_point> end; // the first looks are free
     while (true) {

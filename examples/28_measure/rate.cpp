@@ -50,7 +50,8 @@ struct Settings {
   uint32_t size = 64, chain = 1, messages = 20'000;
 };
 
-// [flood]
+// Keeps up to `depth` requests in the send queue. If the server learns of each message, a request
+// also needs a credit.
 class Flood {
 public:
   // @param credits of a server that learns of each message; null if it learns of none
@@ -58,7 +59,7 @@ public:
         const ibv_send_wr &request)
       : cq_(cq), queue_(qp, depth), credits_(credits), exchange_(exchange), request_(request) {}
   static constexpr uint32_t depth = 128;
-
+  // [flood]
   // @return how many were sent: full chains only
   uint64_t run(uint32_t messages, uint32_t chain) {
     const uint64_t before = queue_.added();
@@ -80,7 +81,7 @@ public:
       take();
     return queue_.added() - before;
   }
-
+  // [flood]
 private:
   void take() {
     const size_t count = poll_batch(cq_, done_);
@@ -105,7 +106,6 @@ private:
   uint32_t idle_ = 0;
   std::array<ibv_wc, 16> done_{};
 };
-// [flood]
 
 void measure(Flood &flood, const Settings &settings) {
   flood.run(settings.messages / 10 + 1, settings.chain); // to warm up

@@ -17,7 +17,7 @@ inline double monotonic_us() {
 
 // [ticks]
 // Counts at an even pace, whatever the CPU's frequency, and while it sleeps (x86: "constant_tsc"
-// and "nonstop_tsc" in /proc/cpuinfo). How fast, a program cannot read everywhere in the same way.
+// and "nonstop_tsc" in /proc/cpuinfo). There is no portable way to read its frequency.
 inline uint64_t ticks() {
 #if defined(__x86_64__) || defined(__i386__)
   return __rdtsc();
@@ -30,12 +30,12 @@ inline uint64_t ticks() {
 #endif
 }
 
-// How long a tick is, by the real clock, on the average of all the time that this object has been
-// there.
+// The length of a tick by the real clock: the average over all the time that this object has
+// existed.
 class TickLength {
 public:
   double us() const {
-    constexpr double least_us = 10'000; // of less, one look at the clock would be too large a part
+    constexpr double least_us = 10'000; // in less, the cost of a look at the clock matters
     double passed_us = 0;
     uint64_t passed = 0;
     do {
