@@ -20,7 +20,7 @@ static void enter(struct queue *q, enum state state)
 	wake_up(&q->client->wake);
 }
 
-/* By the worker; a second more than rdma_cm has, which says better why. */
+/* By the worker. One second more than rdma_cm has: its error says more. */
 static int wait_for_state(struct queue *q, enum state wanted, const char *what)
 {
 	struct client *c = q->client;
@@ -32,7 +32,6 @@ static int wait_for_state(struct queue *q, enum state wanted, const char *what)
 }
 // [state]
 
-// [event]
 static void greeted(struct queue *q, const struct rdma_conn_param *told)
 {
 	const struct greeting *hello = told->private_data;
@@ -70,7 +69,8 @@ static void rejected(struct client *c, struct rdma_cm_id *id, struct rdma_cm_eve
 		     rdma_reject_msg(id, event->status));
 }
 
-/* In some worker, not ours; one event of an id at a time. */
+// [event]
+/* In a thread of the kernel's, not our worker; one event of an id at a time. */
 static int cm_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct queue *q = id->context;
@@ -170,6 +170,7 @@ int connect_to_server(struct queue *q)
 		return fail(q->client, err, "rdma_connect");
 	return wait_for_state(q, ESTABLISHED, "no answer to the connection request");
 }
+// [connect]
 
 int leave(struct client *c)
 {
@@ -189,4 +190,3 @@ int leave(struct client *c)
 	pr_info("DISCONNECTED\n");
 	return 0;
 }
-// [connect]

@@ -54,8 +54,9 @@ bool stop(struct client *c, int err)
 	wake_up(&c->wake);
 	return first;
 }
+// [stop]
 
-/* The same, and says so: only the first, which is why the others fail. */
+/* The same, and prints the error if it is the first: the cause of the others. */
 int fail(struct client *c, int err, const char *fmt, ...)
 {
 	struct va_format what = { .fmt = fmt };
@@ -68,10 +69,9 @@ int fail(struct client *c, int err, const char *fmt, ...)
 	va_end(args);
 	return err;
 }
-// [stop]
 
 // [run]
-/* Alone at first: what goes wrong with the server goes wrong here. */
+/* Alone at first: a problem with the server appears here. */
 static int open_first_queue(struct client *c)
 {
 	struct queue *q = &c->queue[0];
@@ -93,7 +93,7 @@ static int open_other_queues(struct client *c)
 	return err;
 }
 
-/* What was made, however far that came; the server hears of it if need be. */
+/* Everything that was made so far; ends the connections that are still open. */
 static void destroy(struct client *c)
 {
 	uint i;
@@ -156,6 +156,7 @@ static struct ib_client kernel_client = {
 	.add = add_device,
 	.remove = remove_device,
 };
+// [device]
 
 static int __init start(void)
 {
@@ -181,7 +182,6 @@ static void __exit end(void)
 	kmem_cache_destroy(request_cache); /* complains if a request is left */
 }
 module_exit(end);
-// [device]
 
 MODULE_AUTHOR("RDMA by Example");
 MODULE_DESCRIPTION("Swaps pages into the memory of another host");
