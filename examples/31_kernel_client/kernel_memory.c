@@ -14,12 +14,12 @@
 #include "kernel_client.h"
 
 // [requests]
-/* Of all devices: objects of one size, which the allocator keeps ready. */
+/* For all devices: objects of one size, which the allocator keeps ready. */
 struct kmem_cache *request_cache;
 
 /*
- * It must not wait for memory, since pages are swapped out because there is
- * none. Where the cache has none, the pool has: as many as are ever posted.
+ * It must not wait for memory: the kernel swaps pages out because it has none.
+ * If the cache has no object, the pool has: as many as are ever posted.
  */
 struct request *get_request(struct client *c, struct slot *slot)
 {
@@ -34,7 +34,7 @@ struct request *get_request(struct client *c, struct slot *slot)
 	return r;
 }
 
-/* A chain of which no completion comes. */
+/* A chain of requests that were not posted, so they never complete. */
 void put_unposted(struct client *c, const struct ib_send_wr *wr)
 {
 	while (wr) {
@@ -47,7 +47,7 @@ void put_unposted(struct client *c, const struct ib_send_wr *wr)
 // [requests]
 
 // [buffers]
-/* From here on the page is the device's, until unmapped or synchronised. */
+/* From here on the page belongs to the device, until unmapped or synchronised. */
 static int map_buffer(struct client *c, struct buffer *b, enum dma_data_direction direction)
 {
 	void *page = (void *)get_zeroed_page(GFP_KERNEL);
