@@ -83,9 +83,9 @@ void destroy_queue(struct queue *q)
 
 // [post]
 /*
- * The lock is for ib_drain_qp(): after stop() nobody posts, nor is about to.
- * Posts to several queues do not wait for each other: all are readers. If it
- * fails, the requests from *unposted on are still the caller's.
+ * The lock is for ib_drain_qp(): after stop() no post is under way or follows.
+ * Posts to several queues do not wait for each other: all are readers. If a
+ * post fails, the requests from *unposted on still belong to the caller.
  */
 int post(struct queue *q, const struct ib_send_wr *wr, const struct ib_send_wr **unposted)
 {
@@ -98,14 +98,14 @@ int post(struct queue *q, const struct ib_send_wr *wr, const struct ib_send_wr *
 	err = c->error ?: ib_post_send(q->id->qp, wr, unposted);
 	read_unlock_irqrestore(&c->lock, flags);
 	c->calls++; /* only the worker posts */
-	return err ? fail(c, err, "ib_post_send") : 0; /* says nothing after stop() */
+	return err ? fail(c, err, "ib_post_send") : 0; /* silent after stop() */
 }
 
 bool succeeded(struct client *c, struct ib_wc *wc, const char *what)
 {
 	if (wc->status == IB_WC_SUCCESS)
 		return true;
-	/* A flush has a cause, which says so itself, and perhaps later. */
+	/* A flush has another cause, which is reported by itself, perhaps later. */
 	if (wc->status != IB_WC_WR_FLUSH_ERR)
 		fail(c, -EIO, "%s: %s", what, ib_wc_status_msg(wc->status));
 	return false;
