@@ -86,9 +86,8 @@ public:
   }
 
 private:
-  // [admit]
-  // The next client gets a queue pair of its own, and is told what there is. One that does not
-  // connect properly is turned away, unless it is the first, for which all others wait.
+  // The next client gets a queue pair of its own, and the directory. One that does not connect
+  // properly is turned away, unless it is the first, for which all others wait.
   void admit(Listener &listener) {
     for (;;) {
       const uint32_t number = ++numbers_;
@@ -111,6 +110,7 @@ private:
     }
   }
 
+  // [send-directory]
   void send_directory(ibv_qp *qp, uint32_t number) {
     const Directory directory{.version = htobe32(1),
                               .you = htobe32(number),
@@ -127,7 +127,7 @@ private:
         {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
     wait_for_completion(cq_.get(), "the SEND of the directory", options_.timeout);
   }
-  // [admit]
+  // [send-directory]
 
   // [watch]
   // Until all clients but the first have finished, or are gone.
@@ -147,9 +147,10 @@ private:
           fence(client, !has_finished(client));
     }
   }
+  // [watch]
 
-  // Takes the last word of a client's. False if it has closed the connection, or says what is no
-  // "done".
+  // Takes the last word of a client's. False if the client has closed the connection, or says
+  // something else than "done".
   static bool has_finished(Client &client) {
     Exchange exchange = std::move(*client.exchange);
     client.exchange.reset();
@@ -160,11 +161,10 @@ private:
       return false;
     }
   }
-  // [watch]
 
   // [fence]
-  // First its queue pair goes: what it has sent, and what it may yet send, does not reach our
-  // memory any more. Only then may somebody else have its locks.
+  // First its queue pair goes: after that, no request of this client reaches our memory any more.
+  // Only then may another client have its locks.
   void fence(Client &client, bool is_gone) {
     client.qp.reset();
     if (is_gone)

@@ -60,7 +60,7 @@ public:
   size_t size() const { return size_; }
 
   // [copy]
-  // The NIC's memory is no place that memcpy() may write to: the provider knows how.
+  // memcpy() must not write to the NIC's memory: the provider knows how.
   void copy_in(size_t offset, const void *from, size_t length) {
     check_range(offset, length);
     if (dm_)
@@ -111,13 +111,13 @@ private:
   void allocate(ibv_context *context, ibv_pd *pd) {
     ibv_alloc_dm_attr attr{
         .length = size_,
-        .log_align_req = 3, // 2^3 bytes: an atomic's word must not lie across two
+        .log_align_req = 3, // 2^3 bytes: an atomic's word must be aligned
         .comp_mask = 0,
     };
     dm_.reset(rdmacommon::check_ptr(ibv_alloc_dm(context, &attr), "ibv_alloc_dm"));
     mr_.reset(rdmacommon::check_ptr(
         ibv_reg_dm_mr(pd, dm_.get(), 0, size_, access | IBV_ACCESS_ZERO_BASED), "ibv_reg_dm_mr"));
-    const std::vector<uint8_t> zeros(size_); // nothing promises that it begins as zeros
+    const std::vector<uint8_t> zeros(size_); // the memory need not begin as zeros
     copy_in(0, zeros.data(), zeros.size());
   }
   // [allocate]
