@@ -49,7 +49,7 @@ private:
 // [stopwatch]
 
 // [connect]
-// As in lesson 02, with three fields more on the line: which memory the other side may use.
+// As in lesson 02, with three more fields on the line: which memory the other side may use.
 RemoteMemory connect(ibv_qp *qp, const Port &port, Exchange &exchange, bool is_server,
                      uint8_t max_rd_atomic, const RemoteMemory &mine) {
   const Endpoint self = endpoint_of(qp, port, random_psn());
