@@ -31,8 +31,8 @@ struct FragmentMemory {
 // [memory]
 
 // [immediate]
-// Consecutive fragments, as the immediate data of one message have them: the number of the first in
-// 24 bits, how many they are in 8. None of them means that this was all.
+// The immediate data of one message name consecutive fragments: the number of the first one (24
+// bits), and the number of fragments (8 bits). A count of 0 ends the file.
 struct Run {
   uint32_t first, count;
 };

@@ -47,7 +47,7 @@ void tell(const Side &to, Run run) {
 // ---- the receiver
 
 // [checked]
-// What a message says of itself, held against what it is and against what came before it.
+// Compares what a message says about itself with what has come, in it and before it.
 Run checked(const ibv_wc &wc, uint32_t next, uint64_t bytes) {
   if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
     refuse("it is not an RDMA WRITE with immediate data");
@@ -88,7 +88,7 @@ void receive(const Side &from, const std::string &path) {
     bytes += wc.byte_len;
 
     // [credit]
-    // In this order: a client with a credit may use the slots, and a receive, at once.
+    // In this order: with the credit, the client may use the slots and a receive at once.
     post_recv(from.qp, {});
     if (++messages > 1)
       wait_for_completion(from.send_cq, "the credit before", from.timeout);
@@ -97,8 +97,8 @@ void receive(const Side &from, const std::string &path) {
   }
   if (!out.flush())
     throw Error(path, "cannot be written");
-  // The client wrote it before it said that this was all, so it is there. It can still change: a
-  // copy first.
+  // The client wrote the summary before the last message, so it is here. Copy it, and check the
+  // copy: the client can still change the original.
   const Summary summary = from.memory.summary;
   if (be64toh(summary.version) != 1)
     refuse("its summary is of another version");
@@ -156,7 +156,7 @@ void send_summary(const Side &to, uint32_t fragments, uint64_t bytes, uint64_t c
              .wr = {.rdma = {.remote_addr = to.theirs.address + offsetof(FragmentMemory, summary),
                              .rkey = to.theirs.rkey}}});
   post_recv(to.qp, {});
-  tell(to, {.first = fragments, .count = 0}); // until now
+  tell(to, {.first = fragments, .count = 0}); // the end
 }
 // [summary]
 
@@ -225,8 +225,8 @@ void write_with_imm(int argc, char **argv) {
   const unsigned remote = options.is_server() ? IBV_ACCESS_REMOTE_WRITE : 0;
   const unique_mr mr = reg_mr(pd.get(), &memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | remote);
   // [queues]
-  // So many messages can be without an answer at a time: one for each slot, and the one that ends
-  // it.
+  // At most this many messages wait for an answer at a time: one for each slot, and the last one,
+  // which ends the file.
   const uint32_t receives = slot_count + 1;
   const uint32_t sends = receives + 1; // and the summary
   // Room for every posted request: one that fails or is flushed completes even if it is not
