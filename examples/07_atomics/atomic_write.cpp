@@ -65,7 +65,7 @@ Capabilities capabilities(ibv_context *context) {
 // [capabilities]
 
 // [create-qp]
-// The builders have to be asked for when the queue pair is created: which of them it will use.
+// A queue pair has only those builders (ibv_wr_*) that are asked for when it is created.
 unique_qp create_qp(ibv_context *context, ibv_pd *pd, ibv_cq *cq, uint64_t send_ops) {
   ibv_qp_init_attr_ex attr{
       .send_cq = cq,

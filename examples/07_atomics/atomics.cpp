@@ -65,7 +65,7 @@ void server(const PairOptions &options, const Settings &settings) {
   for (Exchange &exchange : exchanges)
     try {
       exchange.receive_done(options.wait);
-    } catch (const Error &) { // it was killed: whatever it has changed stays changed
+    } catch (const Error &) { // it was killed; the words that it has changed stay changed
       ++gone;
     }
 
@@ -122,8 +122,8 @@ void release(Remote &remote, uint64_t me, uint64_t holder) {
 // [acquire]
 
 // [fence]
-// Marks the value as this holder's. An earlier one that is only slow, not dead, cannot change it
-// any more.
+// Marks the value as this holder's. From then on, an earlier holder that is only slow, not dead,
+// cannot change it.
 uint64_t fence(Remote &remote, uint64_t holder) {
   uint64_t seen = remote.fetch_add(value, 0);
   while (upper(seen) < holder) {
@@ -193,7 +193,7 @@ pid_t start(const PairOptions &options, uint64_t me, const Settings &settings, W
   const pid_t pid = check_errno(fork(), "fork");
   if (pid != 0)
     return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL); // a process that is stopped would outlive us
+  prctl(PR_SET_PDEATHSIG, SIGKILL); // otherwise a stopped process would outlive its parent
   int status = 0;
   try {
     connected(options, me, settings, work);
@@ -202,7 +202,7 @@ pid_t start(const PairOptions &options, uint64_t me, const Settings &settings, W
     status = 1;
   }
   std::fflush(stdout);
-  _exit(status); // and not back into what the parent was doing
+  _exit(status); // do not return into the parent's code
 }
 // [start]
 

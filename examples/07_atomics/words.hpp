@@ -15,9 +15,9 @@
 // An atomic works on eight bytes, at an address that eight divides.
 struct alignas(8) Words {
   uint64_t counter; // how many times somebody has counted
-  uint64_t lock;  // upper half: which holder this is, counted from 1; lower half: who, 0 for nobody
-  uint64_t value; // upper half: which holder may write it; lower half: what the lock protects
-  uint64_t takeovers; // how many times the lock was taken from somebody who did not give it back
+  uint64_t lock;    // upper half: how many holders there have been; lower half: who holds it, or 0
+  uint64_t value;   // upper half: the holder that may write it; lower half: what the lock protects
+  uint64_t takeovers; // how many times the lock was taken from a holder that kept it too long
 };
 
 inline uint64_t word(uint64_t upper, uint64_t lower) {
@@ -48,8 +48,8 @@ public:
     return run(request);
   }
 
-  // If the word at `offset` is `expected`, it becomes `desired`. Returns what was there before, so
-  // it has worked if that is `expected`.
+  // If the word at `offset` is `expected`, it becomes `desired`. Returns what was there before: if
+  // that is `expected`, the word has changed.
   uint64_t compare_swap(size_t offset, uint64_t expected, uint64_t desired) {
     ibv_send_wr request{.opcode = IBV_WR_ATOMIC_CMP_AND_SWP};
     request.wr.atomic = {.remote_addr = theirs_.address + offset,
