@@ -94,7 +94,7 @@ void SendQueue::completed(const ibv_wc &wc, Where where) {
   check_wc(wc, "a request of the send queue", where);
   if (wc.qp_num != qp_->qp_num || wc.wr_id <= done_ || wc.wr_id > posted_)
     throw Error("a completion", "it is of none of the send queue's requests", where);
-  done_ = wc.wr_id; // and with it all before it, which were not signaled
+  done_ = wc.wr_id; // and with it the unsignaled requests before it
 }
 // [queue-completed]
 
@@ -108,7 +108,7 @@ void add_run(SendQueue &queue, const SlotMirror &mirror, Run run, uint32_t bytes
   ibv_send_wr request{
       .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .send_flags = flags, .imm_data = to_immediate(run)};
   ibv_sge local{};
-  if (bytes > 0) { // else there is nowhere to go, and neither address nor rkey is looked at
+  if (bytes > 0) { // without data, the NIC looks at neither address nor rkey
     local = piece(mirror.mine, static_cast<const std::byte *>(mirror.mine->addr) + offset, bytes);
     request.sg_list = &local;
     request.num_sge = 1;

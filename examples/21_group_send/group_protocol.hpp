@@ -17,9 +17,9 @@
 enum Kind : uint16_t { begin = 1, data = 2, filler = 3, end = 4 };
 constexpr uint32_t protocol_version = 1;
 
-// Behind the header, in network byte order. Behind that of "data" is the checksum of the random
-// bytes that follow, and its id is the process that it comes from (32 bits) and a number that
-// counts that one's messages from 0 on (32 bits).
+// What follows the header, in network byte order. In "data" it is the checksum of the random bytes
+// that follow it. The id of "data" is the number of the process that has sent it (32 bits), and the
+// number of this message among those of the process, from 0 on (32 bits).
 struct Begin {
   uint32_t version, slots, slot_size, processes;
 };
@@ -30,8 +30,8 @@ struct Checksum {
   uint32_t value;
 };
 
-// So many runs can be under way at a time, in either direction: each has a slot at least, and there
-// is a receive for each.
+// At most this many runs can be under way at a time, in each direction: each run has at least one
+// slot, and there is a receive for each.
 inline uint32_t max_runs(const rdmacommon::RingShape &shape) {
   return std::min(shape.slots, 1024U);
 }

@@ -79,7 +79,7 @@ public:
 
 private:
   // [send-ready]
-  // Whatever is ready now goes, and nobody waits for more: while one group is sent, the next one
+  // Sends all that is ready now, and does not wait for more: while one group is sent, the next one
   // gathers.
   bool send_ready() {
     std::vector<SlotRun> runs;
@@ -90,8 +90,8 @@ private:
       runs.push_back(run);
     }
     for (const SlotRun &run : runs) {
-      // Its slots are not free before this completes, so of what is posted together the last one
-      // asks for that.
+      // The slots of a run are free only after its request has completed, so the last request of
+      // a post asks for a completion.
       const unsigned flags = &run == &runs.back() ? IBV_SEND_SIGNALED : 0;
       add_run(side_.queue, side_.mirror, {.first = run.first, .count = run.count}, length_of(run),
               flags);
@@ -104,7 +104,7 @@ private:
   // [send-ready]
 
   // [length-of]
-  // The last slot goes no further than there is something in it.
+  // How many bytes to send: of the last slot, only the part that is used.
   uint32_t length_of(const SlotRun &run) {
     uint32_t length = 0;
     for (uint32_t at = 0; at < run.count;) {
@@ -132,7 +132,7 @@ private:
         side_.queue.completed(wc);
     }
     side_.receives->repost(); // before anything is sent that the server could answer
-    // Both have to be: the server has finished with its slots, and our own NIC with ours.
+    // Both must be true: the server has finished with its slots, and our own NIC with ours.
     for (; !sent_.empty() && sent_.front().run.count <= credited_ &&
            sent_.front().request <= side_.queue.done();
          sent_.pop_front()) {
@@ -144,7 +144,7 @@ private:
   // [take-completions]
 
   // [credit]
-  // The server gives back in the order in which we have sent, and only what we have sent.
+  // The server must give back the runs in the order in which we have sent them.
   uint32_t checked_credit(const ibv_wc &wc) {
     const Run credit = side_.receives->received(wc);
     uint32_t skip = credited_, count = 0; // slots
@@ -164,8 +164,8 @@ private:
   // [credit]
 
   // [sleep]
-  // Until something is ready, if it could be sent, or something has completed. Poll, arm, poll: for
-  // both.
+  // Sleeps until something has completed or, if there is room to send, a message is ready. Poll,
+  // arm, poll: for both.
   void sleep() {
     const bool can_send = side_.queue.room() > 0 && sent_.size() < side_.runs;
     const bool is_ready = can_send && !host_.arm();
@@ -177,8 +177,8 @@ private:
   }
 
   // The peer has ended, so it sends nothing more. Our own NIC still completes each request, within
-  // the time of its retries: the last credit may come before the completion of the request that it
-  // is for.
+  // the time of its retries: the last credit may have come before the completion of the request
+  // that it answers.
   void take_the_last() {
     while (!take_completions())
       if (side_.queue.done() == side_.queue.added())

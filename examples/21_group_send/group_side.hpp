@@ -23,7 +23,7 @@
 // [side]
 class Side {
 public:
-  // Connects. The client's slots are its ring's, and the server's are the mirror of that.
+  // Connects. `slots` are the slots of the client's ring, or the server's mirror of them.
   Side(const rdmacommon::Port &port, rdmacommon::Exchange &exchange,
        const rdmacommon::PairOptions &options, const Settings &settings, std::span<std::byte> slots)
       : runs(max_runs(settings.shape)), pd(rdmacommon::alloc_pd(port.context.get())),
@@ -39,8 +39,8 @@ public:
                                      .max_inline_data = max_inline})),
         queue(qp.get(), runs), spin_(settings.spin), timeout_(options.timeout),
         exchange_(exchange) {
-    // The client's memory is open to nobody; but an immediate is a WRITE, which its queue pair has
-    // to allow.
+    // No peer can access the client's memory. But a credit is a WRITE without data, which the
+    // client's queue pair must allow.
     rdmacommon::to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
     receives.emplace(qp.get(), runs, settings.shape.slots); // before the peer learns where we are
     const rdmacommon::RemoteMemory theirs =
@@ -54,18 +54,18 @@ public:
               .max_inline = max_inline};
   }
 
-  const uint32_t runs; // that may be under way, in either direction
+  const uint32_t runs; // that may be under way, in each direction
   rdmacommon::unique_pd pd;
   rdmacommon::unique_mr mr;
   rdmacommon::unique_comp_channel channel;
-  rdmacommon::unique_cq cq; // of both queues, so that there is one place to sleep for
+  rdmacommon::unique_cq cq; // of both queues, so that one event reports both
   rdmacommon::unique_qp qp;
   rdmacommon::SendQueue queue;
   std::optional<rdmacommon::RunReceiver> receives;
   rdmacommon::SlotMirror mirror{};
 
   // Waits until there are completions, and takes them. Looks `spin_` times before it goes to sleep,
-  // since to be woken costs time on both sides; then poll, arm, poll, as in lesson 06.
+  // since a wake costs time on both sides; then poll, arm, poll, as in lesson 06.
   size_t wait(std::span<ibv_wc> into) {
     for (bool is_there = true;; is_there = sleep()) {
       for (uint32_t looks = 0; looks <= spin_; ++looks)
@@ -103,6 +103,6 @@ private:
   const uint32_t spin_;
   std::chrono::milliseconds timeout_;
   rdmacommon::Exchange
-      &exchange_; // on which nothing is said before the end: only that the peer has gone
+      &exchange_; // carries nothing before the end of the program, but closes if the peer dies
 };
 // [side]

@@ -19,7 +19,7 @@ class Server {
 public:
   Server(Side &side, Inbox &inbox) : side_(side), inbox_(inbox) {}
 
-  // Takes what comes, until the client has said what is waited for.
+  // Takes runs until `has_come` is true: the client's first, or its last message is there.
   void serve_until(bool (Inbox::*has_come)() const) {
     std::array<ibv_wc, 256> batch;
     while (!(inbox_.*has_come)() || !owed_.empty()) {
@@ -31,7 +31,7 @@ public:
         else
           side_.queue.completed(wc);
       }
-      // In this order: a client that has its slots back may send as many runs again, at once.
+      // In this order: a client that has its slots back may send as many runs again at once.
       side_.receives->repost();
       give_back();
     }
@@ -76,6 +76,6 @@ private:
 
   Side &side_;
   Inbox &inbox_;
-  std::deque<rdmacommon::Run> owed_; // have been dealt with, and not been given back yet
+  std::deque<rdmacommon::Run> owed_; // processed, but not given back yet
 };
 // [serve]
