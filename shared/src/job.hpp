@@ -15,7 +15,7 @@
 namespace rdmashared {
 
 // [job]
-// The program's handler, and how long it has taken of late.
+// The program's handler, and how long its latest calls have taken.
 class TimedHandler {
 public:
   explicit TimedHandler(RequestHandler handler) : handler_(std::move(handler)) {}
@@ -23,7 +23,7 @@ public:
   void operator()(Request &request) {
     const auto began = Clock::now();
     try {
-      // If it neither answers the request nor moves it away, the request fails with its job.
+      // A request that the handler neither answers nor moves away fails at the end of its job.
       handler_(std::move(request));
     } catch (...) {
       if (!request.is_answered())
@@ -33,7 +33,7 @@ public:
     const auto mean = mean_.load(std::memory_order_relaxed);
     mean_.store(mean + (took - mean) / 8, std::memory_order_relaxed);
   }
-  // Another thread would take longer to wake.
+  // Shorter than a wake of another thread.
   bool is_short() const {
     return mean_.load(std::memory_order_relaxed) < std::chrono::microseconds(50);
   }
@@ -42,7 +42,7 @@ private:
   using Clock = std::chrono::steady_clock;
 
   const RequestHandler handler_;
-  std::atomic<Clock::duration> mean_{std::chrono::milliseconds(1)}; // until something is known
+  std::atomic<Clock::duration> mean_{std::chrono::milliseconds(1)}; // before the first call
 };
 
 // It calls the handler for one request.
@@ -51,7 +51,7 @@ struct Job {
   TimedHandler *handler;
   const std::atomic<bool> *is_closed; // of the request's SessionMemory
 
-  // The requests of a client that has gone must not keep a thread from the others' requests.
+  // A client that has gone needs no answer, and other clients' requests wait for the thread.
   void operator()() {
     if (!*is_closed)
       (*handler)(request);

@@ -75,7 +75,7 @@ bool Session::take(std::vector<Job> &jobs) {
   std::array<ibv_wc, 64> done{};
   const size_t count = connection_.poll(done);
   has_drained_ = count < done.size();
-  if (count > 0 && connection_.is_armed()) // the event is of what has just been polled
+  if (count > 0 && connection_.is_armed()) // the event belongs to the completions just polled
     on_completion_event();
   for (const ibv_wc &wc : std::span(done).first(count)) {
     stats_.count(wc);
@@ -126,8 +126,8 @@ void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
   // The client has announced a data connection. Without it, there is nowhere for a response to go.
   if (shape_.largest > 0 && !connection_.data)
     throw Error("a request", "the session's data connection is missing");
-  // A client that sends again what has no answer yet would change the copy that a handler is
-  // reading.
+  // A handler may be reading the copy of a request that has no answer yet: a second request in the
+  // same slots would change that copy.
   const auto marks = is_taken_.begin() + run.first;
   if (std::find(marks, marks + run.count, 1) != marks + run.count)
     throw Error("a request", "its slot has one that has no answer yet");
@@ -144,7 +144,7 @@ void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
   for (uint32_t slot = run.first; slot < end;) {
     SlotHeader wire;
     std::memcpy(&wire, memory_->slot_of(memory_->copies, slot).data(), sizeof wire);
-    // A run of so many slots can be the first one of a longer message.
+    // A run of 255 slots can be the first one of a longer message.
     const bool can_be_first_part = slot == run.first && run.count == SlotRing::longest_run;
     const uint32_t slots_left = can_be_first_part ? shape_.slots - slot : end - slot;
     const Message request = checked_request(wire, slot, slots_left, shape_);
@@ -223,7 +223,7 @@ bool Session::send_long_responses() {
 // [send-answers]
 bool Session::send_answers() {
   SendQueue &queue = connection_.runs.queue;
-  // Sorted, what was worked on in any order, and came in any groups, makes runs again.
+  // Requests come in any groups, and end in any order. Sorting makes runs of their answers again.
   if (!std::ranges::is_sorted(ready_, {}, &Message::slot))
     std::ranges::sort(ready_, {}, &Message::slot);
   size_t sent = 0;
