@@ -32,7 +32,7 @@ constexpr uint32_t named_count(uint32_t slots) {
 }
 
 // [cut]
-// Slots that are to go over: those of a group of messages, or of a long one, which is cut.
+// Slots that must be sent: those of a group of messages, or of one long message, which is cut.
 class Cut {
 public:
   Cut() = default;
@@ -58,7 +58,7 @@ private:
 // [cut]
 
 // [joined]
-// The other side of it: a long message of which the first run has come, but not the last.
+// At the other side: a long message of which the first run has come, but not yet the last one.
 class Joined {
 public:
   bool is_open() const { return slots_ > 0; }

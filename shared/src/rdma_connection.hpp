@@ -138,8 +138,8 @@ public: // after what they are made with, so that they go before
 // [connection]
 
 // [rnr]
-// RNR retries are 0: a peer that keeps to the window never finds the receive queue empty, and one
-// that does not must hear of it.
+// RNR retries are 0: a peer that keeps to the window never finds the receive queue empty, and the
+// connection of any other peer must break.
 inline rdma_conn_param connection_parameters(const void *hello, size_t length) {
   return {.private_data = hello,
           .private_data_len = static_cast<uint8_t>(length),
