@@ -19,7 +19,7 @@ RULES = [
     (re.compile(r"\b(TCP|rdma_cm) port \d+"), r"\1 port N"),
     (re.compile(r"\[::\]:\d+"), "TCP port N"),
     (re.compile(r"\b(\d+(?:\.\d+){3}):\d+"), r"\1:N"),
-    (re.compile(r"\(([\w.]+\.[ch]pp):\d+\)"), r"(\1:LINE)"),
+    (re.compile(r"\(([\w.]+?)(?:\.solution)?(\.[ch]pp):\d+\)"), r"(\1\2:LINE)"),  # an exercise's
     (re.compile(r" *\b0x[0-9a-f]+\b"), " 0xN"),
     (re.compile(r"^ *\d+\.\d{3}(?=  [ab] -> )"), "TIME"),
 ]
