@@ -187,4 +187,14 @@ private:
   uint32_t number_ = 0;
 };
 
+/// Forks a worker: a child that joins the ring of `host` by a link that was made before the fork.
+/// To be called while the process has one thread, as Child. Does not wait until the child has
+/// joined: RingHost::joined() counts it.
+/// @param body what the child does; it ends when `body` returns. Child::link() is the other end of
+///             `parent`
+/// @throws Error as Child and RingHost::invite()
+std::unique_ptr<Child>
+start_worker(RingHost &host, const std::function<void(RingWorker &, const Link &parent)> &body,
+             Where where = Where::here());
+
 } // namespace rdmacommon

@@ -33,7 +33,7 @@ static void sent(struct ib_cq *cq, struct ib_wc *wc)
 
 /*
  * The pages are registered by now: the server sends this once it has our SEND,
- * which is behind the registration. If it sends unasked, our READ fails.
+ * which is behind the registration. If it sends earlier, our READ fails.
  */
 static void received(struct ib_cq *cq, struct ib_wc *wc)
 {
@@ -154,7 +154,7 @@ static int post_request(struct queue *q, struct request *r)
 	return err;
 }
 
-/* In softirq, where nothing may sleep. Also called if the request has failed. */
+/* In a softirq, so it must not sleep. Also called if the request has failed. */
 static void was_written(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct request *r = container_of(wc->wr_cqe, struct request, cqe);
@@ -178,7 +178,7 @@ static void fill(struct client *c, uint i, uint round)
 	ib_dma_sync_single_for_device(c->device, out->dma, LENGTH, DMA_TO_DEVICE);
 }
 
-/* All pages, and waits for none of them. */
+/* Posts the WRITEs of all pages, and waits for none of them. */
 static int write_pages(struct client *c, uint round)
 {
 	int err = 0;
@@ -206,7 +206,7 @@ static int wait_for_write(struct client *c, uint i)
 	return READ_ONCE(c->error);
 }
 
-/* In poll_until(), or in ib_drain_qp(): in the worker either way. */
+/* Called in poll_until() or ib_drain_qp(), so always in the worker. */
 static void was_read(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct request *r = container_of(wc->wr_cqe, struct request, cqe);
@@ -216,7 +216,7 @@ static void was_read(struct ib_cq *cq, struct ib_wc *wc)
 	mempool_free(r, c->requests);
 }
 
-/* As in a page fault: the thread goes on when the page is here. */
+/* As in a page fault: the thread continues when the page is here. */
 static int read_page(struct client *c, uint i)
 {
 	struct request *r = prepare(c, i, IB_WR_RDMA_READ, was_read);
@@ -230,7 +230,7 @@ static int read_page(struct client *c, uint i)
 	err = err ?: poll_until(q, &slot->was_read, "the READ does not complete");
 	if (err)
 		return err;
-	/* Ours to look at, until it goes back to the device. */
+	/* The CPU may read the page until it goes back to the device. */
 	ib_dma_sync_single_for_cpu(c->device, slot->in.dma, LENGTH, DMA_FROM_DEVICE);
 	same = !memcmp(slot->out.page, slot->in.page, LENGTH);
 	ib_dma_sync_single_for_device(c->device, slot->in.dma, LENGTH, DMA_FROM_DEVICE);

@@ -4,8 +4,8 @@
 // killed, what it had published.
 //
 // Lesson:  lessons/20_ring_workers.md
-// Run:     ./lab run 18_slot_ring --program slot_stress ./lab run 18_slot_ring --program
-//          slot_stress -- --processes 64 --messages 10000000 --kills 1000
+// Run:     ./lab run 20_ring_workers --program slot_stress
+//          ./lab run 20_ring_workers --program slot_stress -- --processes 64 --kills 1000
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/checksum.hpp>
@@ -121,12 +121,9 @@ private:
 
   void start(uint32_t messages) {
     const auto me = static_cast<uint32_t>(crew_.size());
-    auto [host_end, worker_end] = make_link();
-    auto child = std::make_unique<Child>([&, end = &worker_end](const Link &) {
-      RingWorker worker(std::move(*end), settings_.timeout);
+    auto child = start_worker(host_, [&](RingWorker &worker, const Link &) {
       work(worker, me, messages, settings_, scores_[me]);
     });
-    host_.invite(std::move(host_end));
     crew_.push_back({.child = std::move(child), .messages = messages});
   }
 

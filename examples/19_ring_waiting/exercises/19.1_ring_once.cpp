@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Exercise 18.2 (★★): ring only if somebody sleeps for it.
+// Exercise 19.1 (★★): ring only if somebody sleeps for it.
 // Wanted:   put() rings when the consumer sleeps for this very message, and at no other time. arm()
 //           says what it sleeps for, and returns false if that is there already.
-// Hints: ./lab hint 18.2
-// Check: ./lab check 18.2
+// Hints: ./lab hint 19.1
+// Check: ./lab check 19.1
 
 #include <rdmacommon/options.hpp>
 
