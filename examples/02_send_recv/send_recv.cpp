@@ -38,10 +38,10 @@ struct Buffer {
 unique_qp create_qp(ibv_pd *pd, ibv_cq *cq) {
   ibv_qp_init_attr attr{
       .send_cq = cq,
-      .recv_cq = cq, // one queue tells of both; wr_id says which request has completed
+      .recv_cq = cq, // one CQ reports both; wr_id says which request has completed
       .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
       .qp_type = IBV_QPT_RC, // reliable connection: in order, acknowledged, one peer
-      .sq_sig_all = 0,       // a SEND reports its completion only if it asks to
+      .sq_sig_all = 0,       // a SEND reports its success only with IBV_SEND_SIGNALED
   };
   return unique_qp(check_ptr(ibv_create_qp(pd, &attr), "ibv_create_qp"));
 }
@@ -88,8 +88,8 @@ void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer) {
       .rq_psn = peer.psn,                       // the PSN that the peer's first packet carries
       .dest_qp_num = peer.qpn,
       .ah_attr = route(port, peer),
-      .max_dest_rd_atomic = 1, // READs and atomics of the peer's that we serve at a time
-      .min_rnr_timer = 12,     // code for 0.64 ms: "no receive posted, try again after that"
+      .max_dest_rd_atomic = 1, // how many READs and atomics of the peer we serve at a time
+      .min_rnr_timer = 12,     // code for 0.64 ms: how long the peer waits after an RNR NAK
   };
   const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -102,11 +102,11 @@ void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer) {
 void to_rts(ibv_qp *qp, uint32_t psn) {
   ibv_qp_attr attr{
       .qp_state = IBV_QPS_RTS,
-      .sq_psn = psn, // the same that the peer was told in the exchange
-      .max_rd_atomic = 1,
-      .timeout = 14,  // code for 4.096 us * 2^14 = 67 ms without an acknowledgement: send again
-      .retry_cnt = 6, // that often, then IBV_WC_RETRY_EXC_ERR; rxe takes 7 for "forever"
-      .rnr_retry = 6, // likewise for "no receive posted"; 7 would mean forever
+      .sq_psn = psn,      // the number of our first packet; the exchange has told it to the peer
+      .max_rd_atomic = 1, // how many READs and atomics of ours may be under way
+      .timeout = 14,      // code for 4.096 us * 2^14 = 67 ms; then, without an ACK, send again
+      .retry_cnt = 6,     // so many times, then IBV_WC_RETRY_EXC_ERR; rxe takes 7 for "forever"
+      .rnr_retry = 6,     // the same for "no receive posted"; 7 would mean forever
   };
   const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT |
                    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
@@ -115,8 +115,8 @@ void to_rts(ibv_qp *qp, uint32_t psn) {
 // [to-rts]
 
 // [wr-id]
-// What wr_id holds: the completion brings it back, and it means only what we make of it. One bit
-// for each request, so that a set of them fits into an integer.
+// The values of wr_id. The completion brings the value back, and only our program gives it a
+// meaning. Each request is one bit, so that an integer can hold a set of them.
 enum Request : uint64_t { receive_request = 1, send_request = 2 };
 // [wr-id]
 
@@ -148,8 +148,8 @@ void post_send(ibv_qp *qp, ibv_mr *mr, Buffer &buffer) {
 
 // [poll]
 // Polls until `wanted` has completed. The NIC puts completions into the CQ by itself; ibv_poll_cq
-// only looks whether there is one. A SEND and a receive may complete in either order, so what
-// comes early is kept in `completed`.
+// only looks whether there is one. A SEND and a receive may complete in either order. `completed`
+// is the set of those that have.
 void wait_for(ibv_cq *cq, Request wanted, uint64_t &completed, std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!(completed & wanted)) {
@@ -177,7 +177,7 @@ void send_recv(int argc, char **argv) {
     text = options.is_server() ? "hello from the server" : "hello from the client";
 
   // [objects]
-  // Each object is made from those above it, and goes before them: the reverse order of this list.
+  // Each object is made from the objects above it. They are destroyed in the reverse order.
   const Port port = open_port(options);
   Buffer buffer;
   text.copy(buffer.outgoing, message_size - 1);
@@ -217,7 +217,7 @@ void send_recv(int argc, char **argv) {
   to_rts(qp.get(), self.psn);
   std::printf("QP in RTS\n");
   if (options.is_server()) {
-    exchange.send(self); // only now: a peer with our address may send to it
+    exchange.send(self); // only now: a peer that has our address may send at once
     exchange.receive_done();
   } else {
     exchange.send_done();
@@ -242,7 +242,7 @@ void send_recv(int argc, char **argv) {
     send();
     receive();
   }
-  // Not before the peer is through: our QP must live to acknowledge what the peer sent.
+  // Wait until the peer has finished: our QP must live to acknowledge the peer's message.
   exchange.finish();
   // [traffic]
 }
