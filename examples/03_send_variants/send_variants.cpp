@@ -27,7 +27,7 @@ using namespace rdmacommon;
 namespace {
 
 // [gather-scatter]
-// One message out of three places, into two.
+// Three places of the client become one message, which fills two places of the server.
 void gather_and_scatter(const Side &side) {
   if (side.is_server) {
     side.fill(0, "");
@@ -54,8 +54,8 @@ void gather_and_scatter(const Side &side) {
 // [gather-scatter]
 
 // [inline]
-// When does the NIC read the buffer? The server has no receive posted yet, so the client's NIC has
-// to send again; by then the client has changed its buffer, which only inline data allows.
+// When does the NIC read the buffer? The server has no receive posted yet, so the client's NIC must
+// send again. By then the client has changed its buffer. Only inline data allow that.
 void inline_data(const Side &side, unsigned flags) {
   const char *how = flags & IBV_SEND_INLINE ? "inline" : "not inline";
   if (side.is_server) {
@@ -79,26 +79,26 @@ void inline_data(const Side &side, unsigned flags) {
 // [inline]
 
 // [send-imm]
-// `length` bytes of a slot, and beside them 32 bits that need no buffer.
+// Sends `length` bytes of a slot, and 32 bits that need no buffer.
 void send_with_imm(const Side &side, uint32_t immediate, size_t slot = 0, size_t length = 0) {
   ibv_sge what = side.slot(slot, length);
   post_send(side.qp, {.sg_list = &what,
                       .num_sge = length ? 1 : 0,
                       .opcode = IBV_WR_SEND_WITH_IMM,
                       .send_flags = IBV_SEND_SIGNALED,
-                      .imm_data = htonl(immediate)}); // network byte order, by contract
+                      .imm_data = htonl(immediate)}); // network byte order, by convention
   side.wait_sent();
 }
 
 uint32_t immediate_of(const ibv_wc &done) {
-  if (!(done.wc_flags & IBV_WC_WITH_IMM)) // then imm_data is what was there before
+  if (!(done.wc_flags & IBV_WC_WITH_IMM)) // then imm_data has no meaning
     throw Error("a receive", "the message has no immediate data");
   return ntohl(done.imm_data);
 }
 // [send-imm]
 
 // [notification]
-// Use 1: something has happened. There is no payload, and so no buffer on either side.
+// Use 1: something has happened. There is no payload, so neither side needs a buffer.
 void notification(const Side &side) {
   if (side.is_server) {
     post_recv(side.qp, {});
@@ -114,7 +114,7 @@ void notification(const Side &side) {
 // [notification]
 
 // [fragments]
-// Use 2: where in a larger whole this belongs: the fragment's number, and how many there are.
+// Use 2: the place of a fragment in a longer message: its number, and how many there are.
 void fragments(const Side &side) {
   constexpr std::string_view whole = "a message in four fragments, sent last one first";
   constexpr uint32_t size = 12, count = whole.size() / size;
@@ -145,7 +145,7 @@ void fragments(const Side &side) {
 // [fragments]
 
 // [types]
-// Use 3: what kind of message this is. The receiver knows before it looks at a byte of it.
+// Use 3: the type of a message. The receiver knows it before it looks at a byte of the message.
 void message_types(const Side &side) {
   enum Type : uint32_t { text = 1, number = 2 };
   if (side.is_server) {
@@ -181,9 +181,9 @@ void message_types(const Side &side) {
 // [types]
 
 // [progress]
-// Use 4: flow control. The sender waits for the receiver's report: a receive is always posted.
+// Use 4: flow control. The sender waits for the receiver's report, so it always finds a receive.
 void progress(const Side &side) {
-  constexpr uint32_t chunks = 16, window = 4; // as many as there are slots
+  constexpr uint32_t chunks = 16, window = 4; // the server has 4 slots
   if (side.is_server) {
     for (uint32_t slot = 0; slot < window; ++slot)
       side.receive_into(slot);
@@ -198,7 +198,7 @@ void progress(const Side &side) {
     std::printf("took %u chunks with %u receives\n", chunks, window);
   } else {
     for (uint32_t answer = 0; answer < chunks / window; ++answer)
-      post_recv(side.qp, {}); // it brings no bytes, and needs no buffer
+      post_recv(side.qp, {}); // a report has no bytes, and needs no buffer
     side.exchange.receive_done();
     for (uint32_t chunk = 1; chunk <= chunks; ++chunk) {
       send_with_imm(side, chunk, 0, slot_size);
@@ -210,8 +210,8 @@ void progress(const Side &side) {
 // [progress]
 
 // [signaling]
-// A completion says that everything before it in the queue is done as well. So every fourth is
-// enough, as long as the queue has room for those in between.
+// A completion says that all requests before it in the queue are done as well. So it is enough to
+// signal every fourth request, as long as the queue has room for those in between.
 void selective_signaling(const Side &side) {
   constexpr uint32_t messages = receive_depth, every = 4;
   if (side.is_server) {
@@ -228,7 +228,7 @@ void selective_signaling(const Side &side) {
       const unsigned flags = i % every == 0 ? IBV_SEND_SIGNALED : 0;
       post_send(side.qp, {.opcode = IBV_WR_SEND, .send_flags = flags});
       if (flags && i >= send_depth) { // the queue is full
-        side.wait_sent();             // one for four: the three before it say nothing
+        side.wait_sent();             // one completion frees the places of four requests
         ++completions;
       }
     }
@@ -240,8 +240,8 @@ void selective_signaling(const Side &side) {
 // [signaling]
 
 // [create-qp]
-// There is no query for the inline limit. One asks for some bytes, and ibv_create_qp refuses, or
-// writes back how many the queue pair really takes.
+// No verb queries the inline limit. The program asks for some bytes. ibv_create_qp refuses, or
+// writes back how many bytes the queue pair really takes.
 unique_qp create_qp(ibv_pd *pd, ibv_cq *sent, ibv_cq *received) {
   for (uint32_t wanted = 4096; wanted >= 16; wanted /= 2) {
     ibv_qp_init_attr attr{.send_cq = sent,

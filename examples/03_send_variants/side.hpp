@@ -18,15 +18,15 @@ constexpr size_t slot_size = 64;
 using Slots = std::array<std::array<char, slot_size>, 4>;
 
 // [side]
-// Before the client sends, the server's receives are posted: the client waits for
-// "done" from the server.
+// In all parts but inline_data, the server posts its receives before the client sends:
+// the client waits for "done" from the server.
 struct Side {
   bool is_server;
   std::chrono::seconds timeout;
   rdmacommon::Exchange &exchange;
   Slots &slots; // registered as mr
   ibv_mr *mr;
-  ibv_cq *sent, *received; // two, so that each wait knows what it waits for
+  ibv_cq *sent, *received; // two, so that a wait for a SEND finds no receive
   ibv_qp *qp;
 
   ibv_sge slot(size_t number, size_t length = slot_size) const {
