@@ -32,7 +32,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// Every SEND of `count` has arrived before the server goes on: the client says so when they have
+// The server continues when all `count` SENDs have arrived: the client reports that they have
 // completed.
 void messages_arrive(const Side &side, int count, unsigned last = 0) {
   if (side.is_server) {
@@ -68,7 +68,7 @@ int events_in(const Side &side) {
 }
 
 // [one-event]
-// One arming, one event: however many completions come after it.
+// One arming gives one event, for any number of completions that come after it.
 void one_event(const Side &side) {
   if (side.is_server)
     check_rc(ibv_req_notify_cq(side.received, 0), "ibv_req_notify_cq");
@@ -87,8 +87,8 @@ void one_event(const Side &side) {
 // [one-event]
 
 // [missed-event]
-// A message that comes between the poll and the arming, here on purpose, raises no event. So poll
-// again.
+// A message that comes between the poll and the arming (here on purpose) raises no event. So the
+// program must poll again.
 void missed_event(const Side &side) {
   if (side.is_server && poll_batch_once(side) != 0)
     throw Error("the CQ", "it should be empty");
@@ -107,8 +107,8 @@ void missed_event(const Side &side) {
 // [missed-event]
 
 // [solicited]
-// The sender decides which message is worth an event. The CQ is still armed from above, for any
-// message; so that has to be used up first.
+// The sender decides which message raises an event. The last experiment has left the CQ armed for
+// any message. The first message uses up this arming.
 void solicited(const Side &side) {
   messages_arrive(side, 1);
   if (side.is_server) {
@@ -130,7 +130,7 @@ void solicited(const Side &side) {
 // [solicited]
 
 // [in-place]
-// Four requests built in the send queue, and four completions looked at in the CQ.
+// The client builds four requests in its send queue. The server reads four completions in its CQ.
 void in_place(const Side &side) {
   constexpr int messages = 4;
   if (!side.is_server) {
@@ -166,7 +166,7 @@ void in_place(const Side &side) {
 // [in-place]
 
 // [unacknowledged]
-// A CQ cannot go while somebody has an event of it, and has not said that he is done with it.
+// A CQ cannot be destroyed while the program has an event of it that it has not acknowledged.
 void unacknowledged(const Port &port, ibv_pd *pd, const Side &side) {
   Loopback loop(port, pd, side.channel, 1);
   check_rc(ibv_req_notify_cq(loop.receives.get(), 0), "ibv_req_notify_cq");
@@ -221,7 +221,7 @@ void overrun(const Port &port, ibv_pd *pd, const Side &side) {
 unique_comp_channel create_channel(ibv_context *device) {
   unique_comp_channel channel(
       check_ptr(ibv_create_comp_channel(device), "ibv_create_comp_channel"));
-  // It would block in ibv_get_cq_event. The waiting is done in epoll, which has a time limit.
+  // Otherwise ibv_get_cq_event would block. The program waits in epoll, which has a time limit.
   const int flags = check_errno(fcntl(channel->fd, F_GETFL), "fcntl(F_GETFL)");
   check_errno(fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK), "fcntl(O_NONBLOCK)");
   return channel;
@@ -229,21 +229,21 @@ unique_comp_channel create_channel(ibv_context *device) {
 // [channel]
 
 // [create]
-// A provider without the extended interfaces says EOPNOTSUPP.
+// A provider without the extended interfaces returns EOPNOTSUPP.
 template <typename T> T *extended(T *object, const char *call) {
   if (object == nullptr && errno == EOPNOTSUPP)
     throw Unsupported(std::string("this device has no ") + call);
   return check_ptr(object, call);
 }
 
-// An extended CQ says beforehand which fields of a completion will be read.
+// The program says beforehand which fields of a completion it will read.
 ibv_cq_ex *create_cq_ex(ibv_context *device, ibv_comp_channel *channel) {
   ibv_cq_init_attr_ex attr{
       .cqe = queue_depth, .channel = channel, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN};
   return extended(ibv_create_cq_ex(device, &attr), "ibv_create_cq_ex");
 }
 
-// An extended QP says which requests will be built in its send queue.
+// The program says beforehand which kinds of requests it will build in the send queue.
 ibv_qp *create_qp(ibv_context *device, ibv_pd *pd, ibv_cq *sent, ibv_cq *received) {
   ibv_qp_init_attr_ex attr{.send_cq = sent,
                            .recv_cq = received,

@@ -39,8 +39,8 @@ private:
 };
 
 // [async]
-// Whether this program can go on after this event. A new GID, or a port that is up again, breaks
-// nothing.
+// Whether this program can continue after this event. A new GID, or a port that is up again,
+// breaks nothing.
 inline bool is_harmless(ibv_event_type event) {
   switch (event) {
   case IBV_EVENT_CQ_ERR:
@@ -56,11 +56,11 @@ inline bool is_harmless(ibv_event_type event) {
   }
 }
 
-// Takes the event that the device's own file has, and throws if it is about something broken.
+// Takes an event from the device's own file descriptor, and throws if something is broken.
 inline void take_async_event(ibv_context *device) {
   ibv_async_event event{};
   rdmacommon::check_errno(ibv_get_async_event(device, &event), "ibv_get_async_event");
-  ibv_ack_async_event(&event); // or destroying what it is about waits for this call
+  ibv_ack_async_event(&event); // destroying the QP or CQ of the event waits for this call
   if (!is_harmless(event.event_type))
     throw rdmacommon::Error("the device reports", ibv_event_type_str(event.event_type));
 }
@@ -82,8 +82,8 @@ inline ibv_event_type overrun_event(ibv_context *device, const ibv_cq *cq,
 }
 
 // [epoll]
-// Where this program sleeps. The device's own file is in it as well, so that a broken queue ends
-// the sleep.
+// Where this program sleeps. It waits for the device's own file descriptor as well, so that a
+// broken queue ends the sleep.
 class Sleep {
 public:
   Sleep(ibv_context *device, const ibv_comp_channel *channel)
@@ -132,13 +132,13 @@ private:
 // The CQ of the next event in the channel, or null if there is none: the channel does not block.
 inline ibv_cq *take_event(ibv_comp_channel *channel) {
   ibv_cq *cq = nullptr;
-  void *context = nullptr; // what ibv_create_cq was given for it
+  void *context = nullptr; // the pointer that ibv_create_cq got for this CQ
   if (ibv_get_cq_event(channel, &cq, &context) != 0) {
     if (errno == EAGAIN)
       return nullptr;
     rdmacommon::throw_errno(errno, "ibv_get_cq_event");
   }
-  ibv_ack_cq_events(cq, 1); // or ibv_destroy_cq will wait for it, forever
+  ibv_ack_cq_events(cq, 1); // without this, ibv_destroy_cq waits forever
   return cq;
 }
 // [take-event]

@@ -47,13 +47,13 @@ inline void post_list(const Side &side) {
 // [post-list]
 
 // [builders]
-// From start to complete, requests are built right in the queue; complete hands all of them to the
-// NIC.
+// Between start and complete, the program builds requests directly in the queue. complete hands all
+// of them to the NIC.
 inline void build(const Side &side, int messages) {
   ibv_qp_ex *qp = ibv_qp_to_qp_ex(side.qp);
   ibv_wr_start(qp);
   for (int i = 0; i < messages; ++i) {
-    qp->wr_id = static_cast<uint64_t>(i); // of the request that is built next, as are the flags
+    qp->wr_id = static_cast<uint64_t>(i); // it and the flags are for the next request
     qp->wr_flags = i == messages - 1 ? IBV_SEND_SIGNALED : 0;
     ibv_wr_send(qp);
   }

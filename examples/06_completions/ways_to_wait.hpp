@@ -73,7 +73,7 @@ inline void sleep_until_event(const Side &side, int messages, int solicited_only
       continue;
     }
     rdmacommon::check_rc(ibv_req_notify_cq(side.received, solicited_only), "ibv_req_notify_cq");
-    if (const int count = poll_batch_once(side)) { // came before it was armed
+    if (const int count = poll_batch_once(side)) { // came before the arming
       messages -= count;
       continue;
     }
