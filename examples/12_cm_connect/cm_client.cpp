@@ -37,10 +37,10 @@ using namespace rdmacommon;
 namespace {
 
 // [resolve]
-// An address -> a device of this host's, a port and a GID of it, and a route to the server.
+// From the server's address to a device of this host, its port and GID, and a route to the server.
 void resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &options) {
   const std::chrono::milliseconds limit = options.timeout + std::chrono::seconds(1);
-  // rdma_cm is to give up first, since it says why.
+  // rdma_cm's own limit is shorter: its event says why it gives up.
   const auto limit_ms = static_cast<int>(std::chrono::milliseconds(options.timeout).count());
   CmAddress server = cm_address(options);
   check_errno(rdma_resolve_addr(id, nullptr, server.get(), limit_ms), "rdma_resolve_addr");

@@ -72,8 +72,8 @@ Request take_request(rdma_event_channel *channel, uint64_t largest, rdma_conn_pa
                      const CmOptions &options) {
   const unique_cm_event event =
       wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
-  // Declared behind the event, and may go before it is acknowledged: this event counts for the
-  // listener.
+  // If this function throws, it destroys the id before it acknowledges the event. That does not
+  // hang: a CONNECT_REQUEST counts as an event of the listener.
   unique_cm_id id(event->id);
   const rdma_conn_param &asked = event->param.conn;
   const auto hello = greeting_in(asked);
@@ -86,8 +86,8 @@ Request take_request(rdma_event_channel *channel, uint64_t largest, rdma_conn_pa
     reject(id.get(), refused_length, largest,
            "it needs " + std::to_string(length) + " bytes, and may have 1 to " +
                std::to_string(largest));
-  // READs at a time, as seen from this side: no more than the client asks for, nor than any device
-  // can do.
+  // READs at a time, from the server's point of view: no more than the client asks for, and at most
+  // one, which any device can do.
   answer.responder_resources = std::min<uint8_t>(asked.responder_resources, 1);
   answer.initiator_depth = std::min<uint8_t>(asked.initiator_depth, 1);
   return {.id = std::move(id), .length = length};
@@ -123,7 +123,7 @@ void cm_server(int argc, char **argv) {
   const Announcement hello = announce(length);
   answer.private_data = &hello;
   answer.private_data_len = sizeof hello;
-  listener.reset(); // one client is enough for this lesson: who else comes finds nobody listening
+  listener.reset(); // one client is enough for this lesson: other clients find no listener
   // [answer]
 
   // [resources]
@@ -153,7 +153,7 @@ void cm_server(int argc, char **argv) {
   // [accept]
   ibv_sge into = piece(theirs_mr.get(), &theirs, sizeof theirs);
   post_recv(id->qp, {.sg_list = &into, .num_sge = 1}); // before the client knows that it may send
-  show("before:", memory);                             // later the client may be in it
+  show("before:", memory);                             // later the client may write there
   check_errno(rdma_accept(id.get(), &answer), "rdma_accept");
   wait_for_cm_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, options.timeout);
   std::printf("ESTABLISHED\n");
@@ -162,7 +162,7 @@ void cm_server(int argc, char **argv) {
 
   // [sleep]
   const Stopwatch watch;              // of lesson 04
-  send_description(id->qp, mr.get()); // after that the client needs nothing of us
+  send_description(id->qp, mr.get()); // after that the client does not need this program
   wait_for_cm_event(channel.get(), RDMA_CM_EVENT_DISCONNECTED, options.wait);
   std::printf("DISCONNECTED     after %.3f ms, of which I was awake for %.3f ms\n",
               watch.elapsed_ms(), watch.cpu_ms());

@@ -41,7 +41,7 @@ enum class Refusal : uint16_t {
 /// that rdma_cm leaves for a request. It comes in a longer field, filled up with zeros.
 struct Greeting {
   uint32_t magic;   ///< "RBEX": whose protocol it is.
-  uint16_t version; ///< protocol_version, of the one who sends it.
+  uint16_t version; ///< The sender's protocol_version.
   uint16_t refusal; ///< A Refusal.
 };
 // [greeting]
