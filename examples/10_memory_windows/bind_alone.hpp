@@ -66,8 +66,8 @@ struct Loopback {
 };
 
 // [refused]
-// Each on a queue pair of its own, since a bind that is refused breaks the one that it is posted
-// to.
+// Posts each bind to a queue pair of its own, since a refused bind breaks the queue pair that it is
+// posted to.
 inline void refused_binds(const rdmacommon::Port &port, ibv_pd *pd) {
   using namespace rdmacommon;
   struct Bind {
@@ -85,7 +85,7 @@ inline void refused_binds(const rdmacommon::Port &port, ibv_pd *pd) {
                            Bind{"more than the region", local | bindable, read, 4097},
                            Bind{"0 bytes", local | bindable, read, 0}}) {
     const Loopback on(port, pd);
-    post_recv(on.qp.get(), {}); // for nothing but to be flushed: then the QP is in ERR
+    post_recv(on.qp.get(), {}); // only to be flushed: then the QP is in ERR
     const unique_mr mr = reg_mr(pd, memory.data(), memory.size(), bind.region);
     const unique_mw mw(check_ptr(ibv_alloc_mw(pd, IBV_MW_TYPE_2), "ibv_alloc_mw"));
     const ibv_mw_bind_info info{.mr = mr.get(),

@@ -35,8 +35,8 @@ namespace {
 using std::chrono::milliseconds;
 
 // [tell]
-// Unsignaled: what the client does next may break this queue pair before the acknowledgement is
-// here.
+// Unsignaled: the client's next request may break this queue pair before the acknowledgement of
+// this SEND arrives.
 void post_grant(ibv_qp *qp, const Window &window) {
   const Grant grant = to_grant(window);
   ibv_sge what{.addr = reinterpret_cast<uint64_t>(&grant), .length = sizeof grant, .lkey = 0};
@@ -46,18 +46,18 @@ void post_grant(ibv_qp *qp, const Window &window) {
 // [tell]
 
 // [type-2]
-// Of type 2: the bind is a work request, and the program that posts it chooses the new rkey.
+// Type 2: the bind is a work request, and the program that posts it chooses the new rkey.
 void bind_type_2(ibv_qp *qp, ibv_mw *mw, const ibv_mw_bind_info &what) {
-  const uint32_t rkey = ibv_inc_rkey(mw->rkey); // another one than last time: old grants stay dead
+  const uint32_t rkey = ibv_inc_rkey(mw->rkey); // not the last one: old grants stay invalid
   post_send(qp, {.opcode = IBV_WR_BIND_MW,
                  .send_flags = IBV_SEND_SIGNALED,
                  .bind_mw = {.mw = mw, .rkey = rkey, .bind_info = what}});
-  mw->rkey = rkey; // the next bind has to name it
+  mw->rkey = rkey; // the next bind must name it
 }
 // [type-2]
 
 // [type-1]
-// Of type 1: a verb of its own, which chooses the rkey. It posts to the send queue all the same.
+// Type 1: a separate verb, which chooses the rkey. It posts to the send queue, too.
 void bind_type_1(ibv_qp *qp, ibv_mw *mw, const ibv_mw_bind_info &what) {
   ibv_mw_bind bind{.send_flags = IBV_SEND_SIGNALED, .bind_info = what};
   check_rc(ibv_bind_mw(qp, mw, &bind), "ibv_bind_mw");
@@ -65,13 +65,13 @@ void bind_type_1(ibv_qp *qp, ibv_mw *mw, const ibv_mw_bind_info &what) {
 // [type-1]
 
 // [take-back]
-// Once this has completed, the rkey opens nothing any more, whatever the peer says or does.
+// When this has completed, the rkey opens nothing any more. The peer cannot prevent that.
 void take_back(const Connection &to, ibv_mw *mw, ibv_mr *mr, std::chrono::seconds timeout) {
   if (mw->type == IBV_MW_TYPE_2)
     post_send(
         to.qp.get(),
         {.opcode = IBV_WR_LOCAL_INV, .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = mw->rkey});
-  else { // has no invalidation; a bind to nothing takes its place
+  else { // type 1 has no invalidation: bind 0 bytes instead
     ibv_mw_bind bind{.send_flags = IBV_SEND_SIGNALED, .bind_info = {.mr = mr}};
     check_rc(ibv_bind_mw(to.qp.get(), mw, &bind), "ibv_bind_mw(0 bytes)");
   }
@@ -80,11 +80,11 @@ void take_back(const Connection &to, ibv_mw *mw, ibv_mr *mr, std::chrono::second
 // [take-back]
 
 // [given-back]
-// SoftRoCE sets the kernel's bit, IB_WC_WITH_INVALIDATE, which out here is that of another flag;
-// one that says nothing on a reliable connection.
+// SoftRoCE sets the kernel's bit, IB_WC_WITH_INVALIDATE. In user space this bit is another flag,
+// IBV_WC_IP_CSUM_OK, which has no meaning on a reliable connection.
 constexpr unsigned with_invalidate = IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK;
 
-// The NIC has invalidated what the peer's SEND named. Was it what the peer was to give back?
+// The NIC has invalidated the window that the peer's SEND named. Is it the window that we lent?
 void check_given_back(const ibv_wc &done, uint32_t rkey) {
   check_wc(done, "the client's message");
   if ((done.wc_flags & with_invalidate) == 0)
@@ -105,14 +105,14 @@ struct ServerSide {
 // [serve]
 void serve(const ServerSide &with, const Case &now, Exchange &exchange) {
   const Connection to(with.port, with.pd);
-  to_init(to.qp.get(), with.port, read_write); // the window says which of it
-  // "I give it back" and "I have finished". Of one that fails, only the wr_id says which it was.
+  to_init(to.qp.get(), with.port, read_write); // the window says which of them applies
+  // For "I give it back" and "I have finished". If one fails, only its wr_id says which it was.
   post_recv(to.qp.get(), {.wr_id = 1});
   post_recv(to.qp.get(), {.wr_id = 2});
   connect(to.qp.get(), with.port, exchange, with.options);
   std::optional<Loopback> other;
 
-  // After the queue pairs: a window goes before the one that it is bound on.
+  // Declared after the queue pairs, so that it is destroyed before the one on which it is bound.
   const unique_mw mw(check_ptr(ibv_alloc_mw(with.pd, now.type), "ibv_alloc_mw"));
   const ibv_mw_bind_info what{.mr = with.mr,
                               .addr = reinterpret_cast<uint64_t>(with.mr->addr) + window_at,
@@ -123,7 +123,7 @@ void serve(const ServerSide &with, const Case &now, Exchange &exchange) {
     bind(other.emplace(with.port, with.pd).qp.get(), mw.get(), what);
     check_wc(other->next("the bind"), "the bind");
     post_grant(to.qp.get(), {mw->rkey, what.addr, what.length, now.access});
-  } else { // on one queue pair the grant goes out behind the bind, and there is nothing to wait for
+  } else { // on one queue pair the NIC sends the grant after the bind: no need to wait
     bind(to.qp.get(), mw.get(), what);
     post_grant(to.qp.get(), {mw->rkey, what.addr, what.length, now.access});
     wait_for_completion(to.sent.get(), "the bind", with.options.timeout); // did it work?
@@ -187,7 +187,7 @@ void request(const ClientSide &with, const Case &now) {
   ibv_sge grant = piece(mr.get(), &memory.grant, sizeof memory.grant);
   post_recv(to.qp.get(), {.sg_list = &grant, .num_sge = 1});
   post_recv(to.qp.get(), {}); // the notice that the window is taken back
-  post_recv(to.qp.get(), {}); // for nothing but to be flushed: then the QP is in ERR
+  post_recv(to.qp.get(), {}); // only to be flushed: then the QP is in ERR
   Exchange exchange(with.options);
   connect(to.qp.get(), with.port, exchange, with.options);
 
@@ -197,7 +197,7 @@ void request(const ClientSide &with, const Case &now) {
   const ibv_sge out = piece(mr.get(), memory.out.data(), probe_size);
   const ibv_sge in = piece(mr.get(), memory.in.data(), probe_size);
 
-  if (!now.bound_on_other) { // it is ours, and works
+  if (!now.bound_on_other) { // the window is for this connection, and works
     if (window.access & IBV_ACCESS_REMOTE_WRITE)
       check_status(use(to, IBV_WR_RDMA_WRITE, out, window.address, window.rkey, timeout), "WRITE");
     check_status(use(to, IBV_WR_RDMA_READ, in, window.address, window.rkey, timeout), "READ");
@@ -215,7 +215,7 @@ void request(const ClientSide &with, const Case &now) {
   const ibv_wc_status status =
       use(to, now.probe, now.probe == IBV_WR_RDMA_READ ? in : out,
           window.address + static_cast<uint64_t>(now.at), window.rkey, timeout);
-  if (status != IBV_WC_SUCCESS) // the completion may be here a little before the QP has changed
+  if (status != IBV_WC_SUCCESS) // the completion may come just before the QP changes its state
     next_completion(to.received.get(), timeout);
   std::printf("%-11s  %-26s  %-25s  %s\n", now.name, now.in_words, ibv_wc_status_str(status),
               state_now(to.qp.get()));
