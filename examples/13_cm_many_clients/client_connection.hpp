@@ -90,7 +90,7 @@ public:
   void established() { due_in(step_); }
 
   // [completed]
-  // @throws Error if the request failed, or the client has said what it should not
+  // @throws Error if the request failed, or the client has sent a wrong message
   void completed(const ibv_wc &wc) {
     --posted_;
     if (closed_) // flushed
@@ -101,7 +101,7 @@ public:
     case Work::receive:
       is_rping_ ? rping_said(wc.byte_len) : client_said(wc.byte_len);
       break;
-    case Work::transfer: // the ping has come, or the pong is there: the client is to go on
+    case Work::transfer: // the READ of the ping, or the WRITE of the pong: the client may continue
       post_receive();
       send(RpingBuffer{});
       break;
@@ -115,13 +115,13 @@ public:
   // [completed]
 
   // [overdue]
-  // To be called when the deadline has passed. @throws Error if the client owes us something
+  // Call this after the deadline. @throws Error if the client must send a message by now
   void overdue() {
     if (owes_us_words())
       throw rdmacommon::Error("silence", "nothing for " + std::to_string(step_.count()) + " ms");
-    // It works on our memory, or is idle, or its host is dead. A WRITE of no bytes needs no memory
-    // and disturbs nobody, but its NIC has to acknowledge it: if it does not, the completion says
-    // so.
+    // The client works on our memory, or is idle, or its host is dead. A WRITE of 0 bytes needs no
+    // memory and changes nothing, but the client's NIC must acknowledge it. If it does not, the
+    // completion fails.
     due_in(silence_);
     if (std::exchange(looking_, true))
       return;
@@ -132,18 +132,18 @@ public:
   // [overdue]
 
   // [close]
-  // What is still posted comes back flushed; the queue pair goes when all of it has, so that no
-  // completion is left that a later queue pair with the same number could be taken for.
+  // The posted requests come back flushed. The server destroys the queue pair after all of them, so
+  // that no completion is left for a later queue pair with the same number.
   void close() noexcept {
     if (std::exchange(closed_, true))
       return;
-    deadline_ = Clock::time_point::max(); // it owes us nothing any more
+    deadline_ = Clock::time_point::max(); // we wait for nothing more
     try {
       rdmacommon::to_error(id_->qp); // rdma_disconnect does so only if there is a connection
     } catch (const std::exception &error) {
       std::fprintf(stderr, "%s\n", error.what());
     }
-    rdma_disconnect(id_.get()); // fails if the connection never was, or is not any more
+    rdma_disconnect(id_.get()); // fails if there is no connection (any more)
   }
   bool is_closed() const { return closed_; }
   bool is_gone() const { return closed_ && posted_ == 0; }
@@ -181,25 +181,25 @@ private:
   }
 
   // [client-said]
-  // Ours: the client describes its memory, we ours, and from then on it WRITEs and READs without
-  // us.
+  // Our protocol: the client describes its memory, and we describe ours. After that the client
+  // WRITEs and READs without us.
   void client_said(size_t bytes) {
     using namespace rdmacommon;
     if (described_)
       throw Error("the client", "it says more than it should");
     Description theirs{};
     std::memcpy(&theirs, memory_->said.data(), sizeof theirs);
-    described(theirs, bytes); // throws if it is not right
+    described(theirs, bytes); // throws if it is wrong
     described_ = true;
     due_in(silence_);
-    post_receive(); // where it would say more
+    post_receive(); // for a message that should not come
     send(describe(data_mr_.get()));
   }
   // [client-said]
 
   // [rping-said]
-  // rping: the client advertises a buffer with its ping, which we READ; then another, into which we
-  // WRITE it back.
+  // rping: the client first sends the address of its ping, and we READ the ping. Then the client
+  // sends the address of another buffer, and we WRITE the ping there.
   void rping_said(size_t bytes) {
     using namespace rdmacommon;
     RpingBuffer buffer{};
@@ -229,12 +229,12 @@ private:
   Clock::time_point deadline_;
   uint32_t posted_ = 0; // requests whose completions have not come
   bool closed_ = false, looking_ = false;
-  bool described_ = false; // ours: it has said where its memory is
-  bool pong_ = false; // rping: the ping is here, or under way, and its buffer for the pong is due
+  bool described_ = false; // our protocol: the client has described its memory
+  bool pong_ = false;      // rping: we READ or have READ the ping; its pong is next
   uint32_t ping_size_ = 0;
   std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
-  rdmacommon::unique_pd pd_; // a PD for each client: no rkey of another's opens anything here
+  rdmacommon::unique_pd pd_; // a PD for each client: another client's rkey opens nothing here
   rdmacommon::unique_mr data_mr_, said_mr_;
-  rdmacommon::unique_cm_qp qp_; // the last one made, and the first one to go
+  rdmacommon::unique_cm_qp qp_; // made last, destroyed first
   // [members]
 };

@@ -54,8 +54,8 @@ public:
 };
 
 // [backoff]
-// How long to stay away after a failure: twice as long each time, up to a limit, and not the same
-// for all, since those who were thrown out together would come back together.
+// How long to wait after a failure: twice as long each time, up to a limit. The time is random,
+// since clients that lost the server together would otherwise come back together.
 class Backoff {
 public:
   milliseconds next() {
@@ -208,8 +208,8 @@ private:
 };
 
 // [client]
-// One client: all rounds, over as many connections as that takes. `ready` is called when it is
-// connected.
+// One client: does all its rounds, over as many connections as it needs. It calls `ready` when it
+// is connected.
 template <typename Ready>
 void come(const CmOptions &options, const Settings &settings, uint32_t me, Ready ready) {
   Backoff backoff;
@@ -231,7 +231,7 @@ void come(const CmOptions &options, const Settings &settings, uint32_t me, Ready
       if (settings.verbose)
         std::printf("client %u, after %u rounds: %s; again in %d ms\n", me, done, error.what(),
                     static_cast<int>(pause.count()));
-      std::this_thread::sleep_for(pause); // there is no event for a server that has come back
+      std::this_thread::sleep_for(pause); // no event reports that the server is back
     }
   }
 }

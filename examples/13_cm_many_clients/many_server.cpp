@@ -42,7 +42,7 @@ struct Limits {
 };
 
 // [device]
-// A device that clients have come by: one CQ for all of them, and the clients, by their QP numbers.
+// A device to which clients are connected: one CQ for all of them, and the clients by QP number.
 struct Device {
   Device(ibv_context *context, uint32_t at_once, EventLoop &loop)
       : channel(create_comp_channel(context)),
@@ -109,7 +109,7 @@ private:
         continue;
       }
       auto *client = static_cast<ClientConnection *>(event->id->context);
-      if (client == nullptr) { // the listener's
+      if (client == nullptr) { // an event of the listener
         if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
           throw Error(name_of(event->event), "the listener has lost its device");
         continue;
@@ -118,7 +118,7 @@ private:
       case RDMA_CM_EVENT_ESTABLISHED:
         client->established();
         break;
-      case RDMA_CM_EVENT_DISCONNECTED: // it has finished, or its process has died
+      case RDMA_CM_EVENT_DISCONNECTED: // the client has finished, or its process has died
         client->close();
         break;
       case RDMA_CM_EVENT_TIMEWAIT_EXIT: // its QP number may be used again
@@ -133,7 +133,7 @@ private:
   // [request]
   void take_request(const rdma_cm_event &event) {
     unique_cm_id id(event.id);
-    id->context = nullptr; // it has the listener's
+    id->context = nullptr; // it was a copy of the listener's
     const auto hello = greeting_in(event.param.conn);
     const Refusal why = hello && hello->version != protocol_version ? Refusal::version
                         : closing_                                  ? Refusal::closing
@@ -155,7 +155,7 @@ private:
       device.clients.emplace(number, std::move(client));
       peak_ = std::max(peak_, clients_now());
     } catch (const std::exception &error) {
-      // This one cannot be served. What was made for it goes, which rejects it.
+      // The server cannot serve this client. Destroying its objects, with the id, rejects it.
       std::fprintf(stderr, "a client could not be accepted: %s\n", error.what());
       ++rejected_;
     }
@@ -199,7 +199,7 @@ private:
   // [clock]
 
   // [guarded]
-  // What one client does wrong ends that client's connection, and nothing else.
+  // An error that one client causes ends only that client's connection.
   template <typename Action> void guarded(ClientConnection &client, Action action) {
     try {
       action(client);
@@ -218,7 +218,7 @@ private:
   }
 
   // [tear-down]
-  // After all events of this turn: none of them leads to a client that is not any more.
+  // Called after all events of this turn, so that no event leads to a destroyed client.
   void tear_down() {
     for (auto &[context, device] : devices_)
       std::erase_if(device.clients, [&](const auto &entry) {
