@@ -34,7 +34,7 @@ namespace {
 // ---- what can be seen
 
 // [observe]
-// What the next completion says; here, one is waited for that says why.
+// Waits for the next completion, and returns its status as text.
 std::string wait_for_failure(ibv_cq *cq, std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   ibv_wc wc{};
@@ -44,7 +44,7 @@ std::string wait_for_failure(ibv_cq *cq, std::chrono::seconds timeout) {
   return "status " + std::to_string(wc.status) + ", " + ibv_wc_status_str(wc.status);
 }
 
-// The completion may be there a moment before the queue pair has changed its state.
+// The completion may come a moment before the queue pair changes its state.
 void wait_for_error_state(ibv_qp *qp, std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (state_of(qp) != std::string_view("ERR"))
@@ -52,7 +52,7 @@ void wait_for_error_state(ibv_qp *qp, std::chrono::seconds timeout) {
       throw Error("the queue pair", std::string("it stays in ") + state_of(qp));
 }
 
-// An event of the device reports news that belong to no request.
+// Waits for an event of the device, which belongs to no request.
 std::string wait_for_event(ibv_context *context, std::chrono::seconds timeout) {
   pollfd what{.fd = context->async_fd, .events = POLLIN};
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
@@ -60,7 +60,7 @@ std::string wait_for_event(ibv_context *context, std::chrono::seconds timeout) {
     throw Error("the event", "it did not come");
   ibv_async_event event{};
   check_errno(ibv_get_async_event(context, &event), "ibv_get_async_event");
-  ibv_ack_async_event(&event); // or destroying what it is about would wait forever
+  ibv_ack_async_event(&event); // without this, destroying the CQ or QP waits forever
   return std::string("event: ") + ibv_event_type_str(event.event_type);
 }
 // [observe]
@@ -83,7 +83,7 @@ public:
   // [replace]
   void create() {
     qp_.reset(); // before its CQ
-    // 3: not enough for all that can be posted, since one case overruns it.
+    // 3: fewer than the requests that can be posted, so that one failure can overrun it.
     cq_ = create_cq(port_.context.get(), 3);
     qp_ = create_rc_qp(pd_.get(), cq_.get(),
                        {.max_send_wr = 8, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1});
@@ -96,7 +96,7 @@ public:
     to_init(qp_.get(), port_, IBV_ACCESS_REMOTE_WRITE); // and no REMOTE_READ
     const ibv_mr *shared = shares_foreign_ ? foreign_mr_.get() : mr_.get();
     if (!options_.is_server())
-      receive(side()); // for the message that proves that all is well again
+      receive(side()); // for the message that proves the recovery
     theirs_ = connect(qp_.get(), port_, exchange_, options_, share(shared));
   }
   // [connect-both]
@@ -107,7 +107,7 @@ public:
     to_state(side(), IBV_QPS_RESET, "ibv_modify_qp(RESET)"); // drops what is posted
     ibv_wc old{};
     while (check_count(ibv_poll_cq(cq_.get(), 1, &old), "ibv_poll_cq") > 0)
-      ; // what has been reported already must not be taken for news
+      ; // these completions belong to the old connection
     connect_both();
   }
   // [recover]
@@ -149,7 +149,7 @@ void server(const Failure &failure, Connection &connection, Exchange &exchange,
   std::snprintf(connection.text(), message_size, "%s", seen.c_str());
   send(connection.side(), connection.side().message());
   wait_for_completion(connection.side().cq, "the message that proves it", options.timeout);
-  exchange.send_done(); // it is acknowledged: the client may destroy its queue pair
+  exchange.send_done(); // the SEND is acknowledged: the client may destroy its queue pair
 }
 // [server]
 
@@ -161,7 +161,7 @@ struct Row {
 // [client]
 Row client(const Failure &failure, Connection &connection, Exchange &exchange, const Port &port,
            const PairOptions &options) {
-  exchange.receive_done(); // the server is ready for it
+  exchange.receive_done(); // the server is ready
   std::printf("%s\n  did:       %s\n", failure.name, failure.what);
   failure.client(connection.side());
   std::string seen;
@@ -176,7 +176,7 @@ Row client(const Failure &failure, Connection &connection, Exchange &exchange, c
   std::printf("  client:    %s\n", seen.c_str());
 
   if (failure.is_event)
-    connection.replace(); // a completion queue that has lost one is of no use any more
+    connection.replace(); // a CQ that has lost a completion must not be used any more
   else
     connection.recover();
   exchange.receive_done();
