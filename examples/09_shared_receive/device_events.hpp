@@ -21,18 +21,18 @@ public:
   explicit DeviceEvents(ibv_context *device) : device_(device) { do_not_block(device->async_fd); }
 
   // [async]
-  // Takes the device's events, and says whether one of them is that the receives run low.
+  // Takes the device's events. Returns true if one of them says that the receives run low.
   bool limit_reached() {
     bool reached = false;
     ibv_async_event event{};
     while (ibv_get_async_event(device_, &event) == 0) {
       const ibv_event_type type = event.event_type;
       const uint32_t qpn = type == IBV_EVENT_QP_LAST_WQE_REACHED ? event.element.qp->qp_num : 0;
-      ibv_ack_async_event(&event); // or destroying the object that it is about waits forever
+      ibv_ack_async_event(&event); // without this, destroying the event's object waits forever
       if (type == IBV_EVENT_SRQ_LIMIT_REACHED)
-        reached = true; // and it is not armed any more
+        reached = true; // and the limit is no longer armed
       else if (type == IBV_EVENT_QP_LAST_WQE_REACHED)
-        without_receives_.insert(qpn); // a queue pair may say so more than once
+        without_receives_.insert(qpn); // may come more than once for a QP
       else if (type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_CQ_ERR)
         throw rdmacommon::Error("the device", ibv_event_type_str(type));
     }
@@ -43,9 +43,9 @@ public:
   // [async]
 
   // [last-wqe]
-  // Waits until `ended` queue pairs hold no receive any more: after that, their buffers may be
-  // freed. Not every device says so, which is why there is a limit. Returns how many queue pairs
-  // have said so.
+  // Waits until `ended` queue pairs hold no receive any more: after that, the program may free the
+  // buffers. Not every device raises this event, so there is a time limit. Returns for how many
+  // queue pairs the event has come.
   size_t wait_for_last_wqes(size_t ended) {
     using namespace std::chrono;
     const auto limit = steady_clock::now() + seconds(1);

@@ -14,7 +14,7 @@
 #include <vector>
 
 // [create-srq]
-// A receive queue that belongs to no queue pair; `size` requests, of one piece of memory each.
+// Makes a receive queue that belongs to no queue pair, for `size` receives of one piece of memory.
 inline rdmacommon::unique_srq create_srq(ibv_pd *pd, uint32_t size) {
   ibv_device_attr device{};
   rdmacommon::check_rc(ibv_query_device(pd->context, &device), "ibv_query_device");
@@ -28,8 +28,8 @@ inline rdmacommon::unique_srq create_srq(ibv_pd *pd, uint32_t size) {
 // [create-qp]
 inline rdmacommon::unique_qp create_qp(ibv_pd *pd, ibv_cq *cq, ibv_srq *srq, uint32_t sends) {
   ibv_qp_init_attr attr{.send_cq = cq,
-                        .recv_cq = cq, // where a receive completes that this QP has taken
-                        .srq = srq,    // it has no receive queue of its own
+                        .recv_cq = cq, // the receives that this QP takes complete here
+                        .srq = srq,    // instead of a receive queue of its own
                         .cap = {.max_send_wr = sends, .max_send_sge = 1},
                         .qp_type = IBV_QPT_RC};
   return rdmacommon::unique_qp(rdmacommon::check_ptr(ibv_create_qp(pd, &attr), "ibv_create_qp"));
@@ -54,8 +54,8 @@ public:
   void put_back(uint64_t wr_id) { free_.push_back(wr_id); }
 
   // [refill]
-  // Arms the limit, and posts all that is free. In this order: a limit that is armed too late
-  // raises no event if the queue is empty by then.
+  // Arms the limit, and then posts all free buffers. In the other order, messages could empty the
+  // queue before the limit is armed, and no event would come.
   size_t refill() {
     ibv_srq_attr attr{.srq_limit = limit_};
     rdmacommon::check_rc(ibv_modify_srq(srq_.get(), &attr, IBV_SRQ_LIMIT), "ibv_modify_srq(LIMIT)");

@@ -141,13 +141,13 @@ public:
 
 private:
   // [work]
-  // Takes what has come. The receives are posted again before the answers invite more messages.
+  // Takes the completions that have come. Posts receives before an answer allows more messages.
   bool work() {
     std::array<ibv_wc, 16> batch;
     const size_t count = poll_batch(cq_.get(), batch);
     std::vector<Client *> due;
     for (const ibv_wc &wc : std::span(batch).first(count)) {
-      Client &client = clients_.at(by_qpn_.at(wc.qp_num)); // also of a completion that has failed
+      Client &client = clients_.at(by_qpn_.at(wc.qp_num)); // valid in a failed one, too
       if (client.exchange)
         try {
           if (take(client, wc))
@@ -179,7 +179,7 @@ private:
   // [work]
 
   // [take]
-  // True if it is a message, which has to be answered.
+  // Returns true for a message, which the server must answer.
   bool take(Client &client, const ibv_wc &wc) {
     check_wc(wc, wc.wr_id == answer_request ? "the answer" : "the receive");
     if (wc.wr_id == answer_request)
@@ -193,9 +193,9 @@ private:
   // [take]
 
   // [answer]
-  // Each client always has a credit, or gets one with its next answer; the limit is enough for
-  // that. What is left of the limit goes to those who want more, half of it at a time. So no more
-  // messages are under way than that.
+  // Each client has a credit, or gets one with its next answer: the limit is enough for that. A
+  // client with more to send gets up to half of the rest of the limit. So all credits together are
+  // never more than the limit.
   void answer(Client &client) {
     uint32_t promised = 0;
     for (const Client &other : clients_)
@@ -234,7 +234,7 @@ private:
   }
 
   // [end]
-  // Ends one connection; the others do not notice.
+  // Ends one connection. The other clients do not notice.
   void end(Client &client, const std::string &why) {
     ibv_qp_attr attr{.qp_state = IBV_QPS_ERR};
     check_rc(ibv_modify_qp(client.qp.get(), &attr, IBV_QP_STATE), "ibv_modify_qp(ERR)");
