@@ -79,6 +79,17 @@ def link(match, here: Path) -> str:
     return text
 
 
+def quoted_from(marker: str) -> str:
+    """The line behind a snippet that leads to its place in the source, on the source's page.
+
+    @param marker <!-- snippet FILE TAG -->"""
+    _, _, file, tag, _ = marker.split(" ")
+    lines = (ROOT / file).read_text().splitlines()
+    number = next(i for i, line in enumerate(lines, 1) if line.strip() == f"// [{tag}]") + 1
+    address = f"{example_page(ROOT / file)}#l{number:05}"
+    return f'<small><a href="{address}">{file}, line {number}</a></small>'
+
+
 def filtered(text: str, here: Path) -> str:
     return header(text) if here.suffix == ".hpp" else markdown(text, here)
 
@@ -113,11 +124,16 @@ def with_whole_links(text: str) -> str:
 
 
 def markdown(text: str, here: Path) -> str:
-    page, in_code, out = page_of(here), False, []
+    page, in_code, out, source = page_of(here), False, [], ""
     for line in with_whole_links(text).splitlines():
         if line.startswith("```"):
             in_code = not in_code
         elif not in_code:
+            if line.startswith("<!-- snippet "):
+                source = quoted_from(line)
+            if line == "<!-- end -->" and source:
+                out += ["", source]
+                source = ""
             if line.startswith("<!--"):
                 continue
             heading = re.match(r"(#+) (.*)", line)

@@ -48,6 +48,19 @@ class Site(unittest.TestCase):
         }
         self.assertEqual(missing, set())
 
+    def test_each_snippet_leads_to_its_line(self):
+        for lesson in ladder.read():
+            links = re.findall(
+                r'<small><a href="([^"#]*)#(l\d+)">([^<,]*), line (\d+)</a>',
+                (self.html / f"page_lessons_{lesson.stem}.html").read_text(),
+            )
+            tags = re.findall(r"^<!-- snippet (\S+) (\S+) -->$", lesson.file.read_text(), re.M)
+            self.assertEqual([file for _, _, file, _ in links], [file for file, _ in tags])
+            for (page, anchor, file, number), (_, tag) in zip(links, tags):
+                line = (ROOT / file).read_text().splitlines()[int(number) - 2]
+                self.assertEqual(line.strip(), f"// [{tag}]")
+                self.assertIn(f'id="{anchor}"', (self.html / page).read_text(), page)
+
     def test_find_knows_every_section(self):
         """What docs/find.js shows; tests/thorough/test_browser.py types into the box."""
         text = (self.html / "find_data.js").read_text()

@@ -76,12 +76,14 @@ def sections() -> "list[list[str]]":
 
 
 def example_pages():
-    """A page for each source that a lesson explains: those of the examples, and of the library that
-    lesson 23 is about."""
+    """A page for each source that a lesson quotes: those of the examples and of the libraries. Its
+    lines are numbered, and each is an anchor."""
     folders = [(lesson.stem, ROOT / "examples", lesson.stem) for lesson in ladder.read()]
-    for stem, top, part in [*folders, ("23_shared_client", ROOT / "shared", "src")]:
+    folders += [("23_shared_client", ROOT / "shared", part) for part in ("src", "include")]
+    folders += [("README", ROOT / "common", part) for part in ("src", "include")]
+    for stem, top, part in folders:
         for source in sorted([*(top / part).rglob("*.?pp"), *(top / part).rglob("*.[ch]")]):
             yield (
-                f"/** @example {source.relative_to(top).as_posix()}\n * Explained in @ref"
+                f"/** @example{{lineno}} {source.relative_to(top).as_posix()}\n * Explained in @ref"
                 f" page_lessons_{stem}. */\n"
             )
