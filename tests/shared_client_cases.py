@@ -603,17 +603,17 @@ DROPPED = {
     "slots": "a request: it takes 2 slots, and 1 can have come",
     "length": "a request: it is longer than its slots",
     "huge": "a request: it is longer than its slots",
-    "id": "a request: its id is another slot's",
+    "id": "a request: its id is that of another slot",
     "beyond": "the peer's run: 2 slots from 2047 on: there are only 2048",
     "far-beyond": "the peer's run: 255 slots from 16777215 on: there are only 2048",
     "empty": "the peer's run: it has no slots",
-    "twice": "a request: its slot has one that has no answer yet",
-    "window": "a request: more than the window are under way",
+    "twice": "a request: its slot has another request without an answer",
+    "window": "a request: the client has more requests under way than its window",
     "cut": "a long message: its next run is missing",
     "cut-short": "a request: it takes 300 slots, and 100 can have come",
     "cut-other": "a long message: its next run is missing",
     "cut-end": "a request: it takes 300 slots, and 255 can have come",
-    "cut-window": "a request: more than the window are under way",
+    "cut-window": "a request: the client has more requests under way than its window",
     "send": "the peer's message: it is not an RDMA WRITE with immediate data",
     "rkey": "completed with status 10, remote access error",
     "data-rkey": "completed with status 10, remote access error",
@@ -637,26 +637,26 @@ LIES_OF_SERVERS = {
     "kind": "an answer: it is of kind 99",
     "request": "an answer: it is of kind 1",
     "data": "an answer: it is of kind 7",
-    "done": "an answer: one that was not asked for",
-    "id": "an answer: it is to another request",
-    "slots": "an answer: it is to another request",
-    "length": "an answer: it is longer than there is room",
-    "huge": "an answer: it is longer than there is room",
-    "nobody": "an answer: nobody has asked",
+    "done": "an answer: it belongs to no request",
+    "id": "an answer: it belongs to another request",
+    "slots": "an answer: it belongs to another request",
+    "length": "an answer: it is longer than the room of its request",
+    "huge": "an answer: it is longer than the room of its request",
+    "nobody": "an answer: it belongs to no request",
     "beyond": "the peer's run: 2 slots from 2047 on: there are only 2048",
-    "twice": "an answer: nobody has asked",
-    "welcome": "the server: it answers what we do not understand",
-    "no-window": "the server: it lets nothing be under way",
+    "twice": "an answer: it belongs to no request",
+    "welcome": "the server: its Welcome message is not valid",
+    "no-window": "the server: its Welcome message has a window of 0",
 }
 
 # To clients whose requests want a long response.
 LIES_OF_LONG_RESPONSES = {
-    "long": "a long response: nobody has asked",
-    "long-nobody": "a long response: nobody has asked",
-    "long-slots": "a long response: nobody has asked",
+    "long": "a long response: it belongs to no request",
+    "long-nobody": "a long response: it belongs to no request",
+    "long-slots": "a long response: it belongs to no request",
     "long-beyond": "2 slots from 2047 on: there are only 2048",
-    "long-huge": "a long response: it is longer than there is room",
-    "long-in-slots": "an answer: one that was not asked for",
+    "long-huge": "a long response: it is longer than the room of its request",
+    "long-in-slots": "an answer: it belongs to no request",
 }
 
 # To clients whose requests have room for a response of 300 slots.
@@ -664,7 +664,7 @@ LIES_OF_LONG_ANSWERS = {
     "cut": "a long message: its next run is missing",
     "cut-short": "a long message: its next run is missing",
     "cut-other": "a long message: its next run is missing",
-    "cut-id": "an answer: it is to another request",
+    "cut-id": "an answer: it belongs to another request",
 }
 
 
@@ -692,7 +692,7 @@ class Liars(Shared):
         counts, said = self.stop()
         for words in DROPPED.values():
             self.assertGreaterEqual(said.count(words), list(DROPPED.values()).count(words), words)
-        self.assertEqual(said.count("a data connection: there is none to come"), len(UNWANTED))
+        self.assertEqual(said.count("a data connection: this session expects none"), len(UNWANTED))
         # served, dropped, rejected
         self.assertEqual(counts, [2 + len(UNWANTED), len(DROPPED) + 1, len(rejected)], said)
 

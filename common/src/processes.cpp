@@ -187,7 +187,7 @@ SharedMemory::SharedMemory(int fd, size_t length) : length_(length) {
   check_errno(fstat(fd, &about), "fstat");
   const int seals = fcntl(fd, F_GET_SEALS); // -1 of what is no memory
   if (about.st_size != static_cast<off_t>(length) || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    throw Error("the shared memory", "its length is another, or can be changed");
+    throw Error("the shared memory", "its length is not the expected one, or can still change");
   data_ = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   check_errno(data_ == MAP_FAILED ? -1 : 0, "mmap");
 }

@@ -36,10 +36,9 @@ RingHost::RingHost(const RingShape &shape, uint32_t rings, uint32_t max_workers,
       timer_(check_errno(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
                          "timerfd_create")) {
   if (rings == 0 || rings > max_rings)
-    throw Error("the host of rings", "it has 1 to 14 of them");
+    throw Error("RingHost", "rings must be 1 to 14");
   if (doorbells == 0 || doorbells > rings)
-    throw Error("the host of rings",
-                "it has 1 doorbell, or one for each ring, or some number between");
+    throw Error("RingHost", "doorbells must be 1 to the number of rings");
   for (uint32_t i = 0; i < doorbells; ++i)
     doorbells_.emplace_back(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"));
   for (uint32_t i = 0; i < rings; ++i) {
@@ -64,7 +63,7 @@ void RingHost::unwatch(int fd) {
 
 void RingHost::invite(Link link, Where where) {
   if (guests_.size() >= max_workers_)
-    throw Error("the ring", "as many have joined as may", where);
+    throw Error("the ring", "no more workers can join", where);
   // Not the number that has just become free: messages of its last owner may still be in the ring.
   do
     latest_ = latest_ % max_workers_ + 1;

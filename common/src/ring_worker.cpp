@@ -80,7 +80,7 @@ Link connect_to_ring(const std::string &name, std::optional<uid_t> owner, millis
   check_errno(connect(socket.get(), reinterpret_cast<sockaddr *>(&address), length),
               ("connect_to_ring(" + name + ")").c_str(), where);
   if (peer_of(socket.get()).uid != owner.value_or(geteuid()))
-    throw Error("the owner of the ring", "it is another user", where);
+    throw Error("the owner of the ring", "it belongs to another user", where);
   return Link(std::move(socket));
 }
 

@@ -59,7 +59,7 @@ void SendQueue::add(const ibv_send_wr &request, Where where) {
   if (room() == 0)
     throw Error("the send queue", "it is full, since no completion has given a place back", where);
   if (request.num_sge > 1)
-    throw Error("the send queue", "a request with more than one SGE", where);
+    throw Error("the send queue", "a request has more than one SGE", where);
   const bool is_signaled =
       (request.send_flags & IBV_SEND_SIGNALED) != 0 || unsignaled_ + 1 >= signal_every_;
   unsignaled_ = is_signaled ? 0 : unsignaled_ + 1;
@@ -93,7 +93,7 @@ void SendQueue::post(Where where) {
 void SendQueue::completed(const ibv_wc &wc, Where where) {
   check_wc(wc, "a request of the send queue", where);
   if (wc.qp_num != qp_->qp_num || wc.wr_id <= done_ || wc.wr_id > posted_)
-    throw Error("a completion", "it is of none of the send queue's requests", where);
+    throw Error("a completion", "it belongs to no request of the send queue", where);
   done_ = wc.wr_id; // and with it the unsignaled requests before it
 }
 // [queue-completed]
@@ -149,7 +149,7 @@ RunReceiver::RunReceiver(ibv_qp *qp, uint32_t depth, uint32_t slots)
 Run RunReceiver::received(const ibv_wc &wc, Where where) {
   check_wc(wc, "a receive", where);
   if (wc.qp_num != qp_->qp_num || used_ == chain_.size())
-    throw Error("a completion", "it is of none of the queue's receives", where);
+    throw Error("a completion", "it belongs to no receive of the queue", where);
   ++used_;
   if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
     throw Error("the peer's message", "it is not an RDMA WRITE with immediate data", where);

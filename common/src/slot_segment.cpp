@@ -25,9 +25,9 @@ RingLayout layout_of(const RingShape &shape, Where where = Where::here()) {
   if (!std::has_single_bit(shape.slots) || shape.slots > SlotRing::max_slots ||
       shape.slot_size == 0 || shape.slot_size % 64 != 0 || shape.slot_size > 1 << 20 ||
       shape.appendix > max_appendix)
-    throw Error("a slot ring",
-                "it has a power of two of slots, to 2^24, of a multiple of 64 bytes, to "
-                "1 MiB, and an appendix of no more than 16 GiB",
+    throw Error("RingShape",
+                "slots must be a power of two, at most 2^24; slot_size a multiple of 64 bytes, at "
+                "most 1 MiB; appendix at most 16 GiB",
                 where);
   // On pages of their own, so that the data, and the appendix, can be registered by themselves.
   const auto page_after = [](uint64_t end) { return (end + 4095) / 4096 * 4096; };

@@ -25,7 +25,7 @@ constexpr milliseconds
     liveness_interval(100); // how often a worker that waits asks whether the consumer lives
 
 [[noreturn]] void damaged() {
-  throw Error("the ring", "it is damaged: a slot says what cannot be");
+  throw Error("the ring", "it is damaged: a slot's word is impossible");
 }
 
 // Not FUTEX_PRIVATE_FLAG, which is for the threads of one process: the kernel finds a shared one by

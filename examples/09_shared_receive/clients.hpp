@@ -123,7 +123,7 @@ private:
       } else {
         const uint32_t grant = (wc.wc_flags & IBV_WC_WITH_IMM) ? ntohl(wc.imm_data) : UINT32_MAX;
         if (wc.byte_len != 0 || grant > max_credits - one.credits || one.answered == one.sent)
-          throw rdmacommon::Error("the answer", "there cannot be such a one");
+          throw rdmacommon::Error("the answer", "its number is impossible");
         one.credits += grant;
         ++one.answered;
       }

@@ -209,7 +209,7 @@ private:
     const uint64_t address = be64toh(buffer.address);
     const uint32_t size = be32toh(buffer.size);
     if (size == 0 || size > memory_->data.size() || address + size < address)
-      throw Error("rping's message", "there can be no such buffer");
+      throw Error("rping's message", "its buffer is impossible");
     pong_ = !pong_;
     ping_size_ = pong_ ? size : std::min(size, ping_size_);
     ibv_sge sge = piece(data_mr_.get(), memory_->data.data(), ping_size_);

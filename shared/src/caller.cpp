@@ -33,7 +33,7 @@ bool Pending::is_ready() const {
 
 bool Pending::wait(milliseconds limit, const InPlace &in_place) {
   if (!lanes_)
-    throw Error("the response", "it has been collected", where_);
+    throw Error("the response", "it has been collected already", where_);
   return lanes_->wait(*this, limit, in_place);
 }
 

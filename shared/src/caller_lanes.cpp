@@ -190,8 +190,7 @@ uint32_t CallerLanes::checked_length(size_t bytes, const RequestOptions &options
                       " fit: SenderOptions::slots, slot_size, window and quota make more",
                   options.where);
     if (is_long && lane.answers.largest() == 0)
-      throw Error("a request",
-                  "SenderOptions::largest_response is 0: there is no room of any length",
+      throw Error("a request", "any_length needs a SenderOptions::largest_response above 0",
                   options.where);
   }
   return static_cast<uint32_t>(longest + sizeof(rdmacommon::SlotHeader));

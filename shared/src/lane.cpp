@@ -148,7 +148,7 @@ uint32_t Lane::note_sent(const SlotMessage &message, uint64_t position) {
   const size_t room = message.slots * size_t{ring_.shape().slot_size} - sizeof claimed;
   Sent &sent = sent_.at(message.slot);
   if (sent.state == Sent::State::sent)
-    throw Error("the ring", "it is damaged: a slot comes again that has no answer");
+    throw Error("the ring", "it is damaged: a slot without an answer is ready again");
   sent = {.position = position,
           .length = static_cast<uint32_t>(std::min<size_t>(claimed.length, room)),
           .worker = static_cast<uint16_t>(message.worker),

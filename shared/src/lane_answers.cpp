@@ -54,7 +54,7 @@ void Lane::take_answers(Run run) {
   for (uint32_t slot = run.first, end = run.first + run.count; slot < end;) {
     const uint32_t slots = sent_.at(slot).slots;
     if (slots == 0 || slots > end - slot)
-      throw Error("an answer", "nobody has asked");
+      throw Error("an answer", "it belongs to no request");
     take_answer(slot);
     slot += slots;
   }
@@ -64,7 +64,7 @@ void Lane::take_answers(Run run) {
 void Lane::take_answer(uint32_t slot) {
   const Sent &sent = sent_.at(slot);
   if (sent.state != Sent::State::sent)
-    throw Error("an answer", "nobody has asked");
+    throw Error("an answer", "it belongs to no request");
   // A copy: the server, and each worker, can change what lies there at any moment.
   const SlotHeader wire =
       copied_header(answers_.slots().data() + size_t{slot} * ring_.shape().slot_size);
@@ -79,9 +79,9 @@ void Lane::take_long_response(const ibv_wc &wc) {
   const Sent &sent = sent_.at(run.first);
   if (sent.state != Sent::State::sent || run.count != named_count(sent.slots) ||
       sent.kind != Kind::long_request)
-    throw Error("a long response", "nobody has asked");
+    throw Error("a long response", "it belongs to no request");
   if (wc.byte_len > shape_.largest)
-    throw Error("a long response", "it is longer than there is room");
+    throw Error("a long response", "it is longer than the room of its request");
   finish(run.first, Outcome::response, wc.byte_len, true);
 }
 // [take-long-response]

@@ -105,12 +105,12 @@ void Lane::connect_requests() {
 void Lane::established(const rdma_cm_event &event) {
   const auto welcome = welcome_in(private_data(event));
   if (!welcome || welcome->refusal != Refusal::none)
-    throw Error("the server", "it answers what we do not understand");
+    throw Error("the server", "its Welcome message is not valid");
   if (event.id == data_id_.get())
     return come_up();
   window_ = std::min(welcome->window, shape_.window);
   if (window_ == 0)
-    throw Error("the server", "it lets nothing be under way");
+    throw Error("the server", "its Welcome message has a window of 0");
   token_ = welcome->token;
   mirror_ = {.mine = requests_mr_,
              .slot_size = shape_.slot_size,

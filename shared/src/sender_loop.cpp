@@ -25,11 +25,11 @@ Shape shape_of(const SenderOptions &options) {
       options.servers.empty() || options.connections == 0 ||
       options.connections > RingHost::max_rings / options.servers.size() || options.threads == 0)
     throw Error(
-        "the sender's options",
-        "slots are a power of two, to 2^24, of a multiple of 64 bytes, to 1 MiB, and 2 GiB in "
-        "all; a response has "
-        "64 MiB at most; a group has 1 to 255 slots; there are 1 to 14 connections to all servers; "
-        "window and threads are not 0");
+        "SenderOptions",
+        "slots must be a power of two, at most 2^24; slot_size a multiple of 64 bytes, at most "
+        "1 MiB; all slots at most 2 GiB; largest_response at most "
+        "64 MiB; group 1 to 255; the connections to all servers together 1 to 14; "
+        "window and threads at least 1");
   return shape;
 }
 

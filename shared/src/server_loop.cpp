@@ -33,9 +33,9 @@ ServerLoop::ServerLoop(const ServerOptions &options, const RequestHandler &handl
       budget_(std::make_shared<Budget>(options.total_memory)) {
   if (options.group == 0 || options.group > SlotRing::longest_run || options.window == 0 ||
       options.connections == 0 || options.threads == 0 || !handler)
-    throw Error("the server's options",
-                "a group has 1 to 255 slots; window, connections and threads are not 0; there is a "
-                "handler");
+    throw Error("ServerOptions",
+                "group must be 1 to 255; window, connections and threads at least 1; and the "
+                "handler must not be empty");
   for (uint32_t i = 0; i < options.threads; ++i) {
     places_.push_back(std::make_unique<Place>(Place{.number = i, .loop = {}, .sessions = 0}));
     Place &place = *places_.back();

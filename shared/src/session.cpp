@@ -52,7 +52,7 @@ void Session::accept() {
 
 void Session::accept_data(unique_cm_id &id) {
   if (shape_.largest == 0 || data_id_)
-    throw Error("a data connection", "there is none to come");
+    throw Error("a data connection", "this session expects none");
   connection_.add_data_connection(id.get(), 0, shape_.slots);
   try {
     id->context = this;
@@ -130,7 +130,7 @@ void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
   // same slots would change that copy.
   const auto marks = is_taken_.begin() + run.first;
   if (std::find(marks, marks + run.count, 1) != marks + run.count)
-    throw Error("a request", "its slot has one that has no answer yet");
+    throw Error("a request", "its slot has another request without an answer");
   // Copy only what has come. Otherwise a run without bytes would cost a copy of all its slots.
   const size_t bytes = std::min<size_t>(size_t{run.count} * shape_.slot_size, length);
   const auto copy = memory_->slot_of(memory_->copies, run.first);
@@ -163,7 +163,7 @@ void Session::accept_request(const Message &message, std::vector<Job> &jobs) {
   std::fill_n(is_taken_.begin() + message.slot, message.slots, uint8_t{1});
   in_work_ += runs_of(message.slots);
   if (in_work_ > shape_.window)
-    throw Error("a request", "more than the window are under way");
+    throw Error("a request", "the client has more requests under way than its window");
   jobs.push_back({make_request(message), &handler_, &memory_->is_closed});
 }
 // [take-run]

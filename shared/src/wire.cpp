@@ -189,7 +189,7 @@ Message checked_request(const SlotHeader &wire, uint32_t slot, uint32_t left, co
   if (message.length > room_in(message.slots, shape))
     nonsense("a request", "it is longer than its slots");
   if ((message.id & (shape.slots - 1)) != slot)
-    nonsense("a request", "its id is another slot's");
+    nonsense("a request", "its id is that of another slot");
   return message;
 }
 // [checked-request]
@@ -200,15 +200,15 @@ Message checked_answer(const SlotHeader &wire, const Message &asked, const Shape
   message.kind = static_cast<Kind>(header.kind & 0xff);
   message.length = header.length;
   if (header.id != asked.id || header.flags != asked.slots || header.kind >> 8 != asked.service)
-    nonsense("an answer", "it is to another request");
+    nonsense("an answer", "it belongs to another request");
   const bool is_post = asked.kind == Kind::post;
   if (message.kind != Kind::response && message.kind != Kind::failure && message.kind != Kind::done)
     nonsense("an answer", "it is of kind " + std::to_string(header.kind));
   if (is_post != (message.kind == Kind::done) ||
       (asked.kind == Kind::long_request && message.kind == Kind::response))
-    nonsense("an answer", "one that was not asked for");
+    nonsense("an answer", "it belongs to no request");
   if (message.length > room_in(asked.slots, shape))
-    nonsense("an answer", "it is longer than there is room");
+    nonsense("an answer", "it is longer than the room of its request");
   return message;
 }
 

@@ -25,7 +25,7 @@ LIES = {
     "wraps": "the peer's description: its memory ends past the last address",
     "silence": "silence: nothing for 1000 ms",
     "other-protocol": "of rping's: rping's message: it has 24 bytes, not 16",
-    "rping-huge": "of rping's: rping's message: there can be no such buffer",
+    "rping-huge": "of rping's: rping's message: its buffer is impossible",
     "rping-address": "of rping's: a request: completed with status 10, remote access error",
 }
 
