@@ -60,6 +60,11 @@ class Exercises(unittest.TestCase):
                 sum(its == lesson for its in examples.exercises().values()), 2, lesson.stem
             )
 
+    def test_each_lesson_has_one_that_changes_its_program(self):
+        """Those of a kernel module start from its files anyway (test_kernel_module)."""
+        for lesson in set(examples.exercises().values()):
+            self.assertTrue(lesson.kind == "kernel" or examples.of(lesson)["own"], lesson.stem)
+
 
 if __name__ == "__main__":
     needs_device.main()
