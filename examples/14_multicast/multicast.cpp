@@ -66,8 +66,8 @@ struct LeaveGroup {
   }
 };
 
-// Joins by rdma_cm, which does all of that: QP number, Q_Key and membership of the host. It opens
-// the device by itself, so everything else is made on its context.
+// Joins by rdma_cm, which sets the Q_Key, attaches the queue pair and makes the host a member. It
+// opens the device by itself, so everything else is made on its context.
 class CmMember {
 public:
   CmMember(const Port &port, const ibv_gid &group, std::chrono::seconds timeout)
