@@ -2,7 +2,7 @@
 /// @file
 /// A checksum, for programs that show that what arrives is what was sent.
 ///
-/// Introduced in lesson 18_slot_ring.
+/// Introduced in lesson 20_ring_workers.
 #pragma once
 
 #include <cstddef>
