@@ -37,8 +37,6 @@ private:
   std::chrono::steady_clock::time_point end_;
   std::chrono::milliseconds timeout_;
 };
-
-// [async]
 // Whether this program can continue after this event. A new GID, or a port that is up again,
 // breaks nothing.
 inline bool is_harmless(ibv_event_type event) {
@@ -64,7 +62,6 @@ inline void take_async_event(ibv_context *device) {
   if (!is_harmless(event.event_type))
     throw rdmacommon::Error("the device reports", ibv_event_type_str(event.event_type));
 }
-// [async]
 
 // Waits until the device reports that `cq` has overrun. Its other events do not matter here.
 inline ibv_event_type overrun_event(ibv_context *device, const ibv_cq *cq,

@@ -197,8 +197,6 @@ private:
       }
   }
   // [clock]
-
-  // [guarded]
   // An error that one client causes ends only that client's connection.
   template <typename Action> void guarded(ClientConnection &client, Action action) {
     try {
@@ -207,7 +205,6 @@ private:
       drop(client, error.what());
     }
   }
-  // [guarded]
 
   void drop(ClientConnection &client, const char *why) {
     if (client.is_closed())

@@ -136,8 +136,6 @@ Kind Lane::checked_kind(uint32_t claimed) const {
   const bool is_possible = kind == Kind::post || (kind == Kind::long_request && shape_.largest > 0);
   return is_possible ? kind : Kind::request;
 }
-
-// [note-sent]
 // The header is written here, from what the ring says: a worker whose message makes no sense must
 // not be able to make the server close the connection, which is the others' as well. A worker that
 // changes its message after publishing it can still do that.
@@ -164,7 +162,6 @@ uint32_t Lane::note_sent(const SlotMessage &message, uint64_t position) {
               sizeof header);
   return static_cast<uint32_t>(sizeof header) + sent.length;
 }
-// [note-sent]
 
 // A request as it goes over the wire.
 Message Lane::message_of(const Sent &sent, uint32_t slot) const {

@@ -59,8 +59,6 @@ void Lane::take_answers(Run run) {
     slot += slots;
   }
 }
-
-// [take-answers]
 void Lane::take_answer(uint32_t slot) {
   const Sent &sent = sent_.at(slot);
   if (sent.state != Sent::State::sent)
@@ -71,7 +69,6 @@ void Lane::take_answer(uint32_t slot) {
   const Message answer = checked_answer(wire, message_of(sent, slot), shape_);
   finish(slot, answer.kind == Kind::failure ? Outcome::refused : Outcome::response, answer.length);
 }
-// [take-answers]
 
 // [take-long-response]
 void Lane::take_long_response(const ibv_wc &wc) {
