@@ -129,7 +129,7 @@ void fragments(const Side &side) {
     for (const ibv_wc &done : arrived) {
       const uint32_t fragment = immediate_of(done) >> 16, of = immediate_of(done) & 0xffff;
       if (of != count || fragment >= count || done.byte_len != size)
-        throw Error("a fragment", "it is none of the four");
+        throw Error("a fragment", "its number or its length is wrong");
       std::memcpy(&assembled[fragment * size], side.slots[done.wr_id].data(), size);
     }
     std::printf("reassembled \"%s\"\n", assembled.c_str());

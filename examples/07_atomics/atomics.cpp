@@ -72,12 +72,12 @@ void server(const PairOptions &options, const Settings &settings) {
   std::printf("%u processes have gone without a word\n", gone);
   const uint64_t counted = uint64_t{settings.processes} * settings.increments;
   if (words.counter > counted)
-    throw Error("the counter", "somebody has counted who was not asked to");
+    throw Error("the counter", "it is too high: another process has counted");
   if (words.counter < counted)
     throw Error("the counter", std::to_string(counted - words.counter) + " increments were lost");
   std::printf("the counter is %" PRIu64 "\n", words.counter);
   if (words.takeovers < holders)
-    throw Error("the lock", "nobody took it from those who did not give it back");
+    throw Error("the lock", "no process took it over from the dead one");
   const uint64_t locked = uint64_t{settings.processes} * settings.locked;
   if (lower(words.value) != locked)
     throw Error("the value",

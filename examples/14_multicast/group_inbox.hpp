@@ -52,7 +52,7 @@ struct Inbox {
       std::printf("%s: refused a datagram: %s\n", who, problem);
       post(qp);
     }
-    throw rdmacommon::Error(who, "nothing but datagrams of others");
+    throw rdmacommon::Error(who, "no datagram of this example came");
   }
   // [print]
 };

@@ -232,7 +232,7 @@ void fork_cases(int argc, char **argv) {
       const Outcome outcome = run_apart(one, options, right, limit);
       const std::string name = std::string(one.name) + (right ? ", cured" : "");
       if (outcome.works != right && wanted == "all")
-        throw Error(name, "it is not as it should be: " + outcome.seen);
+        throw Error(name, "another outcome than the lesson's: " + outcome.seen);
       if (!outcome.works && wanted != "all")
         throw Error(name, outcome.seen);
       std::printf("%-18s %s\n", (name + ':').c_str(), outcome.seen.c_str());

@@ -25,7 +25,7 @@ std::array<uint64_t, count> parse_numbers(const std::string &text, uint64_t max)
     const auto [next, error] = at ? std::from_chars(at, end, numbers.at(i))
                                   : std::from_chars_result{end, std::errc::invalid_argument};
     if (error != std::errc() || numbers.at(i) > max || (i + 1 == count && next != end))
-      throw rdmacommon::Error("the owner's message", "it is not what was agreed on");
+      throw rdmacommon::Error("the owner's message", "its format is wrong");
     at = next;
   }
   return numbers;

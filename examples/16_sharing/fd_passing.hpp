@@ -68,7 +68,7 @@ inline std::string hear_with_files(const rdmacommon::Link &from,
   if (length == 0)
     throw rdmacommon::Error("the owner", "it is gone");
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || into.size() != files)
-    throw rdmacommon::Error("the owner's message", "it is not what was agreed on");
+    throw rdmacommon::Error("the owner's message", "its format is wrong");
   return {text.data(), static_cast<size_t>(length)};
 }
 // [receive]

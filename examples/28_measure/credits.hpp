@@ -41,7 +41,8 @@ public:
     post_receive(); // before the peer can send another
     const uint32_t messages = ntohl(wc.imm_data);
     if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || messages > depth_ - left_)
-      throw rdmacommon::Error("the peer's message", "it gives credit for what was not sent");
+      throw rdmacommon::Error("the peer's message",
+                              "it gives credit for messages that were not sent");
     left_ += messages;
   }
 

@@ -193,7 +193,7 @@ private:
     for (const uint64_t counter : counters_)
       sum += be64toh(counter);
     if (sum > settings_.sum())
-      throw Error("the counters", "somebody has counted who was not asked to");
+      throw Error("the counters", "it is too high: another process has counted");
     if (sum < settings_.sum())
       throw Error("the counters", std::to_string(settings_.sum() - sum) + " increments were lost");
     std::printf("the sum of %zu counters is %ju\n", counters_.size(), uintmax_t{sum});

@@ -26,11 +26,11 @@ AS_WORKER = {
     "shrink": "the other process: it is gone",
 }
 AS_OWNER = {
-    "no-file": "it is not what was agreed on",
-    "two-files": "it is not what was agreed on",
-    "many-files": "it is not what was agreed on",
-    "slot": "it is not what was agreed on",
-    "words": "it is not what was agreed on",
+    "no-file": "its format is wrong",
+    "two-files": "its format is wrong",
+    "many-files": "its format is wrong",
+    "slot": "its format is wrong",
+    "words": "its format is wrong",
     "version": "it is of another version",
     "small": "the memory: it is not a board",
     "unsealed": "the memory: it is not a board",
@@ -40,7 +40,7 @@ AS_OWNER = {
 }
 AS_EXPORTER = {
     "no-device": "the file: it is not that of an RDMA device",
-    "no-handles": "it is not what was agreed on",
+    "no-handles": "its format is wrong",
     "huge-handle": "a handle has 32 bits",
 }
 # All in one command where the device is: starting one takes longer than a lie. An owner's first

@@ -155,7 +155,7 @@ class Injection:
         outcome = self._run(program, kind, arguments, under)
         texts = self._take(list(files.values()))
         if outcome.failed:
-            raise LabError(f"{program} fails without our doing:\n{outcome.text()}")
+            raise LabError(f"{program} fails before any call was made to fail:\n{outcome.text()}")
         return [call for side, text in zip(files, texts) for call in distinct(side, text)]
 
     def calls_of_command(self, command: Sequence[str]) -> list[Call]:
