@@ -195,7 +195,7 @@ SlotRing::Claim SlotRing::claim(uint32_t worker, uint32_t length, milliseconds l
   for (bool is_alone = false;;) {
     if (std::optional<Claim> claim = try_claim(worker, length, where))
       return std::move(*claim);
-    // Say that we wait, then look again. The consumer frees slots, then looks whether somebody
+    // Say that we wait, then look again. The consumer frees slots, then checks whether somebody
     // waits. Both change the same word, so one of the two comes first there: either it sees us, or
     // we see the slots.
     const uint32_t seen = header_->room.fetch_or(1, std::memory_order_acq_rel) | 1;
@@ -283,7 +283,7 @@ void SlotRing::ring_if_awaited(uint64_t position) {
 
 // [arm]
 bool SlotRing::arm() {
-  // Say what we sleep for, then look whether it is there. A worker publishes, then looks what we
+  // Say what we sleep for, then check whether it is there. A worker publishes, then looks what we
   // sleep for. With all four sequentially consistent, at least one of us sees what the other has
   // done. With anything less, the store may wait in this CPU's store buffer while the load is done,
   // and both look too early.

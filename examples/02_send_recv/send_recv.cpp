@@ -148,7 +148,7 @@ void post_send(ibv_qp *qp, ibv_mr *mr, Buffer &buffer) {
 
 // [poll]
 // Polls until `wanted` has completed. The NIC puts completions into the CQ by itself; ibv_poll_cq
-// only looks whether there is one. A SEND and a receive may complete in either order. `completed`
+// only checks whether there is one. A SEND and a receive may complete in either order. `completed`
 // is the set of those that have.
 void wait_for(ibv_cq *cq, Request wanted, uint64_t &completed, std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;

@@ -49,7 +49,7 @@ public:
 
   // @param id      the request's
   // @param step    how long the client may take to say what is due
-  // @param silence after which we look whether a client is alive that owes us nothing
+  // @param silence after which we check whether a client is alive that owes us nothing
   ClientConnection(rdmacommon::unique_cm_id id, bool is_rping, ibv_cq *cq,
                    std::chrono::milliseconds step, std::chrono::milliseconds silence)
       : id_(std::move(id)), is_rping_(is_rping), step_(step), silence_(silence),

@@ -58,7 +58,7 @@ private:
   uint32_t left_;
 };
 
-constexpr uint32_t looks = 65536; // at a CQ, before a look whether the peer has ended
+constexpr uint32_t looks = 65536; // at a CQ, before it checks whether the peer has ended
 
 // The server's loop, until the client says that it is done. The server gives credit when a quarter
 // of the receives have been used, or when nothing more has come: so credits cost little, and the

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// While it is up: how often it looks whether the server lives.
+// While it is up: how often it checks whether the server lives.
 constexpr milliseconds tick(500);
 
 } // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Preloaded into a server or a client, it holds the first registration of a megabyte or more until
-// a line comes in on standard input: a moment in which the test looks whether the rest goes on.
+// a line comes in on standard input: a moment in which the test checks whether the rest goes on.
 
 #include "at_the_gate.hpp"
 

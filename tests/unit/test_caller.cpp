@@ -282,7 +282,7 @@ bool is_asleep(pid_t thread) {
 TEST_F(Callers, AllWhoSleepForAnAnswerAreWoken) { // one who wants room sleeps for another's
   uint32_t woken = 0;
   for (int i = 0; i < 20 && woken < 2;
-       ++i) { // one may just look whether the sender lives, which it does each 100 ms
+       ++i) { // one may just check whether the sender lives, which it does each 100 ms
     Pending pending = caller.request_async({});
     const auto taken = loop.take();
     std::array<std::atomic<pid_t>, 2> numbers{};
