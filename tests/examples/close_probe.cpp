@@ -4,7 +4,7 @@
 // At exit the kernel cleans up after everybody, so looking afterwards would show nothing. `rdma
 // resource` shows each object with the process that made it; here is the last moment to ask.
 // librdmacm never closes the device that it has opened: there it is when the program destroys its
-// event channel.
+// last event channel.
 #include "next.hpp"
 
 #include <infiniband/verbs.h>
@@ -12,6 +12,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -30,6 +31,15 @@ void look() {
   std::fprintf(stderr, "closed the device\n");
 }
 
+// librdmacm makes and destroys channels of its own, too: one in its first call, and one with each id
+// that has left the program's channel. Then the program may still work with others.
+bool is_librdmacm(const void *caller) {
+  Dl_info its{};
+  return dladdr(caller, &its) != 0 && std::strstr(its.dli_fname, "librdmacm");
+}
+
+std::atomic<int> channels{0}; // of the program
+
 } // namespace
 
 extern "C" int ibv_close_device(ibv_context *context) {
@@ -38,12 +48,16 @@ extern "C" int ibv_close_device(ibv_context *context) {
   return real(context);
 }
 
+extern "C" rdma_event_channel *rdma_create_event_channel() {
+  static const auto real = REAL(rdma_create_event_channel);
+  rdma_event_channel *channel = real();
+  if (channel && !is_librdmacm(__builtin_return_address(0)))
+    ++channels;
+  return channel;
+}
+
 extern "C" void rdma_destroy_event_channel(rdma_event_channel *channel) {
-  // librdmacm destroys channels of its own, too: one in its first call, and one with each id that
-  // has left the program's channel. Then the program may still work with others.
-  Dl_info caller{};
-  if (dladdr(__builtin_return_address(0), &caller) == 0 ||
-      !std::strstr(caller.dli_fname, "librdmacm"))
+  if (!is_librdmacm(__builtin_return_address(0)) && --channels == 0)
     look();
   static const auto real = REAL(rdma_destroy_event_channel);
   real(channel);

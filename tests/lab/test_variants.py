@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from lab import normalise, record, sync, variants
+from lab import examples, normalise, record, sync, variants
 from lab.errors import UsageError
 from lab.paths import ROOT
 from lab.place import Place
@@ -128,7 +128,10 @@ class Used(unittest.TestCase):
                 self.assertNotEqual(*sides)
 
     def test_its_lesson_shows_it_and_names_the_condition(self):
+        """No lesson shows what an exercise prints."""
         for path in self.FILES:
+            if path.name.split(".kernel")[0] in examples.exercises():
+                continue
             with self.subTest(path.name):
                 text = (ROOT / "lessons" / f"{path.name.split('.')[0]}.md").read_text()
                 self.assertTrue(
