@@ -31,8 +31,8 @@ void look() {
   std::fprintf(stderr, "closed the device\n");
 }
 
-// librdmacm makes and destroys channels of its own, too: one in its first call, and one with each id
-// that has left the program's channel. Then the program may still work with others.
+// librdmacm makes and destroys channels of its own, too: one in its first call, and one with each
+// id that has left the program's channel. Then the program may still work with others.
 bool is_librdmacm(const void *caller) {
   Dl_info its{};
   return dladdr(caller, &its) != 0 && std::strstr(its.dli_fname, "librdmacm");

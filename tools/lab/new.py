@@ -157,11 +157,11 @@ def main(args) -> int:
     folder = args.directory
     name = re.sub(r"[^A-Za-z0-9_-]", "_", folder.absolute().name)
     example = ROOT / "examples" / lesson.stem
-    uses_library = (example / "new").is_dir()
-    programs = ["server", "client"] if uses_library else examples.of(lesson)["programs"]
+    has_new = (example / "new").is_dir()
+    programs = ["server", "client"] if has_new else examples.of(lesson)["programs"]
     if not name:
         raise UsageError(f"{folder} is no name for a project")
-    if args.sources and not uses_library:
+    if args.sources and not has_new:
         raise UsageError(
             f"{lesson.stem} has no --sources: the project is a copy of its sources anyway"
         )
@@ -170,7 +170,7 @@ def main(args) -> int:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise LabError(f"{folder} is there already and not empty")
 
-    origin = example / "new" if uses_library else example
+    origin = example / "new" if has_new else example
     programs = [args.only] if args.only else programs
     parts = list(
         dict.fromkeys(part for program in programs for part in sources.of_program(origin, program))
@@ -185,7 +185,7 @@ def main(args) -> int:
     (folder / "lessons/troubleshooting.md").write_text(
         _without_links((ROOT / "lessons/troubleshooting.md").read_text())
     )
-    linked = "rdmashared" if uses_library else "rdmacommon"
+    linked = "rdmashared" if "shared" in sources.libraries(parts) else "rdmacommon"
     found = "rdmacommon" if args.sources else linked
     if args.sources:
         _copy_library(folder / "rdmashared")
@@ -229,7 +229,7 @@ def main(args) -> int:
             linked=linked,
             own=OWN_README if args.sources else "",
             module=MODULE_README if has_module else "",
-            run=_commands(lesson, programs, uses_library),
+            run=_commands(lesson, programs, has_new),
         )
     )
     print(f"made {folder} from {origin.relative_to(ROOT)}; {folder}/README.md says how to build it")
@@ -256,12 +256,12 @@ def _copy_library(folder: Path) -> None:
     (folder / "CMakeLists.txt").write_text(OWN_CMAKE)
 
 
-def _commands(lesson, programs: list[str], uses_library: bool) -> str:
+def _commands(lesson, programs: list[str], has_new: bool) -> str:
     """What the README shows under "Run"."""
     if lesson.kind == "kernel":
         return f"build/{programs[0]}"
     server, client = (
-        ("server", "client") if uses_library else lesson.sides or (lesson.program, lesson.program)
+        ("server", "client") if has_new else lesson.sides or (lesson.program, lesson.program)
     )
     if not lesson.is_pair or not {server, client} <= set(programs):
         return "\n".join(
@@ -272,7 +272,7 @@ def _commands(lesson, programs: list[str], uses_library: bool) -> str:
         (f"build/{server}", "the server"),
         (f"build/{client} --host ADDRESS", "the client; ADDRESS is the server's"),
     ]
-    if uses_library:
+    if has_new:
         lines.append(
             (f"build/{client} --join numbers", "a second client, over the connection of the first")
         )
