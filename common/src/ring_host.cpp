@@ -278,11 +278,11 @@ bool RingHost::wait(milliseconds limit) {
 
 // [start-worker]
 std::unique_ptr<Child>
-start_worker(RingHost &host, const std::function<void(RingWorker &, const Link &parent)> &body,
-             Where where) {
+start_worker(RingHost &host, milliseconds limit,
+             const std::function<void(RingWorker &, const Link &parent)> &body, Where where) {
   auto [host_end, worker_end] = make_link();
   auto child = std::make_unique<Child>([&, end = &worker_end](const Link &parent) {
-    RingWorker worker(std::move(*end));
+    RingWorker worker(std::move(*end), limit);
     body(worker, parent);
   });
   host.invite(std::move(host_end), where);

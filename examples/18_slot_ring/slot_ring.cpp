@@ -95,8 +95,9 @@ void all_together(RingHost &host, const Settings &settings) {
     }));
   std::vector<std::unique_ptr<Child>> children;
   for (uint32_t i = 1; i < settings.workers; ++i)
-    children.push_back(
-        start_worker(host, [&](RingWorker &worker, const Link &) { send_all(worker, settings); }));
+    children.push_back(start_worker(host, settings.timeout, [&](RingWorker &worker, const Link &) {
+      send_all(worker, settings);
+    }));
   Receiver receiver;
   const uint32_t all = settings.workers + settings.joiners, before = host.joined();
   while (host.joined() - before < all || host.workers() > 0) {

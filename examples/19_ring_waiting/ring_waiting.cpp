@@ -29,6 +29,7 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr uint32_t slot_size = 64;
+constexpr seconds idle(60); // for a worker that waits for its parent's next word
 
 struct Settings {
   uint32_t measured = 10'000;
@@ -48,12 +49,12 @@ void send_two(RingWorker &worker, const Link &consumer, seconds timeout) {
   SlotRing::Claim first = worker.claim(4 * slot_size, timeout);
   consumer.tell("claimed");
 
-  consumer.hear(timeout);
+  consumer.hear(idle);
   publish(std::move(first));
   const uint64_t rings = worker.ring().rings();
   consumer.tell(std::to_string(rings));
 
-  consumer.hear(timeout);
+  consumer.hear(idle);
   publish(worker.claim(slot_size, timeout));
   consumer.tell(std::to_string(worker.ring().rings() - rings));
 }
@@ -61,9 +62,10 @@ void send_two(RingWorker &worker, const Link &consumer, seconds timeout) {
 
 // [asleep]
 void asleep(RingHost &host, const Settings &settings) {
-  const auto worker = start_worker(host, [&](RingWorker &ring, const Link &consumer) {
-    send_two(ring, consumer, settings.timeout);
-  });
+  const auto worker =
+      start_worker(host, settings.timeout, [&](RingWorker &ring, const Link &consumer) {
+        send_two(ring, consumer, settings.timeout);
+      });
   while (host.joined() < 1)
     if (!host.wait(settings.timeout))
       throw Error("the worker", "it does not join");
@@ -95,11 +97,12 @@ void measure(RingHost &host, const Settings &settings) {
     const uint32_t before = host.joined();
     std::vector<std::unique_ptr<Child>> children;
     for (uint32_t i = 0; i < workers; ++i)
-      children.push_back(start_worker(host, [&](RingWorker &worker, const Link &consumer) {
-        consumer.hear(seconds(60)); // until all have joined
-        for (uint32_t number = 0; number < settings.measured; ++number)
-          publish(worker.claim(slot_size, settings.timeout));
-      }));
+      children.push_back(
+          start_worker(host, settings.timeout, [&](RingWorker &worker, const Link &consumer) {
+            consumer.hear(idle); // until all have joined
+            for (uint32_t number = 0; number < settings.measured; ++number)
+              publish(worker.claim(slot_size, settings.timeout));
+          }));
     while (host.joined() < before + workers)
       if (!host.wait(settings.timeout))
         throw Error("the workers", "they do not join");

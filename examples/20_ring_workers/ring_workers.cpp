@@ -57,7 +57,7 @@ void obey(RingWorker &worker, const Link &parent) {
 
 class Hand {
 public:
-  explicit Hand(RingHost &host) : child_(start_worker(host, obey)) {
+  explicit Hand(RingHost &host) : child_(start_worker(host, timeout, obey)) {
     for (const uint32_t before = host.joined(); host.joined() == before;)
       if (!host.wait(timeout))
         throw Error("a worker", "it does not join");
@@ -97,7 +97,7 @@ void killed(RingHost &host) {
 void late(RingHost &host) {
   Hand sleeper(host), other(host);
   sleeper.tell("claim");
-  // What nobody should do while that process lives. The numbers are given in order.
+  // Never do this in real programs: that process lives. Workers get their numbers in order.
   host.ring().reclaim(host.joined() - 1);
   const auto send = [&](uint32_t messages) {
     for (uint32_t i = 0; i < messages; ++i) {

@@ -121,7 +121,7 @@ private:
 
   void start(uint32_t messages) {
     const auto me = static_cast<uint32_t>(crew_.size());
-    auto child = start_worker(host_, [&](RingWorker &worker, const Link &) {
+    auto child = start_worker(host_, settings_.timeout, [&](RingWorker &worker, const Link &) {
       work(worker, me, messages, settings_, scores_[me]);
     });
     crew_.push_back({.child = std::move(child), .messages = messages});

@@ -17,7 +17,7 @@
 enum Kind : uint16_t { begin = 1, data = 2, filler = 3, end = 4 };
 constexpr uint32_t protocol_version = 1;
 
-// What follows the header, in network byte order. In "data" it is the checksum of the random bytes
+// The bodies, which follow the header, in network byte order. "data" has the checksum of the bytes
 // that follow it. The id of "data" is the number of the process that has sent it (32 bits), and the
 // number of this message among those of the process, from 0 on (32 bits).
 struct Begin {

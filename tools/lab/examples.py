@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 from pathlib import Path
 from typing import Optional, Sequence
 
@@ -93,26 +94,38 @@ def exercise_file(name: str) -> Path:
     return ROOT / "work" / f"{name}.cpp" if own_program(name) else exercise_task(name)
 
 
-def exercise_start(name: str, changed: Optional[str] = None) -> str:
-    """The file as the reader gets it.
+def exercise_source(name: str) -> Path:
+    """The file that the solution's patch changes: the lesson's program, or where the reader
+    writes."""
+    program = own_program(name)
+    folder = ROOT / "examples" / exercises()[name].stem
+    return folder / f"{program}.cpp" if program else exercise_task(name)
 
-    @param changed the lesson's program after the solution's change, for the solution's file"""
-    program, task = own_program(name), exercise_task(name).read_text()
-    if not program:
-        return task if changed is None else changed
-    if changed is None:
-        changed = (ROOT / "examples" / exercises()[name].stem / f"{program}.cpp").read_text()
-    licence, rest = changed.split("\n", 1)
-    return f"{licence}\n{task}//\n{rest}"
+
+def with_task(name: str, text: str) -> str:
+    """What the reader gets of the exercise's source, or of its solution: a lesson's program gets
+    the task on top, below its licence."""
+    if not own_program(name):
+        return text
+    licence, rest = text.split("\n", 1)
+    return f"{licence}\n{exercise_task(name).read_text()}//\n{rest}"
+
+
+def exercise_start(name: str) -> str:
+    """The file as the reader gets it."""
+    return with_task(name, exercise_source(name).read_text())
 
 
 def start_exercise(name: str) -> Optional[Path]:
-    """Makes the reader's copy of the lesson's program. @return it, if it was not there before"""
+    """Makes the reader's copy of the lesson's program, whole or not at all. @return it, if it was
+    not there before"""
     path = exercise_file(name)
     if path.exists():
         return None
     path.parent.mkdir(exist_ok=True)
-    path.write_text(exercise_start(name))
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_text(exercise_start(name))
+    new.rename(path)
     return path
 
 

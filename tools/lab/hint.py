@@ -62,12 +62,11 @@ def patch(name: str) -> Path:
 
 def solution(name: str) -> str:
     """The whole file, as ./lab check builds it."""
-    program = examples.own_program(name)
-    start = patch(name).parents[1] / f"{program}.cpp" if program else examples.exercise_file(name)
+    source = examples.exercise_source(name)
     changed = subprocess.run(
-        ["patch", "--silent", "--fuzz=0", "--output=-", start, patch(name)],
+        ["patch", "--silent", "--fuzz=0", "--output=-", source, patch(name)],
         check=True,
         capture_output=True,
         text=True,
     ).stdout
-    return examples.exercise_start(name, changed)
+    return examples.with_task(name, changed)

@@ -188,13 +188,16 @@ private:
 };
 
 /// Forks a worker: a child that joins the ring of `host` by a link that was made before the fork.
-/// To be called while the process has one thread, as Child. Does not wait until the child has
-/// joined: RingHost::joined() counts it.
-/// @param body what the child does; it ends when `body` returns. Child::link() is the other end of
-///             `parent`
+/// Call this function while the process has one thread, as for Child. It does not wait until the
+/// child has joined: RingHost::joined() counts the workers that have.
+/// @param limit how long the child waits for the host's answer, as for RingWorker
+/// @param body  what the child does; the child ends when `body` returns. Child::link() is the other
+///              end of `parent`
+/// @return the child, which the caller owns: its destructor kills it
 /// @throws Error as Child and RingHost::invite()
 std::unique_ptr<Child>
-start_worker(RingHost &host, const std::function<void(RingWorker &, const Link &parent)> &body,
+start_worker(RingHost &host, std::chrono::milliseconds limit,
+             const std::function<void(RingWorker &, const Link &parent)> &body,
              Where where = Where::here());
 
 } // namespace rdmacommon

@@ -22,7 +22,7 @@ using namespace rdmacommon;
 
 namespace {
 
-constexpr uint32_t qkey = 0x5101;
+constexpr uint32_t qkey = 0x1401;
 constexpr size_t slot_size = 256, slots = 2;
 
 void two_groups(int argc, char **argv) {

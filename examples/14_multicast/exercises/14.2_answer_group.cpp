@@ -25,7 +25,7 @@ using namespace rdmacommon;
 
 namespace {
 
-constexpr uint32_t qkey = 0x5102;
+constexpr uint32_t qkey = 0x1402;
 
 void send(ibv_qp *qp, ibv_cq *cq, ibv_ah *ah, uint32_t qpn, ibv_sge what) {
   post_send(qp, {.sg_list = &what,
