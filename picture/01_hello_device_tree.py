@@ -4,10 +4,8 @@ from drawing.picture import Picture
 
 def draw() -> str:
     p = Picture(
-        376,
-        "A device, its port and the port's GID table",
-        "Each level with the verb that asks for it; GID index 1 is the one that is chosen.",
-    )
+        376, "A device, its port and the port's GID table",
+        "Each level with the verb that asks for it; GID index 1 is the one that is chosen.")
     p.text(30, 24, "what there is", style="faint")
     p.text(500, 24, "the verb that asks", style="faint")
     p.box(10, 40, 450, 60, "nic", "rxe0, a device", ["firmware, limits, capabilities"])

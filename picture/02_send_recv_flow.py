@@ -27,36 +27,20 @@ def draw() -> str:
         role = "server" if x == SERVER else "client"
         p.parts.append(f'<circle class="t-{role}" cx="{x}" cy="{y}" r="4"/>')
         p.text(
-            x + (-10 if x == SERVER else 10),
-            y + 5,
-            what,
-            anchor="end" if x == SERVER else "start",
-            style="code",
-        )
+            x + (-10 if x == SERVER else 10), y + 5, what, anchor="end" if x == SERVER else "start",
+            style="code")
 
     for x, nic in ((SERVER, SERVER_NIC), (CLIENT, CLIENT_NIC)):
         does(x, 70, "to INIT")
         p.arrow(x, 100, nic, 100, "memory", label="post receive")
     does(SERVER, 130, "listen")
     p.arrow(
-        CLIENT,
-        165,
-        SERVER,
-        165,
-        "client",
-        dashed=True,
-        label="TCP: LID:QPN:PSN:GID:MTU of the client",
-    )
+        CLIENT, 165, SERVER, 165, "client", dashed=True,
+        label="TCP: LID:QPN:PSN:GID:MTU of the client")
     does(SERVER, 195, "to RTR, RTS")
     p.arrow(
-        SERVER,
-        235,
-        CLIENT,
-        235,
-        "server",
-        dashed=True,
-        label="TCP: LID:QPN:PSN:GID:MTU of the server",
-    )
+        SERVER, 235, CLIENT, 235, "server", dashed=True,
+        label="TCP: LID:QPN:PSN:GID:MTU of the server")
     does(CLIENT, 265, "to RTR, RTS")
     p.arrow(CLIENT, 305, SERVER, 305, "client", dashed=True, label="TCP: done")
 

@@ -14,40 +14,22 @@ def draw() -> str:
     p.box(10, 10, 560, 300, "plain", "context: the open device (ibv_open_device)")
     p.box(28, 44, 330, 250, "server", "protection domain (ibv_alloc_pd)")
     p.box(
-        44,
-        78,
-        298,
-        66,
-        "memory",
-        "memory region (ibv_reg_mr)",
-        ["who may touch the buffer, by key"],
-    )
+        44, 78, 298, 66, "memory", "memory region (ibv_reg_mr)",
+        ["who may touch the buffer, by key"])
     p.box(44, 164, 298, 116, "nic", "queue pair (ibv_create_qp)")
     p.box(58, 194, 270, 34, "plain", "", ["send queue: what is to go out"])
     p.box(58, 236, 270, 34, "plain", "", ["receive queue: posted buffers"])
     p.box(
-        390,
-        164,
-        164,
-        116,
-        "nic",
-        "completion queue",
-        ["(ibv_create_cq)", "what is done, and", "how it ended"],
-    )
+        390, 164, 164, 116, "nic", "completion queue",
+        ["(ibv_create_cq)", "what is done, and", "how it ended"])
     p.arrow(342, 222, 390, 222, "nic")
     p.box(44, 330, 298, 56, "memory", "the buffer", ["64 bytes out, 64 bytes in"])
     p.line(24, 111, 44, 111, "memory")
     p.line(24, 111, 24, 358, "memory")
     p.arrow(24, 358, 44, 358, "memory")
     p.box(
-        620,
-        164,
-        170,
-        116,
-        "client",
-        "the peer's",
-        ["queue pair, in", "another process or", "on another machine"],
-    )
+        620, 164, 170, 116, "client", "the peer's",
+        ["queue pair, in", "another process or", "on another machine"])
     p.line(193, 280, 193, 318, "nic")
     p.line(193, 318, 600, 318, "nic")
     p.line(600, 318, 600, 222, "nic")

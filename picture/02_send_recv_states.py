@@ -22,10 +22,8 @@ def draw() -> str:
     needs = [
         (145, "INIT", ["port_num", "pkey_index", "qp_access_flags"]),
         (
-            360,
-            "RTR",
-            ["ah_attr, path_mtu", "dest_qp_num, rq_psn", "max_dest_rd_atomic", "min_rnr_timer"],
-        ),
+            360, "RTR",
+            ["ah_attr, path_mtu", "dest_qp_num, rq_psn", "max_dest_rd_atomic", "min_rnr_timer"]),
         (575, "RTS", ["sq_psn, timeout", "retry_cnt, rnr_retry", "max_rd_atomic"]),
     ]
     for x, state, attributes in needs:

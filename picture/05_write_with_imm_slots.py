@@ -31,12 +31,8 @@ def draw() -> str:
     p.text(400, 238, "takes a receive from the server's queue", style="small", anchor="middle")
     p.arrow(618, 290, 182, 290, "nic", label="one WRITE_WITH_IMM: nothing, immediate data 20 | 4")
     p.text(
-        400,
-        311,
-        "the credit: those slots are free again, and there is a receive",
-        style="small",
-        anchor="middle",
-    )
+        400, 311, "the credit: those slots are free again, and there is a receive", style="small",
+        anchor="middle")
     p.text(400, 80, "slot = fragment number modulo 16,", style="small", anchor="middle")
     p.text(400, 98, "on both sides", style="small", anchor="middle")
     return p.svg()

@@ -61,9 +61,6 @@ def draw() -> str:
     picture.line(middle + 4, 240, middle + message, 240, "memory")
     picture.text(middle + 160, 262, "at most one MTU", anchor="middle", role="memory")
     picture.text(
-        20,
-        305,
-        "The sender's queue pair is not in it, but in the completion: src_qp.",
-        style="faint",
-    )
+        20, 305, "The sender's queue pair is not in it, but in the completion: src_qp.",
+        style="faint")
     return picture.svg()

@@ -48,8 +48,7 @@ def draw() -> str:
         (
             "1. takes the messages, and looks up by qp_num whose they are",
             "2. if the limit was reached: arms it again, and posts all free buffers",
-            "3. answers; an answer carries credits, and whoever has one may send",
-        )
+            "3. answers; an answer carries credits, and whoever has one may send")
     ):
         p.text(176, 288 + 24 * i, text)
     return p.svg()

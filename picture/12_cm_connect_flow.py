@@ -30,12 +30,8 @@ def draw() -> str:
         )
         if note:
             p.text(
-                x + (-12 if left else 12),
-                y + 22,
-                note,
-                anchor="end" if left else "start",
-                style="faint small",
-            )
+                x + (-12 if left else 12), y + 22, note, anchor="end" if left else "start",
+                style="faint small")
 
     def event(x, y, name, note=""):
         left = x == SERVER
@@ -43,12 +39,8 @@ def draw() -> str:
         p.text(x - 90 if left else x + 90, y + 5, name, style="bold small", anchor="middle")
         if note:
             p.text(
-                x + (-12 if left else 12),
-                y + 30,
-                note,
-                anchor="end" if left else "start",
-                style="faint small",
-            )
+                x + (-12 if left else 12), y + 30, note, anchor="end" if left else "start",
+                style="faint small")
 
     def sleeps(x, top, bottom):
         p.parts.insert(

@@ -30,24 +30,12 @@ def draw() -> str:
     for what, label, y in steps:
         if what == "client":
             p.arrow(
-                CLIENT,
-                y,
-                SERVER,
-                y + 12,
-                "memory" if label == "the ping" else "client",
-                label=label,
-                above=10,
-            )
+                CLIENT, y, SERVER, y + 12, "memory" if label == "the ping" else "client",
+                label=label, above=10)
         else:
             p.arrow(
-                SERVER,
-                y,
-                CLIENT,
-                y + 12,
-                "server" if what == "server" else "memory",
-                label=label,
-                above=10,
-            )
+                SERVER, y, CLIENT, y + 12, "server" if what == "server" else "memory", label=label,
+                above=10)
     p.text(400, 378, "and again from the top, -C times", style="faint", anchor="middle")
     p.text(CLIENT - 12, 352, "compares (-V)", style="faint", anchor="end")
     return p.svg()

@@ -70,21 +70,14 @@ def draw() -> str:
         p.box(x, 294, 98 * width - 4, 44, role)
         if role != "plain":
             p.text(
-                x + (98 * width - 4) / 2,
-                321,
-                "a message" if role == "memory" else "being written",
-                anchor="middle",
-                style="small",
-            )
+                x + (98 * width - 4) / 2, 321, "a message" if role == "memory" else "being written",
+                anchor="middle", style="small")
     p.arrow(303, 372, 303, 344, "server")
     p.text(303, 388, "the consumer takes slots 1-4 as one run", anchor="middle")
     p.arrow(594, 372, 594, 344, "client")
     p.text(594, 388, "a worker writes; 5 and 6 are its own", anchor="middle")
     p.text(
-        450,
-        412,
+        450, 412,
         "Slot 0 has been given back, for lap 3. head is at slot 7, taken at slot 1, in lap 2.",
-        anchor="middle",
-        style="faint small",
-    )
+        anchor="middle", style="faint small")
     return p.svg()

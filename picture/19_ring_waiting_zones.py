@@ -35,23 +35,15 @@ def draw() -> str:
         ),
     )
     p.text(
-        LEFT,
-        18,
-        "positions grow to the right; after the ring's last slot comes its first",
-        style="faint",
-    )
+        LEFT, 18, "positions grow to the right; after the ring's last slot comes its first",
+        style="faint")
     x = LEFT
     for number, (name, slots, role) in enumerate(ZONES):
         for slot, what in enumerate(slots):
             p.box(x + WIDTH * slot, 60, WIDTH - 3, 48, COLOURS[what])
         p.text(
-            x + (WIDTH * len(slots) - 3) / 2,
-            50,
-            name,
-            style="bold",
-            anchor="middle",
-            role="" if role == "plain" else role,
-        )
+            x + (WIDTH * len(slots) - 3) / 2, 50, name, style="bold", anchor="middle",
+            role="" if role == "plain" else role)
         x += WIDTH * len(slots)
         if number < len(EDGES):
             what, who, how = EDGES[number]

@@ -29,12 +29,8 @@ def draw() -> str:
         for slot, what in enumerate(slots):
             p.box(LEFT + WIDTH * slot, y + 10, WIDTH - 4, 34, ROLES[what])
             p.text(
-                LEFT + WIDTH * slot + (WIDTH - 4) / 2,
-                y + 32,
-                WORDS[what],
-                style="small",
-                anchor="middle",
-            )
+                LEFT + WIDTH * slot + (WIDTH - 4) / 2, y + 32, WORDS[what], style="small",
+                anchor="middle")
         if mark:
             p.text(LEFT, y + 60, f"{mark} stands here", style="small")
     return p.svg()

@@ -27,12 +27,8 @@ def draw() -> str:
         for slot in range(10):
             y = 40 + 32 * slot
             p.text(
-                x - 8 if role == "client" else x + 148,
-                y + 18,
-                f"slot {19 + slot}",
-                style="small faint",
-                anchor="end" if role == "client" else "start",
-            )
+                x - 8 if role == "client" else x + 148, y + 18, f"slot {19 + slot}",
+                style="small faint", anchor="end" if role == "client" else "start")
             if slot in (0, 9):
                 p.box(x + 8, y, 124, 26, "plain")
                 p.text(x + 70, y + 18, "free", style="small faint", anchor="middle")

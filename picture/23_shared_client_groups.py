@@ -28,12 +28,8 @@ def draw() -> str:
             p.box(x0 + step * first, y, step * count - 4, 30, fill if it else "plain")
             if it:
                 p.text(
-                    x0 + step * first + (step * count - 4) / 2,
-                    y + 20,
-                    name + role,
-                    anchor="middle",
-                    style="small bold",
-                )
+                    x0 + step * first + (step * count - 4) / 2, y + 20, name + role,
+                    anchor="middle", style="small bold")
 
     p.text(10, 66, "ring: requests", style="bold small")
     row(46, "", "ABCDEF", "client")
@@ -64,9 +60,7 @@ def draw() -> str:
         style="small",
     )
     p.text(
-        10,
-        406,
+        10, 406,
         "The slots of A, C, D and E go back to the ring when their callers have read the answers.",
-        style="small faint",
-    )
+        style="small faint")
     return p.svg()

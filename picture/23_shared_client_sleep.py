@@ -70,9 +70,7 @@ def draw() -> str:
     p.arrow(730, 228, 730, 162, "server")
     p.text(722, 206, "done: eventfd", style="small", anchor="end")
     p.text(
-        10,
-        22,
+        10, 22,
         "An arrow wakes. Whoever is about to sleep says so first, and then looks once more.",
-        style="small",
-    )
+        style="small")
     return p.svg()

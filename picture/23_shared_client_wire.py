@@ -19,12 +19,8 @@ def draw() -> str:
     rows = [
         (46, 1, "plain", "REQ  Hello: shape, where answers and data may go", True),
         (
-            78,
-            0,
-            "plain",
-            "REP  Welcome: window, where requests go, token   (or REJ: why not)",
-            True,
-        ),
+            78, 0, "plain", "REP  Welcome: window, where requests go, token   (or REJ: why not)",
+            True),
         (124, 1, "plain", "REQ  Hello: data connection, token", True),
         (156, 0, "plain", "REP  Welcome", True),
         (216, 1, "nic", "WRITE_WITH_IMM  20 | 4:  header A, bytes, header B, bytes, ...", False),
@@ -39,17 +35,9 @@ def draw() -> str:
         a, b = (112, 688) if right else (688, 112)
         p.arrow(a, y, b, y, role, dashed=dashed, label=text)
     p.text(
-        400,
-        187,
-        "the second pair only if there is a data connection",
-        style="small faint",
-        anchor="middle",
-    )
+        400, 187, "the second pair only if there is a data connection", style="small faint",
+        anchor="middle")
     p.text(
-        400,
-        418,
-        "by the data connection: the response to a long request",
-        style="small faint",
-        anchor="middle",
-    )
+        400, 418, "by the data connection: the response to a long request", style="small faint",
+        anchor="middle")
     return p.svg()

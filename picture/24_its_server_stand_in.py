@@ -40,18 +40,10 @@ def draw() -> str:
             p.box(base + column * COLUMN, 32, COLUMN - 14, TOP - 56 + STEP * len(RIGHT), role, name)
         for number, (text, column) in enumerate(steps):
             p.text(
-                base + column * COLUMN + (COLUMN - 14) / 2,
-                TOP + STEP * number,
-                text,
-                style="small",
-                anchor="middle",
-            )
+                base + column * COLUMN + (COLUMN - 14) / 2, TOP + STEP * number, text,
+                style="small", anchor="middle")
         if steps is LEFT:
             p.text(
-                base + COLUMN + (COLUMN - 14) / 2,
-                TOP + STEP,
-                "sleeps",
-                style="small",
-                anchor="middle",
-            )
+                base + COLUMN + (COLUMN - 14) / 2, TOP + STEP, "sleeps", style="small",
+                anchor="middle")
     return p.svg()

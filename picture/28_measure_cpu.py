@@ -41,23 +41,14 @@ def draw(measured: Measured | None = None) -> str:
         if number % 2 == 0:
             top = bottom
         end = bars(
-            p,
-            10 + 400 * (number % 2),
-            top,
-            WIDTH,
-            in_flight_words(in_flight).capitalize(),
-            these,
-            ARMS,
-            places,
-        )
+            p, 10 + 400 * (number % 2), top, WIDTH, in_flight_words(in_flight).capitalize(), these,
+            ARMS, places)
         bottom = max(bottom, end)
     footer(
         p,
         bottom,
         [
             *missing(rows, [arm for arm, _, _ in ARMS], load_words),
-            "Each column has a scale of its own. " + key("bars"),
-            measured.where(),
-        ],
+            "Each column has a scale of its own. " + key("bars"), measured.where()],
     )
     return p.svg()

@@ -58,11 +58,8 @@ def draw() -> str:
     p.text(10, 122, "timetable", style="bold")
     for number, line in enumerate(
         (
-            "due every 6 units:",
-            "a dot is when it is due,",
-            "a box is its round,",
-            "the line between: waiting",
-        )
+            "due every 6 units:", "a dot is when it is due,", "a box is its round,",
+            "the line between: waiting")
     ):
         p.text(10, 140 + 17 * number, line, style="small faint")
     for number, (due, begin, end) in enumerate(begins_by_timetable()):

@@ -14,8 +14,7 @@ ROWS = [
     (
         "events of the connection",
         ["poll a file descriptor,", "rdma_get_cm_event, rdma_ack_cm_event"],
-        ["rdma_cm calls cm_event(),", "which wakes the worker"],
-    ),
+        ["rdma_cm calls cm_event(),", "which wakes the worker"]),
     (
         "memory",
         ["ibv_reg_mr: pins and registers;", "lkey and rkey"],
@@ -25,18 +24,13 @@ ROWS = [
     (
         "its completion",
         ["sleep on the channel, ibv_get_cq_event,", "arm, ibv_poll_cq: a wc with wr_id"],
-        ["the kernel polls, in a softirq, or the thread", "that waits does: wr_cqe->done(cq, wc)"],
-    ),
+        ["the kernel polls, in a softirq, or the thread", "that waits does: wr_cqe->done(cq, wc)"]),
     (
-        "the next request",
-        ["by the thread that has slept"],
-        ["by a callback, which must not sleep, or", "by the worker that it wakes"],
-    ),
+        "the next request", ["by the thread that has slept"],
+        ["by a callback, which must not sleep, or", "by the worker that it wakes"]),
     (
-        "the end",
-        ["destroy in order; the kernel does it", "for a process that dies"],
-        ["ib_drain_qp, then destroy in order;", "nobody does it for us"],
-    ),
+        "the end", ["destroy in order; the kernel does it", "for a process that dies"],
+        ["ib_drain_qp, then destroy in order;", "nobody does it for us"]),
 ]
 
 
@@ -64,22 +58,12 @@ def draw() -> str:
         p.text(450, y + 4, what, style="bold small", anchor="middle")
         for x, lines, role in ((LEFT, user, "server"), (RIGHT, kernel, "client")):
             p.box(
-                x,
-                y + 12,
-                WIDTH,
-                62,
-                "memory" if what == "memory" else "plain",
-                lines=lines,
-                code=True,
-            )
+                x, y + 12, WIDTH, 62, "memory" if what == "memory" else "plain", lines=lines,
+                code=True)
             if number:
                 p.arrow(x + WIDTH / 2, y - 18, x + WIDTH / 2, y + 10, role)
         y += 92
     p.text(
-        450,
-        height - 18,
-        "Below both: the same driver, the same queue pairs, the same packets.",
-        style="faint",
-        anchor="middle",
-    )
+        450, height - 18, "Below both: the same driver, the same queue pairs, the same packets.",
+        style="faint", anchor="middle")
     return p.svg()

@@ -36,10 +36,7 @@ def draw() -> str:
         ("posts WRITEs of many", "pages, and goes on"),
     )
     reads, writes = ("READs", "polled by the thread", "IB_POLL_DIRECT"), (
-        "WRITEs",
-        "callback in a softirq",
-        "IB_POLL_SOFTIRQ",
-    )
+        "WRITEs", "callback in a softirq", "IB_POLL_SOFTIRQ")
     for number, (y, (what, how, context)) in enumerate(
         ((40, reads), (125, reads), (230, writes), (315, writes))
     ):

@@ -39,8 +39,7 @@ def main() -> int:
                 target.write_text(svg)
     print(
         *(f"{'stale' if '--check' in sys.argv else 'drew'} {name}" for name in stale),
-        sep="\n" if stale else "",
-    )
+        sep="\n" if stale else "")
     return 1 if failed or stale and "--check" in sys.argv else 0
 
 

@@ -31,20 +31,14 @@ BTH = [
 EXTENDED = [
     ("DETH", [("Q_Key", 4), ("", 1), ("source QP", 3)], "every packet of a UD queue pair"),
     (
-        "RETH",
-        [("virtual address", 8), ("R_Key", 4), ("DMA length", 4)],
-        "RDMA WRITE First and Only, RDMA READ Request",
-    ),
+        "RETH", [("virtual address", 8), ("R_Key", 4), ("DMA length", 4)],
+        "RDMA WRITE First and Only, RDMA READ Request"),
     (
-        "AtomicETH",
-        [("virtual address", 8), ("R_Key", 4), ("swap or add", 8), ("compare", 8)],
-        "CmpSwap, FetchAdd",
-    ),
+        "AtomicETH", [("virtual address", 8), ("R_Key", 4), ("swap or add", 8), ("compare", 8)],
+        "CmpSwap, FetchAdd"),
     (
-        "AETH",
-        [("syndrome", 1), ("MSN", 3)],
-        "acknowledgements; RDMA READ Response First, Last and Only",
-    ),
+        "AETH", [("syndrome", 1), ("MSN", 3)],
+        "acknowledgements; RDMA READ Response First, Last and Only"),
     ("AtomicAckETH", [("original value", 8)], "ATOMIC Acknowledge"),
     ("ImmDt", [("immediate data", 4)], "SEND and RDMA WRITE, Last and Only, with Immediate"),
     ("IETH", [("R_Key", 4)], "SEND Last and Only with Invalidate"),

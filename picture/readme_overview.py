@@ -24,26 +24,14 @@ def draw() -> str:
         p.box(10 + 52 * number, y, 190, 34, "client")
         p.text(20 + 52 * number, y + 22, f"{label}  {name}")
     p.box(
-        500,
-        24,
-        136,
-        162,
-        "memory",
-        "rdmacommon",
-        ["a small library:", "what the lessons", "have taught, and", "nothing else"],
-    )
+        500, 24, 136, 162, "memory", "rdmacommon",
+        ["a small library:", "what the lessons", "have taught, and", "nothing else"])
     p.arrow(408, 41, 500, 41, "memory")
     p.text(454, 31, "graduates", style="faint", anchor="middle")
     p.arrow(500, 166, 256, 166, "memory", label="used by later examples")
     p.box(
-        676,
-        24,
-        114,
-        162,
-        "server",
-        "your project",
-        ["copies an", "example, or", "links the", "library"],
-    )
+        676, 24, 114, 162, "server", "your project",
+        ["copies an", "example, or", "links the", "library"])
     p.arrow(636, 105, 676, 105, "server")
     p.box(
         10,

@@ -15,14 +15,8 @@ FAST = ["-Doptimization=0", "-Ddebug=false"]
 
 def run(argv, cwd, **environment):
     result = subprocess.run(
-        argv,
-        cwd=cwd,
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+        argv, cwd=cwd, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode:
         raise AssertionError(f"{' '.join(map(str, argv))}:\n{result.stdout[-4000:]}")
     return result.stdout
@@ -45,17 +39,8 @@ class Copies(unittest.TestCase):
         first. @return their folder"""
         run(
             [
-                "meson",
-                "setup",
-                "library",
-                ROOT,
-                f"--prefix={cls.top / 'before'}",
-                "--libdir=lib",
-                "-Dexamples=false",
-                "-Dpkgconfig.relocatable=true",
-                *FAST,
-                *options,
-            ],
+                "meson", "setup", "library", ROOT, f"--prefix={cls.top / 'before'}", "--libdir=lib",
+                "-Dexamples=false", "-Dpkgconfig.relocatable=true", *FAST, *options],
             cls.top,
         )
         run(["meson", "install", "-C", "library"], cls.top)

@@ -89,12 +89,7 @@ class KernelClient(unittest.TestCase):
             pair.Client(
                 examples.LISTENING,
                 lambda line: [
-                    *GUEST,
-                    self.module,
-                    *words,
-                    f"server={self.where.address}",
-                    f"port={line[1]}",
-                ],
+                    *GUEST, self.module, *words, f"server={self.where.address}", f"port={line[1]}"],
             ),
             show=watch,
         )
@@ -102,11 +97,8 @@ class KernelClient(unittest.TestCase):
     def alone(self, *words):
         """Without a server. @return what it says, and how it ends"""
         result = subprocess.run(
-            self.where.wrap([*GUEST, self.module, *words]),
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=600,
-        )
+            self.where.wrap([*GUEST, self.module, *words]), stdout=subprocess.PIPE, text=True,
+            timeout=600)
         return result.stdout, result.returncode
 
     def assertFails(self, outcome, words):
@@ -128,10 +120,8 @@ class Midway(KernelClient):
                 self.assertEqual(outcome.status.get("client"), 0, outcome.text())
                 # Not always last: an event handler may run at the same time.
                 self.assertIn(
-                    "ended before the end: rxe0 or the module goes",
-                    outcome.of("client"),
-                    outcome.text(),
-                )
+                    "ended before the end: rxe0 or the module goes", outcome.of("client"),
+                    outcome.text())
 
     def test_unloaded_when_it_has_ended(self):
         for line in ("took the registration back", "DISCONNECTED", "done"):
@@ -149,10 +139,8 @@ class Midway(KernelClient):
                 self.assertEqual(outcome.status["client"], 0, outcome.text())
                 # Not always last: an event handler may run at the same time.
                 self.assertIn(
-                    "ended before the end: rxe0 or the module goes",
-                    outcome.of("client"),
-                    outcome.text(),
-                )
+                    "ended before the end: rxe0 or the module goes", outcome.of("client"),
+                    outcome.text())
 
     def test_server_killed(self):
         for line in ("ROUTE_RESOLVED", "READ"):
@@ -227,14 +215,8 @@ class Never(KernelClient):
 
     def test_wrong_parameters(self):
         for words in (
-            "timeout=0",
-            "timeout=61",
-            "rounds=0",
-            "rounds=x",
-            "queues=0",
-            "queues=9",
-            "pages=0",
-            "pages=257",
+            "timeout=0", "timeout=61", "rounds=0", "rounds=x", "queues=0", "queues=9", "pages=0",
+            "pages=257"
         ):
             with self.subTest(words):
                 said, status = self.alone(words)
@@ -298,14 +280,8 @@ class Never(KernelClient):
                     pair.Client(
                         examples.LISTENING,
                         lambda line: [
-                            *self.liar,
-                            "--lie",
-                            lie,
-                            "--host",
-                            self.where.address,
-                            "--cm-port",
-                            line[1],
-                        ],
+                            *self.liar, "--lie", lie, "--host", self.where.address, "--cm-port",
+                            line[1]],
                     ),
                 )
                 self.assertEqual(outcome.status["server"], 1, outcome.text())

@@ -20,13 +20,8 @@ BUILD = Path(os.environ.get("LAB_BUILD", ROOT / "build"))
 # Starts a program as another user. That user may read everything: the clone may lie in a folder
 # that only its owner may enter.
 AS_ANOTHER_USER = [
-    "setpriv",
-    "--reuid=65534",
-    "--regid=65534",
-    "--clear-groups",
-    "--inh-caps=+dac_read_search",
-    "--ambient-caps=+dac_read_search",
-]
+    "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search"]
 
 
 def find() -> place.Place:

@@ -24,30 +24,21 @@ class Shared(unittest.TestCase):
     responses = "slots"  # how the clients want them, if a test does not say it
 
     def start(
-        self,
-        place,
-        program,
-        *options,
-        has_slow_memory=False,
-        environment=(),
-        stderr=subprocess.PIPE,
+        self, place, program, *options, has_slow_memory=False, environment=(),
+        stderr=subprocess.PIPE
     ):
         """@return a process of which `guest` is the number where it runs"""
         environment = [*environment]
         if has_slow_memory:  # by a path without a space
             self.at(
-                place,
-                "cp",
-                str(self.build / "tests/faults/libslow_memory.so"),
-                "/tmp/slow_memory.so",
-            )
+                place, "cp", str(self.build / "tests/faults/libslow_memory.so"),
+                "/tmp/slow_memory.so")
             environment.append("LD_PRELOAD=/tmp/slow_memory.so")
         argv = place.wrap(
             [
                 *("sh", "-c", 'echo $$; exec "$0" "$@"'),
                 *(["env", *environment] if environment else []),
-                *(str(self.build / program), *options),
-            ]
+                *(str(self.build / program), *options)]
         )
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
@@ -88,16 +79,8 @@ class Shared(unittest.TestCase):
 
     def serve(self, *options, port="0", has_slow_memory=False):
         self.server = self.start(
-            self.server_place,
-            "examples/slot_server",
-            "--clients",
-            "0",
-            "--cm-port",
-            port,
-            "--stats",
-            *options,
-            has_slow_memory=has_slow_memory,
-        )
+            self.server_place, "examples/slot_server", "--clients", "0", "--cm-port", port,
+            "--stats", *options, has_slow_memory=has_slow_memory)
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(self.server))[1]
 
     def end(self, process):
@@ -107,16 +90,9 @@ class Shared(unittest.TestCase):
 
     def client(self, *options):
         return self.start(
-            self.client_place,
-            "examples/shared_client",
-            "--host",
-            self.server_place.address,
-            "--cm-port",
-            self.port,
-            "--stats",
-            *([] if "--responses" in options else ["--responses", self.responses]),
-            *options,
-        )
+            self.client_place, "examples/shared_client", "--host", self.server_place.address,
+            "--cm-port", self.port, "--stats",
+            *([] if "--responses" in options else ["--responses", self.responses]), *options)
 
     def finish(self, process, status=0):
         out, err = process.communicate(timeout=600)
@@ -147,14 +123,8 @@ class Shared(unittest.TestCase):
     def worker(self, stage, *options):
         """One that has got as far as `stage`, and stays there."""
         process = self.start(
-            self.client_place,
-            "tests/faults/slot_worker",
-            "--attach",
-            self.name,
-            "--stage",
-            stage,
-            *options,
-        )
+            self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage", stage,
+            *options)
         self.assertEqual(next_line(process), "here\n")
         return process
 
@@ -169,10 +139,8 @@ class Modes(Shared):
         percentiles = [
             float(number)
             for number in re.search(
-                r"^latency: median (\S+) us, 90 % (\S+) us, 99 % (\S+) us, most (\S+) us$",
-                out,
-                re.MULTILINE,
-            ).groups()
+                r"^latency: median (\S+) us, 90 % (\S+) us, 99 % (\S+) us, most (\S+) us$", out,
+                re.MULTILINE).groups()
         ]
         self.assertEqual(percentiles, sorted(percentiles))
         self.assertGreater(percentiles[0], 0)
@@ -191,27 +159,11 @@ class Modes(Shared):
             ["--processes", "0", "--threads", "4"],
             [*mixed, "--size", "3000", "--response-size", "3000"],
             [
-                *mixed,
-                "--responses",
-                "connection",
-                "--size",
-                "3000",
-                "--response-size",
-                "60000",
-                "--slots",
-                "256",
-            ],
+                *mixed, "--responses", "connection", "--size", "3000", "--response-size", "60000",
+                "--slots", "256"],
             [
-                *mixed,
-                "--slots",
-                "16",
-                "--slot-size",
-                "64",
-                "--size",
-                "200",
-                "--response-size",
-                "200",
-            ],
+                *mixed, "--slots", "16", "--slot-size", "64", "--size", "200", "--response-size",
+                "200"],
             [*mixed, "--connections", "3"],
             [*mixed, "--connections", "3", "--sender-threads", "2"],
             [*mixed, "--also", f"{self.server_place.address}:{self.port}", "--connections", "2"],
@@ -245,19 +197,8 @@ class Modes(Shared):
         self.serve()
         self.assertEqual(
             self.run_client(
-                "--processes",
-                "0",
-                "--threads",
-                "500",
-                "--requests",
-                "100",
-                "--connections",
-                "5",
-                "--slots",
-                "512",
-                "--slot-size",
-                "64",
-            ),
+                "--processes", "0", "--threads", "500", "--requests", "100", "--connections", "5",
+                "--slots", "512", "--slot-size", "64"),
             50_000,
         )
 
@@ -268,15 +209,8 @@ class Modes(Shared):
             with self.subTest(processes=processes, in_flight=in_flight):
                 out, _ = self.finish(
                     self.start(
-                        self.client_place,
-                        "examples/memory_requests",
-                        "--processes",
-                        str(processes),
-                        "--in-flight",
-                        str(in_flight),
-                        "--requests",
-                        "200",
-                    )
+                        self.client_place, "examples/memory_requests", "--processes",
+                        str(processes), "--in-flight", str(in_flight), "--requests", "200")
                 )
                 self.assertRegex(
                     out,
@@ -302,8 +236,7 @@ class Faults(Shared):
         for worker in waiting:
             self.assertIn(
                 "4 failed: the request: the connection broke while it was under way",
-                self.finish(worker)[0],
-            )
+                self.finish(worker)[0])
         self.assertLess(time.monotonic() - killed, 60)  # which the requests would have taken
         _, err = self.finish(self.attached("--requests", "1"), 1)
         self.assertIn("there is no connection to the server; it has not been sent", err)
@@ -377,13 +310,8 @@ class Faults(Shared):
         self.sender("--slots", "16")
         before = self.attached("--requests", "100", "--seconds", "3")
         closing = self.start(
-            self.client_place,
-            "tests/faults/slot_worker",
-            "--attach",
-            self.name,
-            "--stage",
-            "closing-late",
-        )
+            self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage",
+            "closing-late")
         self.assertRegex(self.finish(closing)[0], r"^the sender: it is gone .*\n$")
         self.right(before)
         self.right(self.attached("--requests", "100"))
@@ -395,13 +323,8 @@ class Faults(Shared):
         self.sender()
         before = self.attached("--requests", "100", "--seconds", "4")
         closing = self.start(
-            self.client_place,
-            "tests/faults/slot_worker",
-            "--attach",
-            self.name,
-            "--stage",
-            "closing",
-        )
+            self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage",
+            "closing")
         out, _ = self.finish(closing)
         # the first may end before this process notices
         self.assertRegex(out, r"^.+\nthe sender: it is gone .*\n$")
@@ -468,20 +391,14 @@ class Faults(Shared):
             ("too-long", "it or its response has 1048576 bytes, and 131056 fit"),
             (
                 "no-room",
-                "the server could not answer it: RequestOptions::room too small: 5000 > 240 bytes",
-            ),
+                "the server could not answer it: RequestOptions::room too small: 5000 > 240 bytes"),
             ("failing", "the server could not answer it: the service: it was asked to fail"),
             ("too-slow", "the service: it was asked to work for more than 60 s"),
         ):
             with self.subTest(stage):
                 process = self.start(
-                    self.client_place,
-                    "tests/faults/slot_worker",
-                    "--attach",
-                    self.name,
-                    "--stage",
-                    stage,
-                )
+                    self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage",
+                    stage)
                 self.assertIn(words, self.finish(process, 1)[1])
         self.assertEqual(
             self.right(self.attached("--size", "0", "--response-size", "0", "--requests", "10")), 20
@@ -529,25 +446,9 @@ class Faults(Shared):
         self.serve()
         self.name = f"test.{os.getpid()}.{time.monotonic_ns()}"
         self.sending = self.start(
-            self.client_place,
-            "examples/shared_client",
-            "--host",
-            self.server_place.address,
-            "--cm-port",
-            self.port,
-            "--responses",
-            "slots",
-            "--serve",
-            "--name",
-            self.name,
-            "--connections",
-            "2",
-            "--slots",
-            "8192",
-            "--timeout",
-            "60",
-            has_slow_memory=True,
-        )
+            self.client_place, "examples/shared_client", "--host", self.server_place.address,
+            "--cm-port", self.port, "--responses", "slots", "--serve", "--name", self.name,
+            "--connections", "2", "--slots", "8192", "--timeout", "60", has_slow_memory=True)
         self.assertEqual(next_line(self.sending), "at the gate\n")
         self.assertGreater(self.right(self.attached("--patient", "--seconds", "7")), 0)
         self.let_through(self.sending)
@@ -564,22 +465,9 @@ class Ways(Shared):
             for sender, caller in itertools.product(ways, ways):
                 with self.subTest(server=server, sender=sender, caller=caller):
                     self.run_client(
-                        "--sender-waits",
-                        sender,
-                        "--waiting",
-                        caller,
-                        "--responses",
-                        "connection",
-                        "--mixed",
-                        "--in-flight",
-                        "4",
-                        "--requests",
-                        "20",
-                        "--processes",
-                        "2",
-                        "--response-size",
-                        "1000",
-                    )
+                        "--sender-waits", sender, "--waiting", caller, "--responses", "connection",
+                        "--mixed", "--in-flight", "4", "--requests", "20", "--processes", "2",
+                        "--response-size", "1000")
             (served, dropped, rejected), said = self.stop()
             self.assertEqual((served, dropped, rejected), (9, 0, 0), said)
 
@@ -701,28 +589,13 @@ class Liars(Shared):
         liar = self.lie(self.server_place, lies, "--cm-port", "0")
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
         client = self.client(
-            "--slots",
-            "2048",
-            "--slot-size",
-            "64",
-            "--serve",
-            "--name",
-            f"test.{os.getpid()}",
-            *options,
-        )
+            "--slots", "2048", "--slot-size", "64", "--serve", "--name", f"test.{os.getpid()}",
+            *options)
         self.assertIn("up", next_line(client))
         self.name = f"test.{os.getpid()}"
         worker = self.attached(
-            "--threads",
-            "1",
-            "--size",
-            "0",
-            "--response-size",
-            str(room),
-            "--patient",
-            "--seconds",
-            "3600",
-        )
+            "--threads", "1", "--size", "0", "--response-size", str(room), "--patient", "--seconds",
+            "3600")
         out, _ = self.finish(liar)
         self.assertEqual(out.splitlines(), [f"{lie}: DISCONNECTED" for lie in lies])
         self.assertIsNone(worker.poll())

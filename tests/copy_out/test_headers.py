@@ -41,21 +41,8 @@ class Headers(unittest.TestCase):
     def compiles(self, header):
         verbs = run("pkg-config", "--cflags", "libibverbs", "librdmacm").stdout.split()
         return run(
-            "c++",
-            "-std=c++20",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-fsyntax-only",
-            "-I",
-            self.include,
-            *verbs,
-            "-x",
-            "c++",
-            "-",
-            input=f"#include <{header}>\n",
-            cwd=self.include,
-        )
+            "c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", self.include,
+            *verbs, "-x", "c++", "-", input=f"#include <{header}>\n", cwd=self.include)
 
     def test_each_compiles_by_itself(self):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -31,11 +31,7 @@ ENTERED = TRACING / "events/raw_syscalls/sys_enter"
 COUNT = 'hist:keys=common_pid.execname,id.syscall:size=4096 if comm == "server" || comm == "client"'
 LINE = re.compile(r"\{ common_pid: (\w+) .*, id: (?:sys_)?(\w+) .*\} hitcount: +(\d+)")
 CALLGRIND = [
-    "valgrind",
-    "--tool=callgrind",
-    "--trace-children=yes",
-    "--callgrind-out-file=/dev/null",
-]
+    "valgrind", "--tool=callgrind", "--trace-children=yes", "--callgrind-out-file=/dev/null"]
 
 
 def in_one_order():
@@ -65,12 +61,8 @@ def start(folder, whose, argv, counted):
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, every_cpu)
     process = subprocess.Popen(
-        [*under, program, *argv[1:]],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=in_one_order,
-    )
+        [*under, program, *argv[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        preexec_fn=in_one_order)
     os.sched_setaffinity(0, mine)
     return process
 

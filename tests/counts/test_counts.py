@@ -25,15 +25,8 @@ def counted(requests, in_flight):
     """@return the compiler, and all instructions of such a run"""
     run = subprocess.run(
         [
-            "valgrind",
-            "--tool=callgrind",
-            "--callgrind-out-file=/dev/null",
-            PROGRAM,
-            "--requests",
-            str(requests),
-            "--in-flight",
-            str(in_flight),
-        ],
+            "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", PROGRAM, "--requests",
+            str(requests), "--in-flight", str(in_flight)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -60,15 +53,11 @@ class Counts(unittest.TestCase):
                 self.assertIn(compiler, expected)
                 was = expected[compiler][str(in_flight)]
                 self.assertLessEqual(
-                    found,
-                    was * (1 + MOST_CHANGE),
-                    "a request takes more instructions: see what callgrind says of it",
-                )
+                    found, was * (1 + MOST_CHANGE),
+                    "a request takes more instructions: see what callgrind says of it")
                 self.assertGreaterEqual(
-                    found,
-                    was * (1 - MOST_CHANGE),
-                    "a request takes fewer instructions: record them (--record)",
-                )
+                    found, was * (1 - MOST_CHANGE),
+                    "a request takes fewer instructions: record them (--record)")
 
 
 def record():

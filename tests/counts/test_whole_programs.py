@@ -48,41 +48,17 @@ TO_SERVER = ("--host", place.ADDRESS)
 def shared(processes, threads, in_flight, requests):
     server = [str(PROGRAMS / "slot_server"), "--clients", "0", "--cm-port", "0", "--stats"]
     client = [
-        str(PROGRAMS / "shared_client"),
-        *TO_SERVER,
-        "--cm-port",
-        "PORT",
-        "--stats",
-        "--responses",
-        "slots",
-        "--timeout",
-        "120",
-        "--processes",
-        str(processes),
-        "--threads",
-        str(threads),
-        "--in-flight",
-        str(in_flight),
-        "--requests",
-        str(requests),
-    ]
+        str(PROGRAMS / "shared_client"), *TO_SERVER, "--cm-port", "PORT", "--stats", "--responses",
+        "slots", "--timeout", "120", "--processes", str(processes), "--threads", str(threads),
+        "--in-flight", str(in_flight), "--requests", str(requests)]
     return server, client, max(processes, 1) * threads * requests
 
 
 def own(processes, in_flight, requests):
     server = [str(PROGRAMS / "own_connections"), "--cm-port", "0", "--connections", str(processes)]
     client = [
-        str(PROGRAMS / "own_connections"),
-        *TO_SERVER,
-        "--cm-port",
-        "PORT",
-        "--processes",
-        str(processes),
-        "--in-flight",
-        str(in_flight),
-        "--requests",
-        str(requests),
-    ]
+        str(PROGRAMS / "own_connections"), *TO_SERVER, "--cm-port", "PORT", "--processes",
+        str(processes), "--in-flight", str(in_flight), "--requests", str(requests)]
     return server, client, processes * requests
 
 
@@ -90,17 +66,8 @@ def group(messages):
     """Without looking a thousand times before each sleep."""
     server = [str(PROGRAMS / "group_send"), "--tcp-port", "0", "--spin", "0"]
     client = [
-        str(PROGRAMS / "group_send"),
-        *TO_SERVER,
-        "--tcp-port",
-        "PORT",
-        "--spin",
-        "0",
-        "--measure",
-        "0",
-        "--messages",
-        str(messages),
-    ]
+        str(PROGRAMS / "group_send"), *TO_SERVER, "--tcp-port", "PORT", "--spin", "0", "--measure",
+        "0", "--messages", str(messages)]
     return server, client, 4 * messages
 
 

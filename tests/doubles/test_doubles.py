@@ -10,10 +10,7 @@ from lab import examples, normalise, variants
 # By relative paths, since LD_PRELOAD takes a space for the end of one.
 os.chdir(needs_device.BUILD / "tests/doubles")
 MEMORY, INFINIBAND, TWO_DEVICES = (
-    "./libfake_device_memory.so",
-    "./libfake_infiniband.so",
-    "./libtwo_devices.so",
-)
+    "./libfake_device_memory.so", "./libfake_infiniband.so", "./libtwo_devices.so")
 STAND_IN = "has no memory of its own: 65536 bytes of host memory stand in for it"
 ON_CHIP = "has memory of its own: 65536 bytes of it are ours"
 QUICK = ["--rounds", "8", "--no-deaths"]
@@ -127,8 +124,7 @@ class Options(unittest.TestCase):
 
     @unittest.skipIf(
         "sanitize" in needs_device.BUILD.name,
-        "the sanitizers' library has to be the first one loaded",
-    )
+        "the sanitizers' library has to be the first one loaded")
     def test_more_than_there_is(self):
         outcome = self.server("--size", "65544", doubles=(MEMORY,))
         self.assertEqual(outcome.status[""], 1)
@@ -141,17 +137,8 @@ class Options(unittest.TestCase):
 
     def test_many_processes_and_a_small_table(self):
         outcome = run(
-            "--size",
-            "192",
-            "--counters",
-            "2",
-            "--processes",
-            "8",
-            "--rounds",
-            "10",
-            "--no-deaths",
-            doubles=(),
-        )
+            "--size", "192", "--counters", "2", "--processes", "8", "--rounds", "10", "--no-deaths",
+            doubles=())
         self.assertFalse(outcome.failed, outcome.text())
         self.assertIn("8 locks, 0 of them taken", outcome.of("server"))
         self.assertIn("the sum of 2 counters is 80", outcome.of("server"))

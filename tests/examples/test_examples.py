@@ -33,15 +33,12 @@ class Examples(unittest.TestCase):
         roles = {
             role: sorted(
                 outcome.of(role),
-                key=lambda line: line.startswith("error: the server has ended the connection"),
-            )
+                key=lambda line: line.startswith("error: the server has ended the connection"))
             for role in outcome.status
         }
         return normalise.differences(
-            variants.expected(expected, needs_device.PLACE).read_text(),
-            roles,
-            needs_device.PLACE.device,
-        )
+            variants.expected(expected, needs_device.PLACE).read_text(), roles,
+            needs_device.PLACE.device)
 
     def compare(self, outcome, expected):
         found = self.differences(outcome, expected)
@@ -63,11 +60,8 @@ class Examples(unittest.TestCase):
             self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
 
         needs_device.each(
-            self,
-            {lesson.stem: (lesson,) for lesson in ladder.read() if lesson.has_program},
-            run_probed,
-            check,
-        )
+            self, {lesson.stem: (lesson,) for lesson in ladder.read() if lesson.has_program},
+            run_probed, check)
 
     def test_lab_knows_what_meson_knows(self):
         written = (needs_device.BUILD / "examples/examples.json").read_text()

@@ -25,20 +25,13 @@ class Exercises(unittest.TestCase):
         def run(job):
             found = []
             missing = check.verdict(
-                needs_device.PLACE,
-                needs_device.BUILD,
-                job[1],
-                program=program(job[1]),
-                report=found.append,
-            )
+                needs_device.PLACE, needs_device.BUILD, job[1], program=program(job[1]),
+                report=found.append)
             return missing, {f.rule.name for f in found if f.rule.severity != "note"}
 
         needs_device.each(
-            self,
-            {name: (lesson, name) for name, lesson in examples.exercises().items()},
-            run,
-            lambda job, result: check_it(job[1], *result),
-        )
+            self, {name: (lesson, name) for name, lesson in examples.exercises().items()}, run,
+            lambda job, result: check_it(job[1], *result))
 
     def test_solution_passes(self):
         def check_it(name, missing, found):
@@ -51,8 +44,7 @@ class Exercises(unittest.TestCase):
     def test_start_fails(self):
         self.each_verdict(
             lambda name, missing, found: self.assertNotEqual(missing, []),
-            lambda name: examples.own_program(name) or name,
-        )
+            lambda name: examples.own_program(name) or name)
 
     def test_each_lesson_has_two(self):
         for lesson in set(examples.exercises().values()):

@@ -20,11 +20,8 @@ def run(*arguments):
     after them."""
     environment = [f"PROGRAM={needs_device.program('fork')}", f"DEVICE={PLACE.device}"]
     said = subprocess.run(
-        PLACE.wrap(["env", *environment, "sh", "-c", EACH, "sh", *arguments]),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    ).stdout
+        PLACE.wrap(["env", *environment, "sh", "-c", EACH, "sh", *arguments]), capture_output=True,
+        text=True, timeout=300).stdout
     *outcomes, log = re.split(r"^(.*?)^status (\d+)\n", said, flags=re.M | re.S)
     return list(zip(outcomes[1::3], map(int, outcomes[2::3]))), log
 
@@ -47,8 +44,7 @@ class Fork(unittest.TestCase):
         wanted = cases()
         self.assertEqual(
             set(wanted),
-            {"stale", "stolen", "refused", "destructor", "dontfork", "orphaned", "deadlock"},
-        )
+            {"stale", "stolen", "refused", "destructor", "dontfork", "orphaned", "deadlock"})
         outcomes, log = run(*wanted, *(f"{name} --cure" for name in wanted), "spoon")
         *alone, (_, spoon) = outcomes
         for (name, (seen, _)), (text, status) in zip(
@@ -81,9 +77,7 @@ class Fork(unittest.TestCase):
             with self.subTest(when):
                 said = subprocess.run(
                     PLACE.wrap([program, "--device", PLACE.device, "--when", when]),
-                    capture_output=True,
-                    text=True,
-                )
+                    capture_output=True, text=True)
                 self.assertEqual(
                     said.stdout, "ibv_fork_init: %s\nthe page: %s\n" % wanted, said.stderr
                 )

@@ -25,66 +25,30 @@ class Timetables(shared_client_cases.Shared):
 
     def by_own_connections(self, processes, *options):
         server = self.start(
-            self.server_place,
-            "examples/own_connections",
-            "--connections",
-            str(processes),
-            "--cm-port",
-            "0",
-        )
+            self.server_place, "examples/own_connections", "--connections", str(processes),
+            "--cm-port", "0")
         port = re.match(r"listening on rdma_cm port (\d+)", next_line(server))[1]
         return self.start(
-            self.client_place,
-            "examples/own_connections",
-            "--host",
-            self.server_place.address,
-            "--cm-port",
-            port,
-            "--processes",
-            str(processes),
-            "--latency",
-            *options,
-        )
+            self.client_place, "examples/own_connections", "--host", self.server_place.address,
+            "--cm-port", port, "--processes", str(processes), "--latency", *options)
 
     def by_tcp(self, processes, *options):
         server = self.start(
-            self.server_place,
-            "examples/tcp_requests",
-            "--connections",
-            str(processes),
-            "--tcp-port",
-            "0",
-        )
+            self.server_place, "examples/tcp_requests", "--connections", str(processes),
+            "--tcp-port", "0")
         port = re.match(r"listening on TCP port (\d+)", next_line(server))[1]
         return self.start(
-            self.client_place,
-            "examples/tcp_requests",
-            "--host",
-            self.server_place.address,
-            "--tcp-port",
-            port,
-            "--processes",
-            str(processes),
-            "--latency",
-            *options,
-        )
+            self.client_place, "examples/tcp_requests", "--host", self.server_place.address,
+            "--tcp-port", port, "--processes", str(processes), "--latency", *options)
 
     def through_memory(self, processes, *options):
         return self.start(
-            self.client_place,
-            "examples/memory_requests",
-            "--processes",
-            str(processes),
-            "--latency",
-            *options,
-        )
+            self.client_place, "examples/memory_requests", "--processes", str(processes),
+            "--latency", *options)
 
     def for_each(self, check):
         for load in (
-            self.by_shared_client,
-            self.by_own_connections,
-            self.by_tcp,
-            self.through_memory,
+            self.by_shared_client, self.by_own_connections, self.by_tcp, self.through_memory
         ):
             with self.subTest(load.__name__):
                 check(load)

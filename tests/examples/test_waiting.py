@@ -23,8 +23,7 @@ def table(lines):
 class Waiting(unittest.TestCase):
     @unittest.skipUnless(
         needs_device.PLACE.device.startswith("rxe"),
-        "others may raise an event for what is there already",
-    )
+        "others may raise an event for what is there already")
     def test_the_event_is_lost_every_time(self):
         for _ in range(5):
             outcome = run("completions.no_second_poll")

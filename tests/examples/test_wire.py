@@ -13,11 +13,8 @@ PLACE = needs_device.PLACE
 
 def counters():
     output = subprocess.run(
-        PLACE.wrap(["rdma", "statistic", "show", "link", f"{PLACE.device}/1"]),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+        PLACE.wrap(["rdma", "statistic", "show", "link", f"{PLACE.device}/1"]), capture_output=True,
+        text=True, check=True).stdout
     return {name: int(value) for name, value in re.findall(r"(\w+) (\d+)", output)}
 
 

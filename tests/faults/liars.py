@@ -19,8 +19,7 @@ def run(server, client) -> pair.Outcome:
         [*server, *DEVICE, "--tcp-port", "0"],
         pair.Client(
             examples.LISTENING,
-            lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1]],
-        ),
+            lambda line: [*client, *DEVICE, "--host", address, "--tcp-port", line[1]]),
     )
 
 

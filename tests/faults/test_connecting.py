@@ -53,12 +53,8 @@ def client(*words, **environment):
 
 def on_device(script):
     return subprocess.run(
-        needs_device.PLACE.wrap(["sh", "-c", script]),
-        check=True,
-        timeout=600,
-        stdout=subprocess.PIPE,
-        text=True,
-    ).stdout
+        needs_device.PLACE.wrap(["sh", "-c", script]), check=True, timeout=600,
+        stdout=subprocess.PIPE, text=True).stdout
 
 
 class Events(unittest.TestCase):
@@ -71,10 +67,8 @@ class Events(unittest.TestCase):
         for host in ("127.0.0.1", "::1", "localhost"):
             with self.subTest(host):
                 self.assertError(
-                    client("--host", host),
-                    "give the address of the device's network interface",
-                    "cm-address",
-                )
+                    client("--host", host), "give the address of the device's network interface",
+                    "cm-address")
         self.assertError(client(), "127.0.0.1 and ::1 are on no RDMA device", "cm-address")
 
     def test_no_such_host(self):
@@ -110,21 +104,15 @@ class Events(unittest.TestCase):
             ("no.such.host.invalid", "--host"),
         ):
             result = subprocess.run(
-                needs_device.PLACE.wrap([SERVER, "--host", host]),
-                capture_output=True,
-                text=True,
-                timeout=600,
-            )
+                needs_device.PLACE.wrap([SERVER, "--host", host]), capture_output=True, text=True,
+                timeout=600)
             self.assertEqual(result.returncode, 1)
             self.assertIn(words, result.stderr)
 
     def test_nobody_comes(self):
         result = subprocess.run(
-            needs_device.PLACE.wrap([SERVER, "--cm-port", "0", "--wait", "1"]),
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+            needs_device.PLACE.wrap([SERVER, "--cm-port", "0", "--wait", "1"]), capture_output=True,
+            text=True, timeout=600)
         self.assertError(result, "CONNECT_REQUEST: no event within 1000 ms", "no-client")
 
 
@@ -151,8 +139,7 @@ class Lies(liars.Refused):
                 self.assertRefused(
                     liars.run_cm(
                         [SERVER, "--timeout", "2", "--largest", "1024"],
-                        [LIAR, "--lie", lie, "--wait", "10"],
-                    ),
+                        [LIAR, "--lie", lie, "--wait", "10"]),
                     "server",
                     words,
                 )
@@ -162,9 +149,7 @@ class Lies(liars.Refused):
             with self.subTest(lie):
                 self.assertRefused(
                     liars.run_cm([LIAR, "--lie", lie, "--wait", "10"], [CLIENT, "--timeout", "2"]),
-                    "client",
-                    words,
-                )
+                    "client", words)
 
     def test_client_that_writes_more_than_it_announced(self):
         """The server has no byte more in its region, so its NIC refuses the whole WRITE."""
@@ -194,8 +179,7 @@ class Lengths(unittest.TestCase):
                 )
                 self.assertIn(
                     f'my memory before: "{"nobody has written here"[:length - 1]}"',
-                    outcome.of("server"),
-                )
+                    outcome.of("server"))
 
     def test_over_the_limit(self):
         """Both sides say why, and the server allocates nothing."""

@@ -55,10 +55,8 @@ class Datagrams(unittest.TestCase):
         self.assertEqual(status, 1, said)
         self.assertIn("acknowledged 0 of 4 messages; sending again 3 times brought no more", said)
         for why in (
-            "shorter than the header",
-            "no acknowledgement of what was sent",
-            "not from the server's QP",
-            "its length is not what has arrived",
+            "shorter than the header", "no acknowledgement of what was sent",
+            "not from the server's QP", "its length is not what has arrived"
         ):
             self.assertIn(why, said)
 

@@ -36,10 +36,7 @@ class AmongHonestOnes(unittest.TestCase):
         counting = ["--rounds", "4", "--no-deaths"]
         server = subprocess.Popen(
             wrap([HONEST, *device, *counting, "--processes", "3", "--tcp-port", "0"]),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         said, others = [], []
         self.addCleanup(server.stdout.close)
         self.addCleanup(server.kill)
@@ -50,20 +47,14 @@ class AmongHonestOnes(unittest.TestCase):
                 to = [*device, "--host", needs_device.PLACE.address, "--tcp-port", listening[1]]
                 others.append(
                     subprocess.Popen(
-                        wrap([HONEST, *to, *counting, "--processes", "2"]),
-                        stdout=subprocess.PIPE,
-                        stderr=subprocess.STDOUT,
-                        text=True,
-                    )
+                        wrap([HONEST, *to, *counting, "--processes", "2"]), stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT, text=True)
                 )
             if line.startswith("what is on the chip"):
                 others.append(
                     subprocess.Popen(
-                        wrap([*liar, *to]),
-                        stdout=subprocess.PIPE,
-                        stderr=subprocess.STDOUT,
-                        text=True,
-                    )
+                        wrap([*liar, *to]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                        text=True)
                 )
         for other in others:
             said += other.communicate(timeout=600)[0].splitlines()

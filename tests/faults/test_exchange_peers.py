@@ -15,12 +15,8 @@ LIMIT = 300  # seconds; the programs get a time limit of 2 s, and would otherwis
 
 def start(*argv):
     return subprocess.Popen(
-        needs_device.PLACE.wrap(list(argv)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+        needs_device.PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
 
 
 def port_of(process):
@@ -45,14 +41,8 @@ class LyingPeer(unittest.TestCase):
     def against_client(self, what, program="send_recv"):
         server = start(sys.executable, "-S", PEER, "server", "0", what)
         client = start(
-            needs_device.program(program),
-            "--host",
-            "127.0.0.1",
-            "--tcp-port",
-            port_of(server),
-            "--timeout",
-            "2",
-        )
+            needs_device.program(program), "--host", "127.0.0.1", "--tcp-port", port_of(server),
+            "--timeout", "2")
         output, _ = client.communicate(timeout=600)
         server.communicate(timeout=600)
         return client.returncode, output

@@ -58,10 +58,8 @@ class Lies(liars.Refused):
             with self.subTest(arguments):
                 self.assertRefused(run([HONEST], [HONEST, *arguments]), "client", words)
         self.assertRefused(
-            run([HONEST, "--save", "/nowhere/at/all"], [HONEST]),
-            "server",
-            "/nowhere/at/all: cannot be written",
-        )
+            run([HONEST, "--save", "/nowhere/at/all"], [HONEST]), "server",
+            "/nowhere/at/all: cannot be written")
 
 
 class Sizes(unittest.TestCase):
@@ -82,8 +80,7 @@ class Sizes(unittest.TestCase):
             self.assertFalse(outcome.failed, outcome.text())
             self.assertEqual(
                 hashlib.sha256(copy.read_bytes()).digest(),
-                hashlib.sha256(Path(HONEST).read_bytes()).digest(),
-            )
+                hashlib.sha256(Path(HONEST).read_bytes()).digest())
 
 
 if __name__ == "__main__":

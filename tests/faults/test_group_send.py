@@ -69,15 +69,11 @@ class Shapes(liars.Refused):
 
     def test_shapes_that_differ(self):
         self.assertRefused(
-            run([HONEST], [HONEST, "--slots", "512", "--slot-size", "128"]),
-            "server",
-            "its --slots, --slot-size or --processes are not ours",
-        )
+            run([HONEST], [HONEST, "--slots", "512", "--slot-size", "128"]), "server",
+            "its --slots, --slot-size or --processes are not ours")
         self.assertRefused(
-            run([HONEST], [HONEST, "--processes", "3"]),
-            "server",
-            "its --slots, --slot-size or --processes are not ours",
-        )
+            run([HONEST], [HONEST, "--processes", "3"]), "server",
+            "its --slots, --slot-size or --processes are not ours")
 
 
 class Receives(unittest.TestCase):

@@ -109,10 +109,8 @@ class Hostile(shared_client_cases.Shared):
     def ask(self, *options):
         """@return what has become of requests to the sender's first server"""
         process = self.start(
-            self.client_place,
-            "tests/faults/patient_caller",
-            *("--attach", self.name, "--seed", str(SEED), *options),
-        )
+            self.client_place, "tests/faults/patient_caller",
+            *("--attach", self.name, "--seed", str(SEED), *options))
         return self.finish(process)[0]
 
     def ask_both(self, responses):
@@ -123,8 +121,7 @@ class Hostile(shared_client_cases.Shared):
         self.sender(
             *("--also", f"{self.server_place.address}:{honest_port}", "--responses", responses),
             *("--slots", "1024", "--slot-size", "64", "--window", "8", "--largest", "4096"),
-            *PATIENT,
-        )
+            *PATIENT)
         # Ends with an error if a request is lost.
         beside = self.attached("--to", "1", *LOAD, "--response-size", "600")
         outcomes = self.ask(*FOR_SO_LONG)

@@ -32,22 +32,14 @@ LIES = {
 
 def start(argv):
     return subprocess.Popen(
-        PLACE.wrap(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        PLACE.wrap(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True)
 
 
 def resources():
     shown = subprocess.run(
-        PLACE.wrap(["rdma", "-j", "resource"]),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
+        PLACE.wrap(["rdma", "-j", "resource"]), capture_output=True, text=True, check=True,
+        timeout=600)
     return next(
         {kind: link[kind] for kind in ("qp", "cq", "mr", "pd", "cm_id")}
         for link in json.loads(shown.stdout)
@@ -160,10 +152,8 @@ class Many(unittest.TestCase):
         self.until_connected(2)
         out, err = self.finish(self.client("--clients", "1", "--attempts", "2"), 1)
         self.assertEqual(
-            (out + err).count("the server rejects: it has as many clients as it takes"),
-            2,
-            out + err,
-        )
+            (out + err).count("the server rejects: it has as many clients as it takes"), 2,
+            out + err)
         holders.kill()
         self.finish(self.client("--clients", "1"))  # who comes back until there is room
         served, most = (lambda counts: (counts[0], counts[2]))(self.stop()[0])

@@ -29,19 +29,10 @@ class Rate(unittest.TestCase):
     def test_server_that_dies_owes_credits(self):
         place = needs_device.PLACE
         program = [
-            needs_device.program("rate"),
-            "--operation",
-            "write-imm",
-            "--messages",
-            "100000000",
-        ]
+            needs_device.program("rate"), "--operation", "write-imm", "--messages", "100000000"]
         run = subprocess.run(
             place.wrap(["env", f"ADDRESS={place.address}", "sh", "-c", SCRIPT, *program]),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         self.assertIn("the client ended with status 1", run.stdout, run.stderr)
         self.assertIn("error: the server: it has ended", run.stdout + run.stderr)
 

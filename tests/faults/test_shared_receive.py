@@ -73,13 +73,11 @@ class Pool(unittest.TestCase):
                 before = rnr_naks()
                 outcome = run(
                     [HONEST, "--clients", str(clients), "--pool", str(pool), "--limit", str(limit)],
-                    [HONEST, "--clients", str(clients), "--messages", "50"],
-                )
+                    [HONEST, "--clients", str(clients), "--messages", "50"])
                 self.assertFalse(outcome.failed, outcome.text())
                 self.assertIn(
                     f"{clients} clients have finished, with {clients * 50} messages",
-                    outcome.of("server"),
-                )
+                    outcome.of("server"))
                 self.assertEqual(rnr_naks(), before, "a message found no receive")
                 self.assertGreater(int(re.search(r"(\d+) limit events", outcome.text())[1]), 0)
 

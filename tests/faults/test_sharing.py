@@ -77,10 +77,8 @@ below() {
 def run(owner, worker):
     """Both by their command lines; the name by which they meet is added."""
     return pair.run(
-        PLACE,
-        [*owner, "--device", PLACE.device, "--serve", NAME],
-        pair.Client(SERVING, lambda line: [*worker, "--device", PLACE.device, "--attach", line[1]]),
-    )
+        PLACE, [*owner, "--device", PLACE.device, "--serve", NAME],
+        pair.Client(SERVING, lambda line: [*worker, "--device", PLACE.device, "--attach", line[1]]))
 
 
 class Sharing(unittest.TestCase):
@@ -89,10 +87,7 @@ class Sharing(unittest.TestCase):
         environment = [f"HONEST={HONEST}", f"LIAR={LIAR}", f"DEVICE={PLACE.device}", f"NAME={NAME}"]
         text = subprocess.run(
             PLACE.wrap(["env", *environment, "sh", "-c", WORKERS, "sh", *AS_WORKER]),
-            capture_output=True,
-            text=True,
-            timeout=600,
-        ).stdout
+            capture_output=True, text=True, timeout=600).stdout
         outcomes = re.findall(
             r"(.*?)^client status (\d+)\n(.*?)^server status (\d+)\n", text, re.M | re.S
         )
@@ -119,8 +114,7 @@ class Sharing(unittest.TestCase):
                     [LIAR, "--lie", lie, "--serve", NAME],
                     pair.Client(
                         SERVING,
-                        lambda line: [HONEST, "--limit", "2", *arguments, "--attach", line[1]],
-                    ),
+                        lambda line: [HONEST, "--limit", "2", *arguments, "--attach", line[1]]),
                 )
                 self.assertFalse(outcome.timed_out, outcome.text())
                 self.assertEqual(outcome.status["client"], 1, outcome.text())
@@ -167,17 +161,8 @@ class Sharing(unittest.TestCase):
         ):
             with self.subTest(argv[0]):
                 argv = [
-                    "sh",
-                    "-c",
-                    ORPHANS,
-                    "sh",
-                    str(count),
-                    *argv,
-                    "--device",
-                    PLACE.device,
-                    "--limit",
-                    "60",
-                ]
+                    "sh", "-c", ORPHANS, "sh", str(count), *argv, "--device", PLACE.device,
+                    "--limit", "60"]
                 said = subprocess.run(
                     PLACE.wrap(argv), capture_output=True, text=True, timeout=600
                 ).stdout
@@ -208,8 +193,7 @@ class Export(unittest.TestCase):
 
     @unittest.skipIf(
         "sanitize" in needs_device.BUILD.name,
-        "the sanitizers' library has to be the first one loaded",
-    )
+        "the sanitizers' library has to be the first one loaded")
     def test_the_import_itself(self):
         # LD_PRELOAD takes a space for the end of a path
         os.chdir(needs_device.BUILD / "tests/doubles")
@@ -220,8 +204,7 @@ class Export(unittest.TestCase):
         calls = [line for line in said if "import_" in line]
         self.assertEqual(
             [line.split()[0] for line in calls],
-            ["import_device", "import_pd", "import_mr", "unimport_mr", "unimport_pd"],
-        )
+            ["import_device", "import_pd", "import_mr", "unimport_mr", "unimport_pd"])
 
 
 if __name__ == "__main__":

@@ -11,13 +11,8 @@ PLACE = needs_device.PLACE
 
 def run(*argv):
     result = subprocess.run(
-        PLACE.wrap(list(argv)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-    )
+        PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=600)
     return result.returncode, result.stdout
 
 
@@ -47,14 +42,8 @@ class WrongChoices(unittest.TestCase):
 
     def test_no_server_for_the_shared_client(self):
         status, output = run(
-            needs_device.program("shared_client"),
-            "--host",
-            PLACE.address,
-            "--cm-port",
-            "1",
-            "--timeout",
-            "1",
-        )
+            needs_device.program("shared_client"), "--host", PLACE.address, "--cm-port", "1",
+            "--timeout", "1")
         self.assertEqual((status, output.count("hint: ")), (1, 1), output)
 
     def test_no_sender_to_attach_to(self):
@@ -76,10 +65,8 @@ class WrongChoices(unittest.TestCase):
             "--tcp-port",
             "1",
             says=[
-                f"no server at {PLACE.address} TCP port 1 yet; trying for 5 s",
-                "ECONNREFUSED",
-                "#connection-refused",
-            ],
+                f"no server at {PLACE.address} TCP port 1 yet; trying for 5 s", "ECONNREFUSED",
+                "#connection-refused"],
         )
 
     @unittest.skipUnless(
@@ -94,9 +81,7 @@ class WrongChoices(unittest.TestCase):
     def test_tcp_port_taken(self):
         server = subprocess.Popen(
             PLACE.wrap([needs_device.program("send_recv"), "--tcp-port", "0"]),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+            stdout=subprocess.PIPE, text=True)
         port = next(line.split()[-1] for line in server.stdout if "listening" in line)
         try:
             self.fails(
@@ -110,12 +95,8 @@ class WrongChoices(unittest.TestCase):
         """Root may lock what it likes, so this runs as nobody; the device's files are open to
         all."""
         status, output = run(
-            *needs_device.AS_ANOTHER_USER,
-            "sh",
-            "-c",
-            'ulimit -l 0 && exec "$0"',
-            needs_device.program("send_recv"),
-        )
+            *needs_device.AS_ANOTHER_USER, "sh", "-c", 'ulimit -l 0 && exec "$0"',
+            needs_device.program("send_recv"))
         self.assertEqual(status, 1, output)
         self.assertIn("#memlock", output)
 

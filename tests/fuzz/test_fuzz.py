@@ -49,15 +49,8 @@ FLAGS = [
     *(
         f"-I{ROOT / folder}"
         for folder in (
-            "common/include",
-            "common/src",
-            "shared/include",
-            "shared/src",
-            "examples/08_datagrams",
-            "examples/14_multicast",
-            "examples/30_device_memory",
-            "examples/21_group_send",
-        )
+            "common/include", "common/src", "shared/include", "shared/src", "examples/08_datagrams",
+            "examples/14_multicast", "examples/30_device_memory", "examples/21_group_send")
     ),
 ]
 SANITIZERS = "-fsanitize=fuzzer-no-link,address,undefined"
@@ -65,14 +58,8 @@ SANITIZERS = "-fsanitize=fuzzer-no-link,address,undefined"
 
 def run(argv, **options):
     result = subprocess.run(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        **options,
-    )
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", **options)
     if result.returncode:
         raise AssertionError(f"{' '.join(map(str, argv))}:\n{result.stdout[-6000:]}")
     return result.stdout
@@ -112,16 +99,9 @@ def fuzz(fuzzer, new):
     found.mkdir(exist_ok=True)
     output = run(
         [
-            str(TOP / fuzzer),
-            f"-seed={SEED}",
-            f"-max_total_time={SECONDS}",
-            "-timeout=20",
-            "-max_len=2048",
-            "-print_final_stats=1",
-            f"-artifact_prefix={found}/{fuzzer}-",
-            str(new),
-            str(HERE / "corpus" / fuzzer),
-        ],
+            str(TOP / fuzzer), f"-seed={SEED}", f"-max_total_time={SECONDS}", "-timeout=20",
+            "-max_len=2048", "-print_final_stats=1", f"-artifact_prefix={found}/{fuzzer}-",
+            str(new), str(HERE / "corpus" / fuzzer)],
         env={**os.environ, "UBSAN_OPTIONS": "print_stacktrace=1"},
     )
     executed = int(re.search(r"stat::number_of_executed_units: (\d+)", output)[1])

@@ -13,37 +13,21 @@ def gid_index() -> str:
     """The index that send_recv chooses; ibv_rc_pingpong has to be told."""
     output = subprocess.run(
         PLACE.wrap([needs_device.program("hello_device"), "--device", PLACE.device]),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+        capture_output=True, text=True, check=True).stdout
     return output.split("examples use GID index ")[1].split()[0]
 
 
 def start(*argv):
     # Through stdbuf, since the stock tool keeps what it prints into a pipe until it ends.
     return subprocess.Popen(
-        PLACE.wrap(["stdbuf", "-oL", *argv]),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+        PLACE.wrap(["stdbuf", "-oL", *argv]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
 
 
 class RcPingpong(unittest.TestCase):
     def setUp(self):
         self.pingpong = [
-            "ibv_rc_pingpong",
-            "-d",
-            PLACE.device,
-            "-g",
-            gid_index(),
-            "-n",
-            "1",
-            "-s",
-            "64",
-        ]
+            "ibv_rc_pingpong", "-d", PLACE.device, "-g", gid_index(), "-n", "1", "-s", "64"]
 
     def finish(self, process):
         output, _ = process.communicate(timeout=600)
@@ -63,13 +47,8 @@ class RcPingpong(unittest.TestCase):
         port = str(random.randrange(20000, 30000))  # it cannot choose a free one by itself
         server = start(*self.pingpong, "-p", port)
         client = start(
-            needs_device.program("send_recv"),
-            "--host",
-            PLACE.address,
-            "--tcp-port",
-            port,
-            "--stock-peer",
-        )
+            needs_device.program("send_recv"), "--host", PLACE.address, "--tcp-port", port,
+            "--stock-peer")
         output = self.finish(client)
         self.assertIn('sent "hello from the client"', output)
         self.assertIn("received", output)

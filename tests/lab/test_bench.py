@@ -18,12 +18,8 @@ LAB = str(ROOT / "lab")
 def start(folder, *words, **environment):
     process = subprocess.Popen(
         [LAB, "bench", "--quick", "--repeats", "2", "--results", str(folder), *words],
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
     return process
 
 
@@ -110,19 +106,8 @@ class Bench(unittest.TestCase):
         self.assertIn(ratios["write/ib_write_lat"]["state"], ("undecided", "skipped"))
         machine = json.loads((self.folder / "machine.json").read_text())
         for name in (
-            "date",
-            "host",
-            "cpu",
-            "cpus",
-            "kernel",
-            "emulated",
-            "device",
-            "driver",
-            "node_type",
-            "link_layer",
-            "mtu",
-            "versions",
-            "options",
+            "date", "host", "cpu", "cpus", "kernel", "emulated", "device", "driver", "node_type",
+            "link_layer", "mtu", "versions", "options"
         ):
             self.assertTrue(machine[name], name)
         # A tarball has no commit, and a machine may have no git.
@@ -136,22 +121,14 @@ class Bench(unittest.TestCase):
         ssh.chmod(0o755)
         self.finish(
             start(
-                self.folder,
-                "--only",
-                "latency/send",
-                "--repeats",
-                "1",
-                "--server",
-                "other",
-                BENCH_SSH=str(ssh),
-            )
+                self.folder, "--only", "latency/send", "--repeats", "1", "--server", "other",
+                BENCH_SSH=str(ssh))
         )
         self.assertEqual(Path(f"{ssh}.log").read_text(), "other\n")
         self.check_rows(("send", "latency_us"))
         self.assertEqual(
             json.loads((self.folder / "machine.json").read_text())["server"]["device"],
-            needs_device.PLACE.device,
-        )
+            needs_device.PLACE.device)
 
     def test_server_that_cannot_be_reached(self):
         process = start(
@@ -166,15 +143,8 @@ class Bench(unittest.TestCase):
         """The first serves two clients, one after the other, and has the figures of both."""
         tasks = [
             start(
-                self.folder,
-                "--only",
-                "latency/write",
-                "--repeats",
-                "1",
-                SLURM_PROCID=str(rank),
-                SLURM_NTASKS="3",
-                SLURM_JOB_ID=str(os.getpid()),
-            )
+                self.folder, "--only", "latency/write", "--repeats", "1", SLURM_PROCID=str(rank),
+                SLURM_NTASKS="3", SLURM_JOB_ID=str(os.getpid()))
             for rank in (2, 0, 1)
         ]
         printed = [self.finish(task) for task in tasks]
@@ -187,13 +157,8 @@ class Bench(unittest.TestCase):
         self.assertEqual(
             {path.name for path in self.folder.iterdir()},
             {
-                "results.csv",
-                "runs.csv",
-                "ratios.csv",
-                "machine.json",
-                "latency_1.svg",
-                "latency_2.svg",
-            },
+                "results.csv", "runs.csv", "ratios.csv", "machine.json", "latency_1.svg",
+                "latency_2.svg"},
         )
 
     def test_wrong_words(self):

@@ -130,14 +130,11 @@ class Figures(unittest.TestCase):
     def test_a_figure_that_is_no_number(self):
         """perftest prints "inf" now and then."""
         found = made(
-            run("write", 9, 9, 9),
-            run("ib_write_lat", 10, float("inf"), 10),
-            run("send", float("nan"), float("nan")),
-        )
+            run("write", 9, 9, 9), run("ib_write_lat", 10, float("inf"), 10),
+            run("send", float("nan"), float("nan")))
         self.assertEqual(
             [(row.arm, row.state, row.median, row.runs) for row in found.rows()],
-            [("write", "ok", 9, 3), ("send", "failed", None, 0), ("ib_write_lat", "ok", 10, 2)],
-        )
+            [("write", "ok", 9, 3), ("send", "failed", None, 0), ("ib_write_lat", "ok", 10, 2)])
         self.assertIn("1 of 3 runs have printed no number", [row.why for row in found.rows()])
         (ratio,) = found.ratios()
         self.assertEqual((ratio.ratio, ratio.repeats), (0.9, 2))
@@ -146,10 +143,8 @@ class Figures(unittest.TestCase):
         """The ratio of the medians is less than 1. And a run next to another program does not
         count."""
         (ratio,) = made(
-            run("write", 10, 11, 10.5),
-            run("ib_write_lat", 11, 10.6, 10),
-            run("write", 1, 1, 1, pair="other"),
-        ).ratios()
+            run("write", 10, 11, 10.5), run("ib_write_lat", 11, 10.6, 10),
+            run("write", 1, 1, 1, pair="other")).ratios()
         self.assertAlmostEqual(ratio.ratio, 11 / 10.6)
         self.assertEqual(ratio.repeats, 3)
 
@@ -158,13 +153,8 @@ class Figures(unittest.TestCase):
         other = "groups/separate/4 | groups/ib_write_bw/16"
         both = [
             run(
-                arm,
-                *[value] * 3,
-                metric="messages_per_s",
-                group="groups",
-                parameter="16",
-                pair=pair,
-            )
+                arm, *[value] * 3, metric="messages_per_s", group="groups", parameter="16",
+                pair=pair)
             for pair, values in (("groups/separate/4", (9, 1)), (other, (5, 1)))
             for arm, value in zip(("group", "separate"), values)
         ]
@@ -179,8 +169,7 @@ class Figures(unittest.TestCase):
         found.runs += run("ib_write_lat", 2, 2, 2)
         self.assertEqual(
             [(row.state, row.why) for row in found.rows()],
-            [("ok", ""), ("ok", "1 more runs have failed: first")],
-        )
+            [("ok", ""), ("ok", "1 more runs have failed: first")])
         self.assertEqual(found.ratios()[0].ratio, 1)
         found.machines = {1: {}}
         self.assertEqual(bench.verdict(found), 0)  # a peer may fail
@@ -200,8 +189,7 @@ class Figures(unittest.TestCase):
             )
         self.assertEqual(
             [(row.arm, row.state) for row in found.rows()],
-            [("write", "ok"), ("ib_write_lat", "failed")],
-        )
+            [("write", "ok"), ("ib_write_lat", "failed")])
         self.assertEqual(found.ratios()[0].state, "failed")
 
     def test_limits(self):
@@ -237,8 +225,7 @@ class Figures(unittest.TestCase):
         pairs = goals.pairs(probes)
         self.assertEqual(
             sorted(goal.name for pair in pairs for goal in pair.goals),
-            sorted(goal.name for goal in goals.GOALS),
-        )
+            sorted(goal.name for goal in goals.GOALS))
         self.assertEqual(
             {probe.key for pair in pairs for probe in pair.probes}, {probe.key for probe in probes}
         )
@@ -372,18 +359,14 @@ class Outputs(unittest.TestCase):
         self.assertEqual(
             latency(
                 "tcp_mean",
-                "1 processes, 1 in flight: a request every 150.000 us, CPU 90.000 us each\n",
-            ),
+                "1 processes, 1 in flight: a request every 150.000 us, CPU 90.000 us each\n"),
             75,
         )
 
     def test_rates(self):
         both = self.parsed(
-            "rate",
-            "write_chained",
-            "64",
-            "write, 64 bytes, 64 in a post: 58712.123 messages/s, CPU 17.200 us each\n",
-        )
+            "rate", "write_chained", "64",
+            "write, 64 bytes, 64 in a post: 58712.123 messages/s, CPU 17.200 us each\n")
         self.assertEqual(list(both.values()), [58712.123, 17.2])
         line = " 64         6400             4.44               3.94   \t\t   0.064582\n"
         self.assertAlmostEqual(self.one("rate", "ib_write_bw", "64", line, "messages_per_s"), 64582)
@@ -410,8 +393,7 @@ class Outputs(unittest.TestCase):
         )
         self.assertEqual(
             list(self.parsed("requests", "shared", "16x1", text).values()),
-            [23.123, 40.1, 0.4, 0.5, 0.1, 1.3],
-        )
+            [23.123, 40.1, 0.4, 0.5, 0.1, 1.3])
 
     def test_nothing_readable(self):
         for probe in arms.probes(False):
@@ -477,11 +459,8 @@ class Programs(unittest.TestCase):
         environment = {**os.environ, "PATH": str(self.folder), "PYTHONPATH": str(ROOT / "tools")}
         process = subprocess.Popen(
             [
-                sys.executable,
-                "-m",
-                f"bench.{module}",
-                json.dumps({"device": "none", "build": "/nonexistent", "quick": True, **options}),
-            ],
+                sys.executable, "-m", f"bench.{module}",
+                json.dumps({"device": "none", "build": "/nonexistent", "quick": True, **options})],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -506,16 +485,8 @@ class Programs(unittest.TestCase):
     def engine(self, agent, only, report=False, client=1, **options):
         options = {"repeats": 2, "seed": 1, **options}
         return self.start(
-            "engine",
-            only=only,
-            limit=LIMIT,
-            host="127.0.0.1",
-            port=agent["port"],
-            token=agent["token"],
-            client=client,
-            report=report,
-            **options,
-        )
+            "engine", only=only, limit=LIMIT, host="127.0.0.1", port=agent["port"],
+            token=agent["token"], client=client, report=report, **options)
 
     def test_what_fails_hangs_or_is_missing_is_a_row_that_says_so(self):
         self.fake("ib_write_lat", FIGURES)
@@ -525,13 +496,8 @@ class Programs(unittest.TestCase):
         (self.folder / "fi_pingpong").write_text("#!/bin/sh\necho no such provider\nexit 3\n")
         agent, where = self.agent()
         names = [
-            "write",
-            "ib_write_lat",
-            "ib_send_lat",
-            "ib_read_lat",
-            "libfabric_mean",
-            "rsockets_mean",
-        ]
+            "write", "ib_write_lat", "ib_send_lat", "ib_read_lat", "libfabric_mean",
+            "rsockets_mean"]
         engine = self.engine(where, [f"latency/{name}" for name in names])
         out, err = engine.communicate(timeout=600)
         self.assertEqual((engine.returncode, agent.wait(600)), (0, 0), err)
@@ -553,8 +519,7 @@ class Programs(unittest.TestCase):
         self.assertEqual((rows["ib_write_lat"].median, rows["ib_write_lat"].runs), (2.5, 2))
         self.assertEqual(
             rows["ib_send_lat"].why,
-            f"it hangs: no end within {LIMIT} s; the last that it printed: about to wait",
-        )
+            f"it hangs: no end within {LIMIT} s; the last that it printed: about to wait")
         self.assertEqual(rows["ib_read_lat"].why, "Unable to find the device")
         self.assertEqual(rows["libfabric_mean"].why, "the server: no such provider")
         self.assertEqual(rows["rsockets_mean"].why, "rstream is not installed")
@@ -662,8 +627,7 @@ class Commit(unittest.TestCase):
         )
         self.assertEqual(
             self.commit('case "$3" in rev-parse) echo 0123456789ab ;; *) echo " M file" ;; esac'),
-            "0123456789ab+",
-        )
+            "0123456789ab+")
 
     def test_unknown_without_git_in_a_tarball_and_in_another_users_clone(self):
         self.assertIsNone(self.commit(None))
@@ -691,8 +655,7 @@ class Device(unittest.TestCase):
             self.assertEqual(describe.gid_index("d0"), 3)
             self.assertEqual(
                 arms.Side("d0", 3, "h", 7).command("ib_write_lat {perftest} -p {port} {host}"),
-                ["ib_write_lat", "-d", "d0", "-x", "3", "-p", "7", "h"],
-            )
+                ["ib_write_lat", "-d", "d0", "-x", "3", "-p", "7", "h"])
             self.assertIsNone(describe.gid_index("no_such"))
 
 

@@ -13,13 +13,8 @@ from lab.paths import ROOT
 
 def lab(*words, **environment):
     result = subprocess.run(
-        [ROOT / "lab", *words],
-        env={**os.environ, "LAB_PROGRESS": "off", **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+        [ROOT / "lab", *words], env={**os.environ, "LAB_PROGRESS": "off", **environment},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
     return result.returncode, result.stdout, result.stderr
 
 
@@ -71,11 +66,8 @@ class CommandLine(unittest.TestCase):
     def test_without_home(self):
         environment = {name: value for name, value in os.environ.items() if name != "HOME"}
         result = subprocess.run(
-            [ROOT / "lab", "progress"],
-            env={**environment, "LAB_PROGRESS": "off"},
-            capture_output=True,
-            text=True,
-        )
+            [ROOT / "lab", "progress"], env={**environment, "LAB_PROGRESS": "off"},
+            capture_output=True, text=True)
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_package_lists(self):

@@ -51,16 +51,11 @@ class Exec(unittest.TestCase):
     def test_one_stream_for_both_keeps_the_order(self):
         script = "for i in $(seq 200); do echo out $i; echo err $i >&2; done"
         result = subprocess.run(
-            [LAB, "exec", "--", "sh", "-c", script],
-            env=ENVIRONMENT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+            [LAB, "exec", "--", "sh", "-c", script], env=ENVIRONMENT, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
         self.assertEqual(
             result.stdout.splitlines(),
-            [f"{name} {i}" for i in range(1, 201) for name in ("out", "err")],
-        )
+            [f"{name} {i}" for i in range(1, 201) for name in ("out", "err")])
 
     def test_a_command_that_cannot_start(self):
         for name, status in (("no-such-command", 127), ("/etc/passwd", 126)):
@@ -71,13 +66,8 @@ class Exec(unittest.TestCase):
     def test_arguments_and_environment(self):
         words = ["a b", "", "ü", "*", "$HOME", os.fsdecode(b"\xff\xfe")]
         result = run(
-            "sh",
-            "-c",
-            'printf "%s|" "$@" "$MARK"',
-            "sh",
-            *words,
-            env={**ENVIRONMENT, "MARK": "x y"},
-        )
+            "sh", "-c", 'printf "%s|" "$@" "$MARK"', "sh", *words,
+            env={**ENVIRONMENT, "MARK": "x y"})
         self.assertEqual(
             result.stdout, b"".join(os.fsencode(word) + b"|" for word in [*words, "x y"])
         )
@@ -110,11 +100,7 @@ class Exec(unittest.TestCase):
         for closed in ("0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"):
             process = subprocess.run(
                 ["sh", "-c", f'"$0" exec -- sh -c "cat; echo out; echo err >&2" {closed}', LAB],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=600,
-            )
+                env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=600)
             self.assertEqual(
                 (process.returncode, b"err\n" in process.stderr), (0, "2>" not in closed), closed
             )
@@ -201,10 +187,8 @@ class Terminal(unittest.TestCase):
         pid, terminal = pty.fork()
         if pid == 0:
             os.execve(
-                LAB,
-                [LAB, "shell"],
-                {**ENVIRONMENT, "PS1": "", "HOME": "/nonexistent", "LAB_CACHE": str(cache_dir())},
-            )
+                LAB, [LAB, "shell"],
+                {**ENVIRONMENT, "PS1": "", "HOME": "/nonexistent", "LAB_CACHE": str(cache_dir())})
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 33, 77, 0, 0))
 
         def read_until(text):

@@ -19,11 +19,8 @@ class Hint(unittest.TestCase):
 
     def run_lab(self, *words):
         result = subprocess.run(
-            [ROOT / "lab", "hint", *words],
-            env={**os.environ, "LAB_PROGRESS": self.progress},
-            capture_output=True,
-            text=True,
-        )
+            [ROOT / "lab", "hint", *words], env={**os.environ, "LAB_PROGRESS": self.progress},
+            capture_output=True, text=True)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 

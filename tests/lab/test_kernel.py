@@ -114,14 +114,11 @@ class Download(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="lab cache ") as temp:
             environment = {**os.environ, "LAB_CACHE": temp}
             subprocess.run(
-                [sys.executable, "-c", "from lab import kernel; kernel.get()"],
-                env=environment,
-                check=True,
-            )
+                [sys.executable, "-c", "from lab import kernel; kernel.get()"], env=environment,
+                check=True)
             self.assertEqual(
                 sorted(path.name for path in Path(temp, "kernel").iterdir()),
-                ["stable", "stable.lock"],
-            )
+                ["stable", "stable.lock"])
 
 
 if __name__ == "__main__":

@@ -203,10 +203,8 @@ class Messages(unittest.TestCase):
     def test_a_traceback_is_for_a_bug_and_says_so(self):
         result = subprocess.run(
             [
-                sys.executable,
-                "-c",
-                "from lab import errors; raise SystemExit(errors.guarded(lambda: {}['no']))",
-            ],
+                sys.executable, "-c",
+                "from lab import errors; raise SystemExit(errors.guarded(lambda: {}['no']))"],
             env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
             capture_output=True,
             text=True,

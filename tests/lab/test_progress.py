@@ -47,13 +47,8 @@ class Progress(unittest.TestCase):
 
     def lab(self, *words, **environment):
         result = subprocess.run(
-            [ROOT / "lab", "progress", *words],
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+            [ROOT / "lab", "progress", *words], env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout, result.stderr
 
@@ -155,8 +150,7 @@ class Progress(unittest.TestCase):
         started = [
             subprocess.Popen(
                 [sys.executable, "-c", code, str(n)],
-                env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
-            )
+                env={**os.environ, "PYTHONPATH": str(ROOT / "tools")})
             for n in range(6)
         ]
         self.assertEqual([process.wait(60) for process in started], [0] * 6)
@@ -201,9 +195,7 @@ class Progress(unittest.TestCase):
     def test_where_nothing_can_be_written(self):
         (self.folder / "file").write_text("")
         for unwritable in (
-            self.folder / "file/progress.txt",
-            Path("/proc/no/progress.txt"),
-            Path("/dev/full"),
+            self.folder / "file/progress.txt", Path("/proc/no/progress.txt"), Path("/dev/full")
         ):
             self.set(LAB_PROGRESS=str(unwritable))
             progress.note("run", "02_send_recv")

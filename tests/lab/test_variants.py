@@ -11,14 +11,8 @@ from lab.paths import ROOT
 from lab.place import Place
 
 NAMES = [
-    "x.txt",
-    "x.kernel-6.4.txt",
-    "x.kernel-6.12.txt",
-    "x.break.y.txt",
-    "x.transcript.txt",
-    "x.transcript.kernel-6.2.rdma-core-45.txt",
-    "xx.kernel-6.1.txt",
-]
+    "x.txt", "x.kernel-6.4.txt", "x.kernel-6.12.txt", "x.break.y.txt", "x.transcript.txt",
+    "x.transcript.kernel-6.2.rdma-core-45.txt", "xx.kernel-6.1.txt"]
 
 
 class Choosing(unittest.TestCase):
@@ -36,13 +30,9 @@ class Choosing(unittest.TestCase):
 
     def test_the_newest_that_is_reached(self):
         for kernel, name in {
-            (6, 1): "x.txt",
-            (6, 3, 99): "x.txt",
-            (6, 4): "x.kernel-6.4.txt",
-            (6, 4, 0): "x.kernel-6.4.txt",
-            (6, 11, 5): "x.kernel-6.4.txt",
-            (6, 12, 107): "x.kernel-6.12.txt",
-            (7, 0): "x.kernel-6.12.txt",
+            (6, 1): "x.txt", (6, 3, 99): "x.txt", (6, 4): "x.kernel-6.4.txt",
+            (6, 4, 0): "x.kernel-6.4.txt", (6, 11, 5): "x.kernel-6.4.txt",
+            (6, 12, 107): "x.kernel-6.12.txt", (7, 0): "x.kernel-6.12.txt"
         }.items():
             with self.subTest(kernel):
                 self.assertEqual(self.chosen("x.txt", kernel=kernel, rdma_core=(44, 0)), name)

@@ -51,15 +51,8 @@ class Commands(unittest.TestCase):
     def run_block(self, commands):
         environment = {**os.environ, "CDPATH": ""}
         return subprocess.run(
-            ["sh", "-e", "-c", commands],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT,
-        )
+            ["sh", "-e", "-c", commands], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
 
     def run_and_clean_up(self, commands):
         for made in re.findall(r"/tmp/[\w-]+", commands):

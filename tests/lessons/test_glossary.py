@@ -27,25 +27,18 @@ class Glossary(unittest.TestCase):
     def test_first_use_of_each_term(self):
         self.links(
             "The CQ, a CQ; completions, a completion.",
-            f"The [CQ]{CQ}, a CQ; [completions]{ONE}, a completion.",
-        )
+            f"The [CQ]{CQ}, a CQ; [completions]{ONE}, a completion.")
         self.links("- **Completion queue**: x\n", f"- **[Completion queue]{CQ}**: x\n")
         self.links(
             "CQs, precompletion, CQ-like, completion(3), cq",
-            "CQs, precompletion, CQ-like, completion(3), cq",
-        )
+            "CQs, precompletion, CQ-like, completion(3), cq")
 
     def test_what_is_no_running_text(self):
         for text in (
-            "# CQ\n",
-            "### A completion\n",
-            "| CQ | completion |\n",
-            "```cpp\nCQ\n\nCQ\n```\n",
-            "`CQ`, `a\nCQ`\n",
-            "[a CQ](x.md), ![a CQ](x.svg)\n",
-            "<!-- output x -->\nCQ\n\nCQ\n<!-- end -->\n",
-            "<!-- not-run: no CQ -->\n",
-            "https://x/CQ\n",
+            "# CQ\n", "### A completion\n", "| CQ | completion |\n", "```cpp\nCQ\n\nCQ\n```\n",
+            "`CQ`, `a\nCQ`\n", "[a CQ](x.md), ![a CQ](x.svg)\n",
+            "<!-- output x -->\nCQ\n\nCQ\n<!-- end -->\n", "<!-- not-run: no CQ -->\n",
+            "https://x/CQ\n"
         ):
             with self.subTest(text):
                 self.links(text, text)
@@ -88,10 +81,8 @@ class Glossary(unittest.TestCase):
             with self.subTest(term.name):
                 self.assertLessEqual(set(term.only), numbers)
                 self.assertRegex(
-                    term.text,
-                    r"\[[Ll]esson \d\d\]\(\d\d_\w+\.md\)",
-                    "names the lesson that teaches it",
-                )
+                    term.text, r"\[[Ll]esson \d\d\]\(\d\d_\w+\.md\)",
+                    "names the lesson that teaches it")
                 explained = re.sub(r"\[[^\]]*\]\([^)]*\)", "", term.text)
                 self.assertGreater(len(explained.split()), 12)
                 self.assertLess(len(explained.split()), 80)

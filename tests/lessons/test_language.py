@@ -11,8 +11,7 @@ PHRASES = Path(__file__).parent / "phrases.txt"
 # Generated blocks, code and commands are not prose.
 BLOCK = re.compile(
     r"^<!-- (?!not-run|words)\w+[^>]*-->$.*?^<!-- end -->$|^<!-- [^>]*-->$|^```.*?^```$",
-    re.M | re.S,
-)
+    re.M | re.S)
 CODE = re.compile(r"`[^`\n]*`")
 
 
@@ -54,11 +53,8 @@ class Language(unittest.TestCase):
         wrong = [
             f"{path.relative_to(ROOT)}:{line}: {words!r}: {better}"
             for path in (
-                ROOT / "README.md",
-                ROOT / "CONTRIBUTING.md",
-                *sorted((ROOT / "lessons").glob("*.md")),
-                *sorted((ROOT / "tools").glob("*/*.md")),
-            )
+                ROOT / "README.md", ROOT / "CONTRIBUTING.md",
+                *sorted((ROOT / "lessons").glob("*.md")), *sorted((ROOT / "tools").glob("*/*.md")))
             for line, words, better in found(path.read_text())
         ]
         self.assertEqual("\n".join(wrong), "")

@@ -15,15 +15,8 @@ from lab.headings import slug  # noqa: E402
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "lessons").glob("*.md"))]
 SECTIONS = [
-    "You will learn",
-    "Before you start",
-    "Run it",
-    "On the wire",
-    "Break it",
-    "Exercises",
-    "On real hardware",
-    "Where to read more",
-]
+    "You will learn", "Before you start", "Run it", "On the wire", "Break it", "Exercises",
+    "On real hardware", "Where to read more"]
 # A lesson without a program of its own has these, and others as they fit.
 OF_TEXTS = ("You will learn", "Before you start", "Where to read more")
 
@@ -66,11 +59,8 @@ class Links(unittest.TestCase):
     def test_a_wrong_link_is_found(self):
         page = ROOT / "lessons/02_send_recv.md"
         for text in (
-            "[x](no_such.md)",
-            "[x](troubleshooting.md#no-such)",
-            "[x](#no-such)",
-            "![x](../picture/x.svg)",
-            "![short](../picture/02_send_recv_flow.svg)",
+            "[x](no_such.md)", "[x](troubleshooting.md#no-such)", "[x](#no-such)",
+            "![x](../picture/x.svg)", "![short](../picture/02_send_recv_flow.svg)"
         ):
             self.assertNotEqual(problems(page, text), [], text)
 
@@ -79,10 +69,8 @@ class Links(unittest.TestCase):
             text = lesson.file.read_text()
             self.assertEqual(text.count("<!-- nav -->"), 2, lesson.stem)
             self.assertEqual(
-                "<!-- contents -->" in text,
-                text.count("\n") > 400,
-                f"{lesson.stem}: a table of contents if it has over 400 lines",
-            )
+                "<!-- contents -->" in text, text.count("\n") > 400,
+                f"{lesson.stem}: a table of contents if it has over 400 lines")
             headings = re.findall(r"^## (.*)", text, re.M)
             wanted = [
                 name

@@ -21,38 +21,16 @@ RATIOS = "name,group,ours,peer,parameter,metric,client,ratio,low,high,repeats,li
     ","
 )
 LATENCY = [
-    "write",
-    "write_imm",
-    "write_imm_events",
-    "send",
-    "send_events",
-    "read",
-    "ib_write_lat",
-    "ib_send_lat",
-    "ib_send_lat -e",
-    "ib_read_lat",
-    "ucx",
-    "libfabric_mean",
-    "rsockets_mean",
-    "tcp_mean",
-]
+    "write", "write_imm", "write_imm_events", "send", "send_events", "read", "ib_write_lat",
+    "ib_send_lat", "ib_send_lat -e", "ib_read_lat", "ucx", "libfabric_mean", "rsockets_mean",
+    "tcp_mean"]
 RATE = [
-    "write_separate",
-    "write_chained",
-    "read_1",
-    "ib_write_bw",
-    "ib_write_bw -l 64",
-    "ib_read_bw -o 1",
-]
+    "write_separate", "write_chained", "read_1", "ib_write_bw", "ib_write_bw -l 64",
+    "ib_read_bw -o 1"]
 REQUESTS = ["shared", "shared_no_groups", "own", "tcp", "wide", "narrow"]
 PER_REQUEST = [
-    "us_per_request",
-    "cpu_us_per_request",
-    "posts_per_request",
-    "completions_per_request",
-    "wakes_per_request",
-    "system_calls_per_request",
-]
+    "us_per_request", "cpu_us_per_request", "posts_per_request", "completions_per_request",
+    "wakes_per_request", "system_calls_per_request"]
 SIZES = (8, 64, 1024, 4096, 16384, 65536)
 
 
@@ -66,19 +44,8 @@ def made_up() -> list:
                 zip(
                     RESULTS,
                     (
-                        group,
-                        arm,
-                        str(parameter),
-                        "",
-                        metric,
-                        "",
-                        f"{median:g}",
-                        f"{median * 0.97:g}",
-                        f"{median * 1.04:g}",
-                        "15",
-                        "ok",
-                        "",
-                    ),
+                        group, arm, str(parameter), "", metric, "", f"{median:g}",
+                        f"{median * 0.97:g}", f"{median * 1.04:g}", "15", "ok", ""),
                 )
             )
         )
@@ -118,20 +85,8 @@ def ratio(**words) -> dict:
             zip(
                 RATIOS,
                 (
-                    "ping-pong",
-                    "latency",
-                    "write",
-                    "ib_write_lat",
-                    "8",
-                    "latency_us",
-                    "",
-                    "1.034",
-                    "1.02",
-                    "1.05",
-                    "15",
-                    "<= 1.03",
-                    "undecided",
-                ),
+                    "ping-pong", "latency", "write", "ib_write_lat", "8", "latency_us", "", "1.034",
+                    "1.02", "1.05", "15", "<= 1.03", "undecided"),
             )
         ),
         **words,
@@ -149,15 +104,8 @@ class Measured(unittest.TestCase):
         self.ratios = [
             ratio(),
             ratio(
-                peer="libfabric_mean",
-                ours="write_imm_mean",
-                ratio="",
-                low="",
-                high="",
-                repeats="0",
-                limit="< 0.95",
-                state="skipped",
-            ),
+                peer="libfabric_mean", ours="write_imm_mean", ratio="", low="", high="",
+                repeats="0", limit="< 0.95", state="skipped"),
         ]
         self.machine = {
             "date": "2031-02-03T04:05:06Z",
@@ -230,13 +178,8 @@ class Measured(unittest.TestCase):
     def test_what_is_not_valid_has_no_point_and_a_note(self):
         change(self.rows, "failed", "no end", group="latency", arm="read", parameter="1024")
         change(
-            self.rows,
-            "failed",
-            "<it> & \x1bthat\nhangs",
-            group="latency",
-            arm="ucx",
-            parameter="65536",
-        )
+            self.rows, "failed", "<it> & \x1bthat\nhangs", group="latency", arm="ucx",
+            parameter="65536")
         change(self.rows, "skipped", "not installed", group="latency", arm="libfabric_mean")
         change(self.rows, "failed", group="requests", arm="own", parameter="16x16")
         drawn = self.draw()
@@ -249,8 +192,7 @@ class Measured(unittest.TestCase):
             self.assertEqual(self.points(drawn[name]), 4 * 6 - 1, name)
             self.assertIn(
                 "Not shown: own connections at 16 processes, 16 requests in flight: failed",
-                self.words(drawn[name]),
-            )
+                self.words(drawn[name]))
 
     def test_no_line_leads_over_a_gap(self):
         change(self.rows, "failed", group="groups", arm="chained", parameter="16")
@@ -345,31 +287,23 @@ class Measured(unittest.TestCase):
         change(self.rows, "skipped", group="rate", arm="ib_read_bw -o 1")
         for name, parts in {
             "latency": [
-                "| 8 B | 64 B | 1 KiB | 4 KiB | 16 KiB | 64 KiB |",
-                "|---|---:|",
-                "| WRITE | 50.1 | 50.7 | 61.4 |",
-                "| READ | 85.1 | 85.7 | failed | 131 |",
-                "| `ib_send_lat -e` |",
-            ],
+                "| 8 B | 64 B | 1 KiB | 4 KiB | 16 KiB | 64 KiB |", "|---|---:|",
+                "| WRITE | 50.1 | 50.7 | 61.4 |", "| READ | 85.1 | 85.7 | failed | 131 |",
+                "| `ib_send_lat -e` |"],
             "p99": ["99th percentile", "| failed |"],
             "rate": [
-                "| `ib_write_bw -l 64` | 23,598 |",
-                "| `ib_read_bw -o 1` |" + " skipped |" * 6,
-            ],
+                "| `ib_write_bw -l 64` | 23,598 |", "| `ib_read_bw -o 1` |" + " skipped |" * 6],
             "groups": ["| 1 | 4 | 16 | 64 | 255 |", "| one group | 33,333 |"],
             "requests": [
                 "| 1 × 1 | 16 × 1 | 64 × 1 | 1 × 16 | 16 × 16 | 64 × 16 |",
-                "| own connections | 160 | 160 | 160 | 10.0 |",
-            ],
+                "| own connections | 160 | 160 | 160 | 10.0 |"],
             "cpu": ["µs of CPU", "| TCP, epoll | 190 |"],
             "timetable": [
                 "| 50 %, median | 50 %, 99th percentile | 90 %, median |",
-                "| shared client | 50.0 | 51.0 | 90.0 | 91.0 | 100 | 101 |",
-            ],
+                "| shared client | 50.0 | 51.0 | 90.0 | 91.0 | 100 | 101 |"],
             "counters": [
                 "| 64 processes, for a request | posts | completions | wakes | system calls |",
-                "| shared client, 16 requests in flight | 6.25 | 6.25 | 6.25 | 6.25 |",
-            ],
+                "| shared client, 16 requests in flight | 6.25 | 6.25 | 6.25 | 6.25 |"],
             "goals": [
                 (
                     "| WRITE / `ib_write_lat` | latency | 8 B | 1.034 | 1.020–1.050 | ≤ 1.03 |"
@@ -417,14 +351,12 @@ class Measured(unittest.TestCase):
         for name in measured.FILES:
             self.assertEqual(
                 (self.published / f"28_measure_{name}").read_text(),
-                (self.folder / name).read_text(),
-            )
+                (self.folder / name).read_text())
         plots.draw_all(self.folder, self.folder)
         for plot in ("latency", "groups", "processes", "cpu"):
             self.assertEqual(
                 (self.published / f"28_measure_{plot}.svg").read_text(),
-                (self.folder / f"{plot}.svg").read_text(),
-            )
+                (self.folder / f"{plot}.svg").read_text())
 
     def refused(self, says: str) -> None:
         with self.assertRaises(LabError) as caught:

@@ -44,9 +44,8 @@ class Names(unittest.TestCase):
 
     def test_examples_stay_short(self):
         for path in [
-            *(ROOT / "examples").rglob("*.?pp"),
-            *(ROOT / "examples").rglob("*.[ch]"),
-            *(ROOT / "shared").rglob("*.?pp"),
+            *(ROOT / "examples").rglob("*.?pp"), *(ROOT / "examples").rglob("*.[ch]"),
+            *(ROOT / "shared").rglob("*.?pp")
         ]:
             self.assertLessEqual(len(path.read_text().splitlines()), 300, path)
 

@@ -12,10 +12,8 @@ from lab.timeline_svg import pixels
 class Pictures(unittest.TestCase):
     def test_committed_pictures_are_current(self):
         result = subprocess.run(
-            [sys.executable, str(ROOT / "picture/draw.py"), "--check"],
-            capture_output=True,
-            text=True,
-        )
+            [sys.executable, str(ROOT / "picture/draw.py"), "--check"], capture_output=True,
+            text=True)
         self.assertEqual(
             result.returncode, 0, "run python3 picture/draw.py: " + result.stdout + result.stderr
         )

@@ -52,8 +52,7 @@ class Site(unittest.TestCase):
         for lesson in ladder.read():
             links = re.findall(
                 r'<small><a href="([^"#]*)#(l\d+)">([^<,]*), line (\d+)</a>',
-                (self.html / f"page_lessons_{lesson.stem}.html").read_text(),
-            )
+                (self.html / f"page_lessons_{lesson.stem}.html").read_text())
             tags = re.findall(r"^<!-- snippet (\S+) (\S+) -->$", lesson.file.read_text(), re.M)
             self.assertEqual([file for _, _, file, _ in links], [file for file, _ in tags])
             for (page, anchor, file, number), (_, tag) in zip(links, tags):
@@ -115,9 +114,8 @@ class Site(unittest.TestCase):
     def test_every_helper_is_linked_to_its_lesson(self):
         without, helpers = set(), 0
         for page in [
-            *self.html.glob("*rdmacommon_1_1*.html"),
-            *self.html.glob("*rdmashared_1_1*.html"),
-            *self.html.glob("*_8hpp.html"),
+            *self.html.glob("*rdmacommon_1_1*.html"), *self.html.glob("*rdmashared_1_1*.html"),
+            *self.html.glob("*_8hpp.html")
         ]:
             if page.stem.endswith("-members"):
                 continue
@@ -155,12 +153,8 @@ class Site(unittest.TestCase):
         with tempfile.TemporaryDirectory() as temp:
             for command in (["meson", "setup", temp, str(ROOT)], ["ninja", "-C", temp, "docs"]):
                 result = subprocess.run(
-                    command,
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
+                    command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                    text=True)
                 self.assertEqual(result.returncode, 0, result.stdout)
             self.assertTrue((Path(temp) / "docs/html/index.html").exists(), result.stdout)
 

@@ -30,9 +30,7 @@ class Sync(unittest.TestCase):
         )[1]
         rows = re.findall(
             r"^\| 4 \| 2 \| version \| (\d+) \|$",
-            (ROOT / "lessons/25_its_protocol.md").read_text(),
-            re.MULTILINE,
-        )
+            (ROOT / "lessons/25_its_protocol.md").read_text(), re.MULTILINE)
         self.assertEqual(rows, [version, version])
 
     def test_renewing_twice_changes_nothing(self):

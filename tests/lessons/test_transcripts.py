@@ -48,21 +48,14 @@ class Transcripts(unittest.TestCase):
         )
         self.assertEqual(
             without_repeats(repeated),
-            "1.0  b -> a  SEND\n2.0  a -> b  RNR NAK\n3.0  b -> a  SEND\n4.0  a -> b  ACK\n",
-        )
+            "1.0  b -> a  SEND\n2.0  a -> b  RNR NAK\n3.0  b -> a  SEND\n4.0  a -> b  ACK\n")
 
     @staticmethod
     def differences(command, expected):
         command, head, _ = command.partition(" | head")
         result = subprocess.run(
-            ["sh", "-c", command],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT,
-        )
+            ["sh", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
         if needs_device.PLACE.kind != "machine":
             return []
         # ./lab's own remarks depend on what is running and built already.

@@ -133,8 +133,7 @@ class Troubleshooting(unittest.TestCase):
         self.assertEqual(len(ANCHORS), len(ROWS))
         self.assertEqual(
             headings.symptom_rows("## G\n\n### A b\n\n**You see** `x. y`,\nor z.\nMore.\n"),
-            [("G", "A b", "`x. y`, or z")],
-        )
+            [("G", "A b", "`x. y`, or z")])
         with self.assertRaisesRegex(ValueError, "A b"):
             headings.symptom_rows("## G\n\n### A b\n\nMore.\n")
 

@@ -53,13 +53,8 @@ class Usage(unittest.TestCase):
             f" {{\n{code}\n}}\n"
         )
         return subprocess.run(
-            [*self.compiler(), "-Wno-unused", "-fsyntax-only", "-x", "c++", "-"],
-            input=source,
-            capture_output=True,
-            text=True,
-            cwd=build.directory(),
-            timeout=600,
-        )
+            [*self.compiler(), "-Wno-unused", "-fsyntax-only", "-x", "c++", "-"], input=source,
+            capture_output=True, text=True, cwd=build.directory(), timeout=600)
 
     def test_each_compiles(self):
         for header in HEADERS:
@@ -78,8 +73,7 @@ class Usage(unittest.TestCase):
     def test_every_header_with_a_usage_is_known(self):
         self.assertEqual(
             {path.name for path in FOLDER.glob("*.hpp") if usage(path.read_text())[1]},
-            HEADERS.keys(),
-        )
+            HEADERS.keys())
 
 
 if __name__ == "__main__":

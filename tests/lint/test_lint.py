@@ -48,11 +48,8 @@ def run(rule, wrong):
     collector = lint.Collector(lambda role, text: None, lambda finding: None)
     injected = wrong and INJECTED.get(rule)
     start = lint.under(
-        PLACE,
-        needs_device.BUILD,
-        protect=rule == "read-early",
-        libraries=(lint.LIBRARY, INJECT) if injected else (lint.LIBRARY,),
-    )
+        PLACE, needs_device.BUILD, protect=rule == "read-early",
+        libraries=(lint.LIBRARY, INJECT) if injected else (lint.LIBRARY,))
     if injected:
         start.insert(1, f"VERBS_INJECT=ibv_poll_cq:1:{injected}")
     wrong = wrong and not injected

@@ -13,13 +13,8 @@ PROGRAM = str(needs_device.BUILD / "tests/shared/in_one_process")
 class Library(unittest.TestCase):
     def test_in_one_process(self):
         done = subprocess.run(
-            PLACE.wrap([PROGRAM, PLACE.address]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=1800,
-        )
+            PLACE.wrap([PROGRAM, PLACE.address]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=1800)
         self.assertEqual(done.returncode, 0, done.stdout)
 
 

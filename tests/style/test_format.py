@@ -23,11 +23,8 @@ class Format(unittest.TestCase):
         if not shutil.which("clang-format"):
             self.fail("clang-format is missing: ./lab doctor")
         result = subprocess.run(
-            ["clang-format", "--dry-run", "-Werror", *files],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-        )
+            ["clang-format", "--dry-run", "-Werror", *files], cwd=ROOT, capture_output=True,
+            text=True)
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_columns(self):
@@ -51,11 +48,8 @@ class Format(unittest.TestCase):
         if not shutil.which("flake8"):
             self.fail("flake8 is missing: ./lab doctor")
         result = subprocess.run(
-            ["flake8", "tools", "tests", "picture", "docs"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-        )
+            ["flake8", "tools", "tests", "picture", "docs"], cwd=ROOT, capture_output=True,
+            text=True)
         self.assertEqual((result.stdout, result.stderr), ("", ""))
 
     def test_each_source_names_its_licence(self):

@@ -15,11 +15,8 @@ running = []
 def start(*argv):
     running.append(
         subprocess.Popen(
-            [f"{FOLDER}/{argv[0]}", *argv[1:]],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+            [f"{FOLDER}/{argv[0]}", *argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True)
     )
     return running[-1]
 

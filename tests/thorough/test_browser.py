@@ -48,8 +48,7 @@ class Browser(unittest.TestCase):
             if path.name != "look.html"
             and not re.search(
                 r"_source\.html$|-members\.html$|^(globals|functions|namespacemembers|dir_)",
-                path.name,
-            )
+                path.name)
         )
         cls.wide, cls.said = cls.look(WIDE)
 
@@ -70,19 +69,11 @@ class Browser(unittest.TestCase):
             with tempfile.TemporaryDirectory() as profile:
                 result = subprocess.run(
                     [
-                        "chromium",
-                        "--headless",
-                        "--no-sandbox",
-                        "--disable-gpu",
-                        "--disable-dev-shm-usage",
-                        f"--user-data-dir={profile}",
-                        "--enable-logging=stderr",
-                        "--virtual-time-budget=600000",
-                        f"--window-size={WIDE + 40},1000",
-                        *options,
-                        "--dump-dom",
-                        f"{cls.address}/look.html#{wanted}",
-                    ],
+                        "chromium", "--headless", "--no-sandbox", "--disable-gpu",
+                        "--disable-dev-shm-usage", f"--user-data-dir={profile}",
+                        "--enable-logging=stderr", "--virtual-time-budget=600000",
+                        f"--window-size={WIDE + 40},1000", *options, "--dump-dom",
+                        f"{cls.address}/look.html#{wanted}"],
                     capture_output=True,
                     text=True,
                     timeout=LIMIT,
@@ -132,9 +123,7 @@ class Browser(unittest.TestCase):
         for width, pages in ((WIDE, self.wide), (PHONE, phone)):
             self.assertEqual(
                 {name: page["overflow"][:3] for name, page in pages.items() if page["overflow"]},
-                {},
-                f"at {width} pixels",
-            )
+                {}, f"at {width} pixels")
 
     def test_code_is_coloured(self):
         for lesson in ladder.read():
@@ -151,8 +140,7 @@ class Browser(unittest.TestCase):
                         *("chromium", "--headless", "--no-sandbox", "--disable-gpu"),
                         *("--disable-dev-shm-usage", f"--user-data-dir={profile}"),
                         *("--virtual-time-budget=60000", "--dump-dom"),
-                        f"{self.address}/page_lessons_README.html?find={word}",
-                    ],
+                        f"{self.address}/page_lessons_README.html?find={word}"],
                     capture_output=True,
                     text=True,
                     timeout=LIMIT,
@@ -173,12 +161,10 @@ class Browser(unittest.TestCase):
         light, _ = self.look(WIDE, "--blink-settings=preferredColorScheme=1", pages=page)
         self.assertEqual(
             [dark[page[0]]["background"], dark[page[0]]["ink"]],
-            ["rgb(13, 17, 23)", "rgb(230, 237, 243)"],
-        )
+            ["rgb(13, 17, 23)", "rgb(230, 237, 243)"])
         self.assertEqual(
             [light[page[0]]["background"], light[page[0]]["ink"]],
-            ["rgb(255, 255, 255)", "rgb(31, 35, 40)"],
-        )
+            ["rgb(255, 255, 255)", "rgb(31, 35, 40)"])
 
 
 if __name__ == "__main__":

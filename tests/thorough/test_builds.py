@@ -21,16 +21,8 @@ def configure(name, compiler, *options):
         shutil.rmtree(folder, ignore_errors=True)
         run(
             [
-                "meson",
-                "setup",
-                str(folder),
-                str(ROOT),
-                "-Dwerror=true",
-                "-Dnested=true",
-                "-Doptimization=0",
-                "-Ddebug=false",
-                *options,
-            ],
+                "meson", "setup", str(folder), str(ROOT), "-Dwerror=true", "-Dnested=true",
+                "-Doptimization=0", "-Ddebug=false", *options],
             CXX=compiler,
         )
     return folder
@@ -38,13 +30,8 @@ def configure(name, compiler, *options):
 
 def run(argv, **environment):
     result = subprocess.run(
-        argv,
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+        argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
     if result.returncode:
         raise AssertionError(f"{' '.join(argv)}:\n{result.stdout[-6000:]}")
     return result.stdout
@@ -66,21 +53,9 @@ class Builds(unittest.TestCase):
         }
         output = run(
             [
-                "meson",
-                "test",
-                "-C",
-                str(folder),
-                "--no-rebuild",
-                "--print-errorlogs",
-                "unit",
-                "test_examples",
-                "test_atomics",
-                "test_failures",
-                "test_exchange_peers",
-                "test_fragments",
-                "test_datagrams",
-                "test_trace",
-            ],
+                "meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs", "unit",
+                "test_examples", "test_atomics", "test_failures", "test_exchange_peers",
+                "test_fragments", "test_datagrams", "test_trace"],
             **environment,
         )
         self.assertIn("Fail:               0", output)

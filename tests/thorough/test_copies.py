@@ -78,10 +78,8 @@ class Examples(copies.Copies):
         for example, program in (("02", "send_recv"), ("23", "client")):
             project = self.new("--from", example)
             copies.run(
-                ["meson", "setup", "by_meson", *copies.FAST],
-                project,
-                PKG_CONFIG_PATH=str(static / "lib/pkgconfig"),
-            )
+                ["meson", "setup", "by_meson", *copies.FAST], project,
+                PKG_CONFIG_PATH=str(static / "lib/pkgconfig"))
             copies.run(["ninja", "-C", "by_meson"], project)
             copies.run(
                 ["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={static}"], project
@@ -106,21 +104,15 @@ class Examples(copies.Copies):
         project = self.new("--from", "atomics")
         copies.run(
             ["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={self.installed}"],
-            project,
-            CXXFLAGS=flags,
-        )
+            project, CXXFLAGS=flags)
         copies.run(
-            ["meson", "setup", "by_meson", *copies.FAST],
-            project,
-            CXXFLAGS=flags,
-            PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"),
-        )
+            ["meson", "setup", "by_meson", *copies.FAST], project, CXXFLAGS=flags,
+            PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
         by_cmake, by_meson = (
             set(re.findall(r"-D(HAVE_\w+)", copies.run(words, project)))
             for words in (
                 ["grep", "-rh", "CXX_DEFINES", "by_cmake"],
-                ["ninja", "-C", "by_meson", "-t", "commands"],
-            )
+                ["ninja", "-C", "by_meson", "-t", "commands"])
         )
         self.assertEqual(by_cmake, by_meson)
         self.assertIn("HAVE_WR_FLUSH", by_cmake)
@@ -135,15 +127,8 @@ class Examples(copies.Copies):
             tree = headers.get(kernel.get())
             copies.run(
                 [
-                    "make",
-                    "-s",
-                    "-C",
-                    tree,
-                    f"M={project}",
-                    f"CC={kbuild.compiler(tree)}",
-                    "CONFIG_DEBUG_INFO_BTF_MODULES=",
-                    "modules",
-                ],
+                    "make", "-s", "-C", tree, f"M={project}", f"CC={kbuild.compiler(tree)}",
+                    "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"],
                 project,
             )
             self.assertTrue((project / "kernel_client.ko").exists())

@@ -13,13 +13,8 @@ SIZE = 1 << 30 if os.environ.get("LAB_LARGE") else 1 << 27
 class Large(unittest.TestCase):
     def test_a_large_file_in_fragments(self):
         outcome = examples.run(
-            needs_device.PLACE,
-            needs_device.BUILD,
-            "write_with_imm",
-            "pair",
-            ["--size", str(SIZE), "--run", "16"],
-            time_limit=600,
-        )
+            needs_device.PLACE, needs_device.BUILD, "write_with_imm", "pair",
+            ["--size", str(SIZE), "--run", "16"], time_limit=600)
         self.assertFalse(outcome.failed, outcome.text())
         self.assertIn(
             (

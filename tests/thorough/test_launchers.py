@@ -30,14 +30,8 @@ PROGRAMS = {
     "Ssh": ["/usr/sbin/sshd", "ssh", "ssh-keygen"],
     "OpenMpi": ["mpirun"],
     "Slurm": [
-        "/usr/sbin/munged",
-        "/usr/sbin/slurmctld",
-        "/usr/sbin/slurmd",
-        "srun",
-        "sinfo",
-        "squeue",
-        "scancel",
-    ],
+        "/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "srun", "sinfo", "squeue",
+        "scancel"],
 }
 
 
@@ -64,12 +58,8 @@ class Launcher(unittest.TestCase):
         log = open(self.folder / f"{Path(argv[0]).name}.log", "a")
         self.addCleanup(log.close)
         process = subprocess.Popen(
-            argv,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+            argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log,
+            stderr=log)
 
         def end():
             process.terminate()
@@ -93,14 +83,8 @@ class Launcher(unittest.TestCase):
 
     def bench(self, argv, clients, **environment):
         run = subprocess.run(
-            [*map(str, argv), "--results", str(self.results)],
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            cwd=ROOT,
-        )
+            [*map(str, argv), "--results", str(self.results)], env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, cwd=ROOT)
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr + self.logs())
         with open(self.results / "results.csv", newline="") as file:
             rows = [
@@ -132,29 +116,13 @@ class Ssh(Launcher):
         self.start("/usr/sbin/sshd", "-D", "-e", "-f", str(config))
         known = self.folder / "known"
         ssh = [
-            "ssh",
-            "-p",
-            str(port),
-            "-i",
-            str(key),
-            "-o",
-            "BatchMode=yes",
-            "-o",
-            "SendEnv=LAB_*",
-            "-o",
-            "ConnectTimeout=5",
-            "-o",
-            "StrictHostKeyChecking=accept-new",
-            "-o",
-            f"UserKnownHostsFile={known}",
-        ]
+            "ssh", "-p", str(port), "-i", str(key), "-o", "BatchMode=yes", "-o", "SendEnv=LAB_*",
+            "-o", "ConnectTimeout=5", "-o", "StrictHostKeyChecking=accept-new", "-o",
+            f"UserKnownHostsFile={known}"]
         self.wait_until(
             lambda: subprocess.run(
-                [*ssh, "127.0.0.1", "true"],
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                timeout=60,
-            ).returncode
+                [*ssh, "127.0.0.1", "true"], capture_output=True, stdin=subprocess.DEVNULL,
+                timeout=60).returncode
             == 0,
             "sshd",
         )
@@ -216,19 +184,9 @@ class Slurm(Launcher):
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         self.environment = {**os.environ, "SLURM_CONF": str(config)}
         self.start(
-            "/usr/sbin/munged",
-            "--foreground",
-            "--key-file",
-            str(key),
-            "--socket",
-            str(munge),
-            "--pid-file",
-            f"{munge}.pid",
-            "--log-file",
-            f"{munge}.log",
-            "--seed-file",
-            f"{munge}.seed",
-        )
+            "/usr/sbin/munged", "--foreground", "--key-file", str(key), "--socket", str(munge),
+            "--pid-file", f"{munge}.pid", "--log-file", f"{munge}.log", "--seed-file",
+            f"{munge}.seed")
         self.wait_until(munge.exists, "munged")
         self.start("/usr/sbin/slurmctld", "-D", "-f", str(config))
         for name in HOSTS:
@@ -239,13 +197,8 @@ class Slurm(Launcher):
 
     def ask(self, *argv):
         return subprocess.run(
-            argv,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        ).stdout
+            argv, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=60).stdout
 
     def end_jobs(self):
         """What srun has left behind, if its time limit has ended it."""
@@ -255,11 +208,8 @@ class Slurm(Launcher):
 
     def srun(self, *argv, **environment):
         self.bench(
-            ["srun", f"--nodes={NODES}", f"--ntasks={NODES}", *argv],
-            NODES - 1,
-            SLURM_CONF=self.environment["SLURM_CONF"],
-            **environment,
-        )
+            ["srun", f"--nodes={NODES}", f"--ntasks={NODES}", *argv], NODES - 1,
+            SLURM_CONF=self.environment["SLURM_CONF"], **environment)
 
     def test_tasks_of_srun(self):
         self.srun(*BENCH)
@@ -275,13 +225,8 @@ class Slurm(Launcher):
 
         def lab(*words):
             return subprocess.run(
-                [LAB, *words],
-                env={**os.environ, **hosts},
-                timeout=LIMIT,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-            )
+                [LAB, *words], env={**os.environ, **hosts}, timeout=LIMIT, stdin=subprocess.DEVNULL,
+                capture_output=True, text=True)
 
         self.addCleanup(lab, "down")
         # Not by a task: what that starts ends with it.

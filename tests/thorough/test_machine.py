@@ -131,14 +131,8 @@ class Elsewhere(unittest.TestCase):
 
         def command(*words):
             return subprocess.run(
-                [*other, str(folder / "lab"), *words],
-                env=environment,
-                cwd=folder,
-                timeout=600,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-            )
+                [*other, str(folder / "lab"), *words], env=environment, cwd=folder, timeout=600,
+                stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
         self.addCleanup(command, "down")
         result = command(
@@ -213,8 +207,7 @@ class Places(unittest.TestCase):
         self.assertIn("link rxe0/1 state ACTIVE", lines[2])
         self.assertEqual(
             lines[3:6],
-            ["no emulated machine was running", "removed the SoftRoCE device", "made again: 0"],
-        )
+            ["no emulated machine was running", "removed the SoftRoCE device", "made again: 0"])
         self.assertEqual(
             lines[6:], ["no emulated machine was running", "removed the SoftRoCE device", "lab0"]
         )

@@ -22,10 +22,8 @@ class New(copies.Copies):
             run(["meson", "setup", "build", *FAST], project)
         else:
             run(
-                ["meson", "setup", "build", *FAST],
-                project,
-                PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"),
-            )
+                ["meson", "setup", "build", *FAST], project,
+                PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
             self.assertFalse((project / "subprojects").exists())
         run(["ninja", "-C", "build", *targets], project)
         return [] if as_subproject else ["env", f"LD_LIBRARY_PATH={self.installed}/lib"]
@@ -34,15 +32,9 @@ class New(copies.Copies):
         """Builds it by CMake, which finds the library's folder for the program as well."""
         run(
             [
-                "cmake",
-                "-S",
-                ".",
-                "-B",
-                "build",
-                f"-DCMAKE_PREFIX_PATH={self.installed}",
+                "cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.installed}",
                 "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
-                "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-missing-field-initializers",
-            ],
+                "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-missing-field-initializers"],
             project,
         )
         run(["cmake", "--build", "build", "--parallel", "2"], project)
@@ -57,14 +49,8 @@ class New(copies.Copies):
         outcome = pair.run(
             needs_device.PLACE,
             [
-                *prefix,
-                "python3",
-                "-I",
-                "-S",
-                str(ROOT / "tests/thorough/joining.py"),
-                str(project / "build"),
-                needs_device.PLACE.address,
-            ],
+                *prefix, "python3", "-I", "-S", str(ROOT / "tests/thorough/joining.py"),
+                str(project / "build"), needs_device.PLACE.address],
         )
         self.assertRegex(
             outcome.text(),
@@ -83,18 +69,14 @@ $""",
         self.sends_and_receives(project, *prefix)
         # A hint leads to a text that the copy has.
         result = subprocess.run(
-            [*prefix, project / "build/send_recv", "--device", "none_such"],
-            capture_output=True,
-            text=True,
-        )
+            [*prefix, project / "build/send_recv", "--device", "none_such"], capture_output=True,
+            text=True)
         file, anchor = re.search(r"see (\S+\.md)#([\w-]+)", result.stderr).groups()
         text = (project / file).read_text()
         self.assertTrue(re.search(rf"^#+ {anchor.replace('-', ' ')}$", text, re.M | re.I), anchor)
         self.assertEqual(
-            re.findall(r"\]\((?!https?:|#)[^)]*\)", text),
-            [],
-            "links to files that the copy does not have",
-        )
+            re.findall(r"\]\((?!https?:|#)[^)]*\)", text), [],
+            "links to files that the copy does not have")
 
     def test_as_a_subproject(self):
         project = self.new("--from", "02_send_recv")
@@ -110,15 +92,8 @@ $""",
         self.assertEqual(
             {path.name for path in project.iterdir()},
             {
-                "server.cpp",
-                "client.cpp",
-                "messages.hpp",
-                "meson.build",
-                "CMakeLists.txt",
-                "README.md",
-                "LICENSE",
-                "lessons",
-            },
+                "server.cpp", "client.cpp", "messages.hpp", "meson.build", "CMakeLists.txt",
+                "README.md", "LICENSE", "lessons"},
         )
         self.serves_and_is_joined(project, *self.meson(project))
 
@@ -232,8 +207,7 @@ $""",
         )
         self.assertEqual(
             re.findall(r"^executable\('(\w+)'", (project / "meson.build").read_text(), re.M),
-            ["many_client"],
-        )
+            ["many_client"])
 
     def fails(self, status, says, *options):
         result = subprocess.run([ROOT / "lab", "new", *options], capture_output=True, text=True)
@@ -248,14 +222,8 @@ $""",
             2, "00_your_lab is a lesson without a program", self.top / "none", "--from", "00"
         )
         self.fails(
-            2,
-            "02_send_recv has no program send_recw (did you mean send_recv?)",
-            self.top / "none",
-            "--from",
-            "02",
-            "--only",
-            "send_recw",
-        )
+            2, "02_send_recv has no program send_recw (did you mean send_recv?)", self.top / "none",
+            "--from", "02", "--only", "send_recw")
 
     def test_sources_are_of_the_library_only(self):
         self.fails(

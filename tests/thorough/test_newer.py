@@ -19,15 +19,8 @@ from lab.paths import ROOT
 labtest.need_machine()
 labtest.choose_newer_kernel()
 PACKAGES = [
-    "libibverbs-dev",
-    "libibverbs1",
-    "ibverbs-providers",
-    "libnl-3-200",
-    "libnl-route-3-200",
-    "libc6",
-    "libstdc++6",
-    "libgcc-s1",
-]
+    "libibverbs-dev", "libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200",
+    "libc6", "libstdc++6", "libgcc-s1"]
 IN_THE_MACHINE = """
 mount --bind "$LIBRARIES/libibverbs" /usr/lib/x86_64-linux-gnu/libibverbs
 loader="$LIBRARIES/ld-linux-x86-64.so.2"
@@ -40,13 +33,8 @@ wait $! && cat "$FOLDER/server" "$FOLDER/client"
 
 def run(*argv, **options):
     result = subprocess.run(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **options,
-    )
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        **options)
     if result.returncode:
         raise AssertionError(f"{argv} ended with {result.returncode}:\n{result.stdout}")
     return result.stdout
@@ -63,11 +51,8 @@ class Newer(unittest.TestCase):
         """@return the root of the newer libraries"""
         apt = self.folder / "apt"
         options = [
-            "-o",
-            f"Dir::Etc::SourceList={apt}/sources.list",
-            "-o",
-            "Dir::Etc::SourceParts=/dev/null",
-        ]
+            "-o", f"Dir::Etc::SourceList={apt}/sources.list", "-o",
+            "Dir::Etc::SourceParts=/dev/null"]
         command = [*kernel.private_apt(apt, ""), *options]
         sources = kernel._sources_of("bookworm-backports")
         (apt / "sources.list").write_text(sources.replace("bookworm-backports", "trixie"))
@@ -80,8 +65,7 @@ class Newer(unittest.TestCase):
 
     @unittest.skipUnless(
         not labtest.NEEDS_BACKPORTS or shutil.which("apt-get") and os.uname().machine == "x86_64",
-        "needs Debian's packages for x86-64",
-    )
+        "needs Debian's packages for x86-64")
     def test_flush(self):
         said = (
             self.run_with_newer_libraries()
@@ -106,34 +90,13 @@ class Newer(unittest.TestCase):
         ]
         sources = [*map(str, library), str(ROOT / "examples/07_atomics/atomic_write.cpp")]
         run(
-            "c++",
-            "-std=c++20",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-Wno-missing-field-initializers",
-            "-DHAVE_WR_ATOMIC_WRITE",
-            "-DHAVE_WR_FLUSH",
-            "-isystem",
-            str(root / "usr/include"),
-            "-I",
-            str(ROOT / "common/include"),
-            *sources,
-            str(libraries / "libibverbs.so.1"),
-            "-Wl,--allow-shlib-undefined",
-            "-o",
-            str(self.folder / "atomic_write"),
-        )
+            "c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers",
+            "-DHAVE_WR_ATOMIC_WRITE", "-DHAVE_WR_FLUSH", "-isystem", str(root / "usr/include"),
+            "-I", str(ROOT / "common/include"), *sources, str(libraries / "libibverbs.so.1"),
+            "-Wl,--allow-shlib-undefined", "-o", str(self.folder / "atomic_write"))
         return labtest.run(
-            "env",
-            f"LIBRARIES={libraries}",
-            f"FOLDER={self.folder}",
-            "unshare",
-            "-m",
-            "sh",
-            "-c",
-            IN_THE_MACHINE,
-        )
+            "env", f"LIBRARIES={libraries}", f"FOLDER={self.folder}", "unshare", "-m", "sh", "-c",
+            IN_THE_MACHINE)
 
 
 if __name__ == "__main__":

@@ -36,13 +36,8 @@ if SANITIZED:  # whose library has to be the first one
 
 def on_device(*argv, **options):
     return subprocess.run(
-        PLACE.wrap(list(argv)),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        **options,
-    )
+        PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=600, **options)
 
 
 def gid_index():
@@ -69,11 +64,8 @@ class Traced(unittest.TestCase):
 
     def under(self, suffix=""):
         return [
-            "env",
-            f"VERBS_TRACE={self.file}{suffix}",
-            "VERBS_TRACE_ANNOUNCE=1",
-            f"LD_PRELOAD={':'.join(PRELOAD)}",
-        ]
+            "env", f"VERBS_TRACE={self.file}{suffix}", "VERBS_TRACE_ANNOUNCE=1",
+            f"LD_PRELOAD={':'.join(PRELOAD)}"]
 
     def calls(self, suffix=""):
         """All of them, in the order of their beginnings. Each line has to be whole."""
@@ -90,10 +82,8 @@ class Traced(unittest.TestCase):
     def pair(self, *argv, client=None):
         """A stock tool as server and as client. @return the calls of both, and what both printed"""
         outcome = pair.run(
-            PLACE,
-            [*self.under(".s"), *argv],
-            pair.Client(READY, lambda _: [*self.under(".c"), *(client or [*argv, PLACE.address])]),
-        )
+            PLACE, [*self.under(".s"), *argv],
+            pair.Client(READY, lambda _: [*self.under(".c"), *(client or [*argv, PLACE.address])]))
         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         both = self.calls(".s"), self.calls(".c")
         for calls in both:
@@ -144,22 +134,10 @@ class Example(Traced):
             self.assertEqual(
                 [call.call for call in calls if call.call != "ibv_poll_cq"],
                 [
-                    "ibv_open_device",
-                    "ibv_alloc_pd",
-                    "ibv_reg_mr",
-                    "ibv_create_cq",
-                    "ibv_create_qp",
-                    "ibv_modify_qp",
-                    "ibv_post_recv",
-                    "ibv_modify_qp",
-                    "ibv_modify_qp",
-                    "ibv_post_send",
-                    "ibv_destroy_qp",
-                    "ibv_destroy_cq",
-                    "ibv_dereg_mr",
-                    "ibv_dealloc_pd",
-                    "ibv_close_device",
-                ],
+                    "ibv_open_device", "ibv_alloc_pd", "ibv_reg_mr", "ibv_create_cq",
+                    "ibv_create_qp", "ibv_modify_qp", "ibv_post_recv", "ibv_modify_qp",
+                    "ibv_modify_qp", "ibv_post_send", "ibv_destroy_qp", "ibv_destroy_cq",
+                    "ibv_dereg_mr", "ibv_dealloc_pd", "ibv_close_device"],
             )
             self.assertEqual({(call.depth, call.failed) for call in calls}, {(0, False)})
             self.assertEqual({call.tid for call in calls}, {calls[0].pid})
@@ -183,8 +161,7 @@ class Example(Traced):
             self.assertIn("timeout 14, retry_cnt 6, rnr_retry 6", to["RTS"].text)
             self.assertEqual(
                 [(call.qp, call.wrs) for call in named(calls, "ibv_post_recv")],
-                [(me[0], [{"wr_id": 1, "length": 64}])],
-            )
+                [(me[0], [{"wr_id": 1, "length": 64}])])
             self.assertEqual(
                 [(call.qp, call.wrs) for call in named(calls, "ibv_post_send")],
                 [
@@ -206,13 +183,11 @@ class Example(Traced):
                 completions(calls, "ibv_poll_cq"),
                 [
                     {"wr_id": 1, "status": "SUCCESS", "qp": me[0], "opcode": "RECV", "length": 64},
-                    {"wr_id": 2, "status": "SUCCESS", "qp": me[0], "opcode": "SEND"},
-                ],
+                    {"wr_id": 2, "status": "SUCCESS", "qp": me[0], "opcode": "SEND"}],
             )
             self.assertEqual(
                 [call.text for call in calls if call.call.startswith("ibv_de")],
-                ["qp %#x" % me[0], "cq1", "mr1", "pd1"],
-            )
+                ["qp %#x" % me[0], "cq1", "mr1", "pd1"])
 
 
 @unittest.skipIf(SANITIZED, "once is enough: the sizes are the same")
@@ -264,19 +239,8 @@ class StockTools(Traced):
     def pingpong(self, tool, *extra, post="ibv_post_send"):
         count, size = 7, 96
         *both, outcome = self.pair(
-            tool,
-            "-d",
-            PLACE.device,
-            "-g",
-            gid_index(),
-            "-p",
-            self.port,
-            "-n",
-            str(count),
-            "-s",
-            str(size),
-            *extra,
-        )
+            tool, "-d", PLACE.device, "-g", gid_index(), "-p", self.port, "-n", str(count), "-s",
+            str(size), *extra)
         for calls, role, other in zip(both, ("server", "client"), ("client", "server")):
             qpn, psn = re.search(
                 r"local address:.* QPN 0x(\w+), PSN 0x(\w+)", "\n".join(outcome.of(role))
@@ -288,8 +252,7 @@ class StockTools(Traced):
             sent = requests(calls, post)
             self.assertEqual(
                 [(wr["opcode"], wr["length"], wr["wr_id"], wr["signaled"]) for wr in sent],
-                [("SEND", size, 2, True)] * count,
-            )
+                [("SEND", size, 2, True)] * count)
             self.assertTrue(
                 all(call.qp == qpn and len(call.wrs) == 1 for call in named(calls, post))
             )
@@ -300,8 +263,7 @@ class StockTools(Traced):
             received = size + 40 if "ud" in tool else size  # with the GRH
             self.assertEqual(
                 done,
-                {("SEND", None, "SUCCESS", qpn): count, ("RECV", received, "SUCCESS", qpn): count},
-            )
+                {("SEND", None, "SUCCESS", qpn): count, ("RECV", received, "SUCCESS", qpn): count})
             self.assertEqual(states(calls)["RTS"].sq_psn, int(psn, 16))
             if "ud" in tool:
                 self.assertEqual({wr["dest_qp"] for wr in sent}, {peer})
@@ -345,8 +307,7 @@ class StockTools(Traced):
         }
         self.assertEqual(
             sizes,
-            {"RDMA_READ": [size] * count, "RDMA_WRITE": [size] * count, "SEND": [16] * 2 * count},
-        )
+            {"RDMA_READ": [size] * count, "RDMA_WRITE": [size] * count, "SEND": [16] * 2 * count})
         # The server reads and writes what the client has registered.
         reachable = {
             (call.addr, call.rkey) for call in named(client, "ibv_reg_mr") if call.length == size
@@ -360,8 +321,7 @@ class StockTools(Traced):
         # Either may end before it hears of the end of the connection.
         self.assertEqual(
             [call.event for call in named(client, "rdma_get_cm_event") if call.event][:3],
-            ["ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED"],
-        )
+            ["ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED"])
         self.assertEqual(
             [
                 (call.event, call.id, call.status)
@@ -391,18 +351,14 @@ class StockTools(Traced):
     def test_udaddy(self):
         # It always takes the same port.
         server, client, _ = self.pair(
-            "udaddy",
-            "-b",
-            PLACE.address,
-            client=["udaddy", "-s", PLACE.address, "-b", PLACE.address],
-        )
+            "udaddy", "-b", PLACE.address,
+            client=["udaddy", "-s", PLACE.address, "-b", PLACE.address])
         receiver = named(server, "ibv_create_qp")[0]
         self.assertEqual(receiver.type, "UD")
         self.assertEqual({wr["dest_qp"] for wr in requests(client, "ibv_post_send")}, {receiver.qp})
         self.assertIn(
             f"from QP {named(client, 'ibv_create_qp')[0].qp:#x}",
-            named(server, "ibv_create_ah_from_wc")[0].text,
-        )
+            named(server, "ibv_create_ah_from_wc")[0].text)
 
     def test_perftest(self):
         for tool, opcode in (
@@ -413,19 +369,8 @@ class StockTools(Traced):
             with self.subTest(tool):
                 self.setUp()
                 _, client, _ = self.pair(
-                    tool,
-                    "-d",
-                    PLACE.device,
-                    "-x",
-                    gid_index(),
-                    "-p",
-                    self.port,
-                    "-n",
-                    "20",
-                    "-s",
-                    "256",
-                    "-F",
-                )
+                    tool, "-d", PLACE.device, "-x", gid_index(), "-p", self.port, "-n", "20", "-s",
+                    "256", "-F")
                 self.assertEqual(
                     Counter(
                         (wr["opcode"], wr["length"]) for wr in requests(client, "ibv_post_send")
@@ -441,22 +386,15 @@ class StockTools(Traced):
             pair.Client(
                 READY,
                 lambda _: [
-                    *self.under(".c"),
-                    "ibv_rc_pingpong",
-                    "-d",
-                    PLACE.device,
-                    "-p",
-                    self.port,
-                    PLACE.address,
-                ],
+                    *self.under(".c"), "ibv_rc_pingpong", "-d", PLACE.device, "-p", self.port,
+                    PLACE.address],
             ),
         )
         self.assertNotIn(0, outcome.status.values(), outcome.text())
         failed = [call for call in self.calls(".s") if call.failed]
         self.assertEqual(
             [(call.call, call.state, call.result) for call in failed],
-            [("ibv_modify_qp", "RTR", "EINVAL Invalid argument")],
-        )
+            [("ibv_modify_qp", "RTR", "EINVAL Invalid argument")])
         # its server does not answer any more
         self.assertEqual([call for call in self.calls(".c") if call.failed], [])
 
@@ -467,12 +405,8 @@ class Program(Traced):
     def run_traced(self, subcommand, traced=True, status=0):
         environment = self.under() if traced else ["env", f"LD_PRELOAD={':'.join(PRELOAD)}"]
         result = on_device(
-            *environment,
-            str(needs_device.BUILD / "tests/trace/traced"),
-            "--device",
-            PLACE.device,
-            subcommand,
-        )
+            *environment, str(needs_device.BUILD / "tests/trace/traced"), "--device", PLACE.device,
+            subcommand)
         # Another test may have stopped the emulated machine when nobody used it: then ./lab says
         # that it starts it.
         said = "".join(
@@ -569,8 +503,7 @@ class Program(Traced):
         )
         self.assertEqual(
             [(wc["wr_id"], wc["opcode"]) for wc in done if wc["qp"] == told["sender"]],
-            [(2**64 - 1, "SEND"), (5, "FETCH_ADD")],
-        )
+            [(2**64 - 1, "SEND"), (5, "FETCH_ADD")])
         self.assertTrue(
             all(
                 isinstance(call.empty, int) and call.cq == "cq1"
@@ -580,8 +513,7 @@ class Program(Traced):
         # A PD keeps its label if it could not go.
         self.assertEqual(
             [(call.text, call.result) for call in named(calls, "ibv_dealloc_pd")],
-            [("pd1", "EBUSY Device or resource busy"), ("pd1", "")],
-        )
+            [("pd1", "EBUSY Device or resource busy"), ("pd1", "")])
         refused = named(calls, "ibv_reg_mr")[1]
         self.assertEqual(
             (refused.failed, refused.result, refused.lkey), (True, "EINVAL Invalid argument", None)
@@ -642,8 +574,7 @@ class Program(Traced):
         # This CQ cannot name the QP, but there is only one that completes to it.
         self.assertEqual(
             [(wc["wr_id"], wc["qp"], wc["opcode"]) for wc in done["cq2"]],
-            [(10, told["qp"], "RDMA_WRITE"), (11, told["qp"], "SEND")],
-        )
+            [(10, told["qp"], "RDMA_WRITE"), (11, told["qp"], "SEND")])
         (created,) = named(calls, "ibv_create_qp_ex")
         self.assertEqual((created.qp, created.type, created.sq_sig_all), (told["qp"], "RC", True))
 
@@ -654,8 +585,7 @@ class Program(Traced):
         self.assertEqual(got["ibv_post_srq_recv"][0], "srq1: wr_id 5, 0 B")
         self.assertEqual(
             [(call.srq, call.wrs) for call in named(calls, "ibv_post_srq_recv")],
-            [("srq1", [{"wr_id": 5, "length": 0}])],
-        )
+            [("srq1", [{"wr_id": 5, "length": 0}])])
         self.assertEqual(got["ibv_modify_srq"][0], "srq1, limit 1")
         self.assertEqual(got["ibv_alloc_mw"], ("pd1, type 1", f"mw1 rkey {told['window']:#x}"))
         self.assertEqual(got["ibv_dealloc_mw"][0], "mw1")

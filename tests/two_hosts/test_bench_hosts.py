@@ -14,16 +14,8 @@ class Bench(unittest.TestCase):
     def test_two_hosts(self):
         with tempfile.TemporaryDirectory() as folder:
             lab(
-                "bench",
-                "--two-hosts",
-                "--quick",
-                "--repeats",
-                "1",
-                "--only",
-                "latency/write_imm_events,latency/ib_send_lat,requests/shared",
-                "--results",
-                folder,
-            )
+                "bench", "--two-hosts", "--quick", "--repeats", "1", "--only",
+                "latency/write_imm_events,latency/ib_send_lat,requests/shared", "--results", folder)
             with open(Path(folder) / "results.csv", newline="") as file:
                 rows = {(row["arm"], row["metric"]): row for row in csv.DictReader(file)}
             machine = json.loads((Path(folder) / "machine.json").read_text())

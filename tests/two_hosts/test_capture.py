@@ -102,9 +102,7 @@ class Capture(unittest.TestCase):
         result = lab("capture", "02_send_recv", "--break", "no_receive")
         kinds = [(row[2], row[6]) for row in rows(result.stdout)]
         send, nak = ("SEND Only", "acknowledgement requested"), (
-            "Acknowledge",
-            "RNR NAK, retry after 0.64 ms, MSN 0",
-        )
+            "Acknowledge", "RNR NAK, retry after 0.64 ms, MSN 0")
         self.assertEqual((kinds[:2], set(kinds)), ([send, nak], {send, nak}))
         # rnr_retry is 6; under emulation a timeout of the acknowledgement may come between.
         self.assertAlmostEqual(kinds.count(nak), 7, delta=1, msg=result.stdout)
@@ -118,8 +116,7 @@ class Capture(unittest.TestCase):
         ]
         self.assertEqual(
             [(packet.name, packet.length) for packet in writes[:3]],
-            [("RDMA WRITE First", 1024), ("RDMA WRITE Middle", 1024), ("RDMA WRITE Last", 952)],
-        )
+            [("RDMA WRITE First", 1024), ("RDMA WRITE Middle", 1024), ("RDMA WRITE Last", 952)])
         names = [[name for name, _ in packet.more] for packet in writes[:3]]
         self.assertEqual(names, [["address", "rkey", "DMA length"], [], []])
         self.assertIn(("DMA length", "3000"), writes[0].more)
@@ -156,22 +153,8 @@ class Capture(unittest.TestCase):
         """rping's server does not listen on TCP; ./lab trace starts the client once it has called
         rdma_listen()."""
         lab(
-            "trace",
-            "--",
-            "rping",
-            "-s",
-            "-a",
-            A.address,
-            "-C",
-            "1",
-            "--",
-            "rping",
-            "-c",
-            "-a",
-            A.address,
-            "-C",
-            "1",
-        )
+            "trace", "--", "rping", "-s", "-a", A.address, "-C", "1", "--", "rping", "-c", "-a",
+            A.address, "-C", "1")
         found = packets.read(pcap("trace-a"))
         names = [packet.name for packet in found]
         self.assertEqual(names[:3], ["CM ConnectRequest", "CM ConnectReply", "CM ReadyToUse"])

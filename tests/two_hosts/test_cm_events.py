@@ -16,11 +16,8 @@ class Events(unittest.TestCase):
     def test_address_error(self):
         """ARP finds nobody."""
         result = subprocess.run(
-            B.wrap([CLIENT, "--host", NOBODY, "--timeout", "4"]),
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+            B.wrap([CLIENT, "--host", NOBODY, "--timeout", "4"]), capture_output=True, text=True,
+            timeout=600)
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertIn("ADDR_ERROR: instead of ADDR_RESOLVED, with status", result.stderr)
         self.assertIn("troubleshooting.md#cm-address", result.stderr)
@@ -36,11 +33,8 @@ class Events(unittest.TestCase):
         self.addCleanup(on, "b", "ip", "neighbour", "delete", NOBODY, "dev", "lab0")
         neighbour("02:00:00:00:00:98")
         client = subprocess.Popen(
-            B.wrap([CLIENT, "--host", NOBODY, "--timeout", "30"]),
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+            B.wrap([CLIENT, "--host", NOBODY, "--timeout", "30"]), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(client.kill)
         while client.stdout.readline().strip() != "ROUTE_RESOLVED":
             self.assertIsNone(client.poll())
@@ -61,12 +55,8 @@ class Events(unittest.TestCase):
 class ManyClients(unittest.TestCase):
     def start(self, where, *argv):
         process = subprocess.Popen(
-            where.wrap(list(argv)),
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+            where.wrap(list(argv)), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         return process
@@ -76,30 +66,12 @@ class ManyClients(unittest.TestCase):
         acknowledged."""
         self.addCleanup(two_hosts.lab, "hosts", "repair")
         server = self.start(
-            A,
-            str(BUILD / "examples/many_server"),
-            "--cm-port",
-            "0",
-            "--clients",
-            "0",
-            "--silence",
-            "1",
-        )
+            A, str(BUILD / "examples/many_server"), "--cm-port", "0", "--clients", "0", "--silence",
+            "1")
         port = server.stdout.readline().split()[-1]
         client = self.start(
-            B,
-            str(BUILD / "examples/many_client"),
-            "--host",
-            A.address,
-            "--cm-port",
-            port,
-            "--rude",
-            "0",
-            "--clients",
-            "1",
-            "--rounds",
-            "1000000000",
-        )
+            B, str(BUILD / "examples/many_client"), "--host", A.address, "--cm-port", port,
+            "--rude", "0", "--clients", "1", "--rounds", "1000000000")
         deadline = time.monotonic() + 300
         while " qp 2 " not in on("a", "rdma", "resource"):  # the device's own, and the client's
             self.assertLess(time.monotonic(), deadline)

@@ -55,14 +55,8 @@ class Hosts(unittest.TestCase):
                 command = labtest.lab(*words)
                 program = "sleep" if "sleep" in words else "send_recv"
                 running = labtest.lab(
-                    "exec",
-                    "--on",
-                    "b",
-                    "--",
-                    "sh",
-                    "-c",
-                    f"until pidof {program} {program}.no_receive; do :; done",
-                )
+                    "exec", "--on", "b", "--", "sh", "-c",
+                    f"until pidof {program} {program}.no_receive; do :; done")
                 self.assertEqual(labtest.finish(running).returncode, 0)
                 os.kill(machine.status(victim)["qemu"], signal.SIGKILL)
                 result = labtest.finish(command)

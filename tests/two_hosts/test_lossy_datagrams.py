@@ -20,13 +20,8 @@ class Lossy(unittest.TestCase):
         with Tap(A, came), Tap(B, left):
             # Receives for all, so that only the wire loses some.
             outcome = examples.run(
-                A,
-                BUILD,
-                "datagrams",
-                "pair",
-                client_place=B,
-                extra=["--qps", "2", "--messages", str(MESSAGES), "--receives", "1024"],
-            )
+                A, BUILD, "datagrams", "pair", client_place=B,
+                extra=["--qps", "2", "--messages", str(MESSAGES), "--receives", "1024"])
         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         self.assertIn(f"{2 * MESSAGES} different messages from 2 peers", outcome.text())
         return [

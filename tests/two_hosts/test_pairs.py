@@ -86,10 +86,7 @@ class Pairs(unittest.TestCase):
         port = next(line.split()[-1] for line in server.stdout if line.startswith("listening"))
         client = subprocess.run(
             B.wrap([program, "--gid-index", str(index), "--host", A.address, "--tcp-port", port]),
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+            capture_output=True, text=True, timeout=600)
         self.assertEqual(client.returncode, 0, client.stdout + client.stderr)
         self.assertIn('received "hello from the client"', server.communicate(timeout=600)[0])
         self.assertEqual(server.returncode, 0)

@@ -39,8 +39,7 @@ class Link(Shared):
         lab("hosts", "cut")
         self.assertIn(
             "8 failed: the request: the connection broke while it was under way",
-            self.finish(waiting)[0],
-        )
+            self.finish(waiting)[0])
         self.assertLess(time.monotonic() - began, 60)  # which the requests would have taken
         self.assertIn("dropped a client", self.server.stderr.readline())
         lab("hosts", "repair")
@@ -57,8 +56,7 @@ class Link(Shared):
         lab("hosts", "cut")
         self.assertIn(
             "8 failed: the request: the connection broke while it was under way",
-            self.finish(waiting)[0],
-        )
+            self.finish(waiting)[0])
         lab("hosts", "repair")
 
 

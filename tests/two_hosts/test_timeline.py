@@ -65,17 +65,14 @@ class Trace(unittest.TestCase):
                 self.assertLess(place[id(cause)], place[id(event)])
         chain = [
             (
-                event.what.name if event.is_packet else event.what.call,
-                event.host,
-                event.is_packet and event.sent,
-            )
+                event.what.name if event.is_packet else event.what.call, event.host,
+                event.is_packet and event.sent)
             for event in events
             if event.requests == [1]
         ]
         self.assertEqual(
             chain[:3],
-            [("ibv_post_send", "b", False), ("SEND Only", "b", True), ("SEND Only", "a", False)],
-        )
+            [("ibv_post_send", "b", False), ("SEND Only", "b", True), ("SEND Only", "a", False)])
         self.assertEqual(
             sorted(chain[3:]),
             [
@@ -99,10 +96,8 @@ class Trace(unittest.TestCase):
             dataclasses.replace(packet, time=packet.time + hour) for packet in recorded.packets["b"]
         ]
         off = recording.Recording(
-            recorded.titles,
-            {"a": recorded.calls["a"], "b": later},
-            {"a": recorded.packets["a"], "b": packets},
-        )
+            recorded.titles, {"a": recorded.calls["a"], "b": later},
+            {"a": recorded.packets["a"], "b": packets})
         self.assertEqual(timeline_text.render(off), before)
 
     def test_kept_and_loaded_is_the_same(self):
@@ -161,20 +156,8 @@ class Trace(unittest.TestCase):
 
     def test_connection_manager(self):
         recorded = self.stock(
-            "rping",
-            "-s",
-            "-a",
-            A.address,
-            "-C",
-            "1",
-            "--",
-            "rping",
-            "-c",
-            "-a",
-            A.address,
-            "-C",
-            "1",
-        )
+            "rping", "-s", "-a", A.address, "-C", "1", "--", "rping", "-c", "-a", A.address, "-C",
+            "1")
         events = {
             host: [call.event for call in calls(recorded, host, "rdma_get_cm_event")]
             for host in "ab"

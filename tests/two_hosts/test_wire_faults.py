@@ -50,8 +50,7 @@ class Faults(unittest.TestCase):
         )
         print(
             f"  gaps: {missed} in {len(whole)} packets, at 5% loss {missed_lossy} in {len(lossy)}",
-            flush=True,
-        )
+            flush=True)
         self.assertEqual(missed, 0)
         self.assertGreater(missed_lossy, 5)
         self.assertGreater(len(self.sent_twice(lossy)), 5)
@@ -83,12 +82,8 @@ class Faults(unittest.TestCase):
                 ["env", "LD_PRELOAD=/tmp/hold.so", program, "--host", A.address, "--tcp-port", port]
             )
             client = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True)
             self.addCleanup(client.kill)
             self.assertTrue(any(line == "at the gate\n" for line in client.stdout))
             lab("hosts", "cut")
@@ -101,8 +96,7 @@ class Faults(unittest.TestCase):
         self.assertEqual(len(sent), 7, "once, and retry_cnt times again")
         self.assertIn(
             "the peer's 'done': only 0 of 4 bytes came within 5 s",
-            server.communicate(timeout=600)[0],
-        )
+            server.communicate(timeout=600)[0])
 
     def test_bad_values(self):
         for words, said in (

@@ -38,15 +38,8 @@ MAIN = {
 }
 GROUPS = tuple(MAIN)
 OURS = {
-    "measure",
-    "rate",
-    "group_send",
-    "slot_server",
-    "shared_client",
-    "own_connections",
-    "tcp_requests",
-    "memory_requests",
-}
+    "measure", "rate", "group_send", "slot_server", "shared_client", "own_connections",
+    "tcp_requests", "memory_requests"}
 
 
 @dataclass(frozen=True)
@@ -148,14 +141,8 @@ def latency(size: int, quick: bool) -> List[Probe]:
     def pair(arm, program, **more):
         probes.append(
             Probe(
-                "latency",
-                arm,
-                parameter,
-                f"{program} --tcp-port 0",
-                f"{program} --host {{host}} --tcp-port {{port}}",
-                _measure,
-                **more,
-            )
+                "latency", arm, parameter, f"{program} --tcp-port 0",
+                f"{program} --host {{host}} --tcp-port {{port}}", _measure, **more)
         )
 
     for arm, words in OUR_LATENCIES.items():
@@ -170,12 +157,8 @@ def latency(size: int, quick: bool) -> List[Probe]:
             pair("write_imm_not_inline", f"{program} --inline 0")
     for arm in PERFTEST_LATENCIES:
         add(
-            arm,
-            f"{arm} -F {{perftest}} -p {{port}} -n {slow if '-e' in arm else count} -s {size}",
-            "{host}",
-            _perftest_latency,
-            listens="tcp",
-        )
+            arm, f"{arm} -F {{perftest}} -p {{port}} -n {slow if '-e' in arm else count} -s {size}",
+            "{host}", _perftest_latency, listens="tcp")
     # Half round trips: libperf divides those of a ping-pong by 2. 79 bytes and fewer can go inline.
     add(
         "ucx",
@@ -196,22 +179,13 @@ def latency(size: int, quick: bool) -> List[Probe]:
     program = f"fi_pingpong -p verbs -e msg -d {{device}} -S {size} -I {count}"
     probes.append(
         Probe(
-            "latency",
-            "libfabric_mean",
-            parameter,
-            f"{program} -B {{port}}",
+            "latency", "libfabric_mean", parameter, f"{program} -B {{port}}",
             f"{program} -P {{port}} {{host}}",
-            _one("latency_us", r"^\S+ +\S+ +=\S+ +\S+ +[\d.]+s +[\d.]+ +([\d.]+)"),
-            listens="tcp",
-        )
+            _one("latency_us", r"^\S+ +\S+ +=\S+ +\S+ +[\d.]+s +[\d.]+ +([\d.]+)"), listens="tcp")
     )
     add(
-        "rsockets_mean",
-        f"rstream -p {{port}} -S {size} -I {count} -C 1",
-        "-s {host}",
-        _one("latency_us", r"^custom .* ([\d.]+)$"),
-        listens="rdma_cm",
-    )
+        "rsockets_mean", f"rstream -p {{port}} -S {size} -I {count} -C 1", "-s {host}",
+        _one("latency_us", r"^custom .* ([\d.]+)$"), listens="rdma_cm")
     # the program has one size only: requests of 32 bytes and a header; one there and its response
     # back
     if size == 64:
@@ -255,10 +229,7 @@ OUR_RATES = {
     **{f"read_{reads}": f"read --chain 1 --max-rd-atomic {reads}" for reads in READS},
 }
 PERFTEST_RATES = [
-    "ib_write_bw",
-    "ib_write_bw -l 64",
-    *(f"ib_read_bw -o {reads}" for reads in READS),
-]
+    "ib_write_bw", "ib_write_bw -l 64", *(f"ib_read_bw -o {reads}" for reads in READS)]
 
 
 def rate(size: int, quick: bool) -> List[Probe]:
@@ -268,26 +239,15 @@ def rate(size: int, quick: bool) -> List[Probe]:
         program = f"rate {{ours}} --operation {words} --size {size} --messages {count}"
         probes.append(
             Probe(
-                "rate",
-                arm,
-                str(size),
-                f"{program} --tcp-port 0",
-                f"{program} --host {{host}} --tcp-port {{port}}",
-                _rate,
-            )
+                "rate", arm, str(size), f"{program} --tcp-port 0",
+                f"{program} --host {{host}} --tcp-port {{port}}", _rate)
         )
     for arm in PERFTEST_RATES:
         program = f"{arm} -F {{perftest}} -p {{port}} -n {count} -s {size}"
         probes.append(
             Probe(
-                "rate",
-                arm,
-                str(size),
-                program,
-                f"{program} {{host}}",
-                _perftest_rate(size),
-                listens="tcp",
-            )
+                "rate", arm, str(size), program, f"{program} {{host}}", _perftest_rate(size),
+                listens="tcp")
         )
     return probes
 
@@ -335,13 +295,9 @@ def groups(quick: bool) -> List[Probe]:
         )
         probes.append(
             Probe(
-                "groups",
-                "write_imm_rate",
-                str(count),
-                f"{limit} --tcp-port 0",
+                "groups", "write_imm_rate", str(count), f"{limit} --tcp-port 0",
                 f"{limit} --host {{host}} --tcp-port {{port}}",
-                _one("messages_per_s", r"([\d.]+) messages/s", factor),
-            )
+                _one("messages_per_s", r"([\d.]+) messages/s", factor))
         )
         peer = (
             "ib_write_bw -F {perftest} -p {port} -n"
@@ -349,14 +305,8 @@ def groups(quick: bool) -> List[Probe]:
         )
         probes.append(
             Probe(
-                "groups",
-                "ib_write_bw",
-                str(count),
-                peer,
-                f"{peer} {{host}}",
-                _perftest_rate(count * 64, count),
-                listens="tcp",
-            )
+                "groups", "ib_write_bw", str(count), peer, f"{peer} {{host}}",
+                _perftest_rate(count * 64, count), listens="tcp")
         )
     return probes
 
@@ -379,11 +329,8 @@ def _requests(text: str, probe: Probe) -> List[Sample]:
         values.update(
             zip(
                 [
-                    "posts_per_request",
-                    "completions_per_request",
-                    "wakes_per_request",
-                    "system_calls_per_request",
-                ],
+                    "posts_per_request", "completions_per_request", "wakes_per_request",
+                    "system_calls_per_request"],
                 stats.groups(),
             )
         )
@@ -416,23 +363,18 @@ def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
             probe("shared", f"{server} 255", f"{shared} --slots 2048"),
             probe("shared_no_groups", f"{server} 1", f"{shared} --slots 2048 --group 1"),
             probe(
-                "own",
-                f"own_connections --cm-port 0 --connections {processes}",
-                f"own_connections {rdma} {load}",
-            ),
+                "own", f"own_connections --cm-port 0 --connections {processes}",
+                f"own_connections {rdma} {load}"),
             probe(
-                "tcp",
-                f"tcp_requests --tcp-port 0 --connections {processes}",
-                f"tcp_requests --host {{host}} --tcp-port {{port}} {load}",
-            ),
+                "tcp", f"tcp_requests --tcp-port 0 --connections {processes}",
+                f"tcp_requests --host {{host}} --tcp-port {{port}} {load}"),
             probe("floor", "", f"memory_requests {load}"),
         ]
         + (
             [
                 probe("wide", f"{server} 255", f"{shared} --slots 16384"),
                 probe("narrow", f"{server} 255", f"{shared} --slots 64"),
-                probe("response_data", f"{server} 255", f"{shared_data} --slots 2048"),
-            ]
+                probe("response_data", f"{server} 255", f"{shared_data} --slots 2048")]
             if parameter == "64x1"
             else []
         )
@@ -440,10 +382,8 @@ def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
             [
                 probe("two_lanes", f"{server} 255", f"{shared} --slots 2048 --connections 2"),
                 probe(
-                    "two_lane_threads",
-                    f"{server} 255 --threads 2",
-                    f"{shared} --slots 2048 --connections 2 --sender-threads 2",
-                ),
+                    "two_lane_threads", f"{server} 255 --threads 2",
+                    f"{shared} --slots 2048 --connections 2 --sender-threads 2"),
             ]
             if parameter == "64x16"
             else []
@@ -463,12 +403,8 @@ def timetable(quick: bool) -> List[Probe]:
             found.append(replace(probe, group="timetable", parameter=HIGHEST))
             found += [
                 replace(
-                    probe,
-                    group="timetable",
-                    parameter=str(percent),
-                    client=f"{probe.client} --every {{every}}",
-                    pace=processes * 100 / percent,
-                )
+                    probe, group="timetable", parameter=str(percent),
+                    client=f"{probe.client} --every {{every}}", pace=processes * 100 / percent)
                 for percent in (50, 90)
             ]
     return found
@@ -538,10 +474,5 @@ class Side:
     def command(self, template: str) -> List[str]:
         gid = "" if self.gid_index is None else f"-x {self.gid_index}"
         return template.format(
-            device=self.device,
-            host=self.host,
-            port=self.port,
-            every=self.every,
-            ours=f"--device {self.device}",
-            perftest=f"-d {self.device} {gid}",
-        ).split()
+            device=self.device, host=self.host, port=self.port, every=self.every,
+            ours=f"--device {self.device}", perftest=f"-d {self.device} {gid}").split()

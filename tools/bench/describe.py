@@ -26,8 +26,7 @@ def active_port(device: str) -> Path:
     ports = sorted((SYSFS / device / "ports").glob("*"))
     return next(
         (port for port in ports if "ACTIVE" in _read(port / "state")),
-        ports[0] if ports else Path("/nonexistent"),
-    )
+        ports[0] if ports else Path("/nonexistent"))
 
 
 def gid_index(device: str) -> Optional[int]:
@@ -50,13 +49,8 @@ def _said(pattern: str, *argv: str) -> str:
         return ""
     try:
         said = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=60,
-        ).stdout
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=60).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
     found = re.search(pattern, said, re.M)

@@ -37,8 +37,7 @@ def _latency(ours: str, peer: str, limit: str) -> Goal:
 def _all() -> List[Goal]:
     goals = [
         _latency("write", "ib_write_lat", "<= 1.03"),
-        _latency("write_imm", "ib_send_lat", "<= 1.05"),
-    ]
+        _latency("write_imm", "ib_send_lat", "<= 1.05")]
     goals += [_latency("write_imm", "ucx", "< 0.95")]
     goals += [
         _latency("write_imm_mean", peer, "< 0.95") for peer in ("libfabric_mean", "rsockets_mean")
@@ -48,8 +47,7 @@ def _all() -> List[Goal]:
     for size in ("64", "4096"):
         goals += [
             Goal("rate", "write_separate", "ib_write_bw", size, "messages_per_s", ">= 1.0"),
-            Goal("rate", "write_chained", "ib_write_bw -l 64", size, "messages_per_s", ">= 1.0"),
-        ]
+            Goal("rate", "write_chained", "ib_write_bw -l 64", size, "messages_per_s", ">= 1.0")]
     for peer, parameter, limit in (
         ("separate", "16", 9),
         ("separate", "64", 13),
@@ -64,35 +62,23 @@ def _all() -> List[Goal]:
         goals.append(Goal("groups", "group", peer, parameter, "messages_per_s", f">= {limit}"))
     for ours, peer, metric, limits in (
         (
-            "own",
-            "shared",
-            "us_per_request",
-            {"16x1": ">= 2.3", "64x1": ">= 2.8", "16x16": ">= 3.5", "64x16": ">= 4"},
-        ),
+            "own", "shared", "us_per_request",
+            {"16x1": ">= 2.3", "64x1": ">= 2.8", "16x16": ">= 3.5", "64x16": ">= 4"}),
         (
-            "shared_no_groups",
-            "shared",
-            "us_per_request",
-            {"64x1": ">= 1.5", "64x4": ">= 3", "64x16": ">= 4.5"},
-        ),
+            "shared_no_groups", "shared", "us_per_request",
+            {"64x1": ">= 1.5", "64x4": ">= 3", "64x16": ">= 4.5"}),
         ("own", "shared", "cpu_us_per_request", {"64x1": ">= 3", "64x16": ">= 8"}),
         ("shared", "own", "us_per_request", {"1x1": "<= 1.5"}),
         (
-            "shared",
-            "floor",
-            "us_per_request",
-            {"16x1": "<= 1.6", "64x1": "<= 1.6", "16x16": "<= 2.2", "64x16": "<= 2.2"},
-        ),
+            "shared", "floor", "us_per_request",
+            {"16x1": "<= 1.6", "64x1": "<= 1.6", "16x16": "<= 2.2", "64x16": "<= 2.2"}),
         ("response_data", "shared", "us_per_request", {"64x1": "<= 2"}),
         ("two_lanes", "shared", "us_per_request", {"64x16": "<= 1"}),
         ("two_lane_threads", "shared", "us_per_request", {"64x16": "<= 1"}),
         ("wide", "narrow", "us_per_request", {"64x1": "<= 1.1"}),
         (
-            "tcp",
-            "shared",
-            "us_per_request",
-            {"16x1": ">= 2", "64x1": ">= 2", "16x16": ">= 1.2", "64x16": ">= 1.2"},
-        ),
+            "tcp", "shared", "us_per_request",
+            {"16x1": ">= 2", "64x1": ">= 2", "16x16": ">= 1.2", "64x16": ">= 1.2"}),
     ):
         goals += [
             Goal("requests", ours, peer, parameter, metric, limit)

@@ -63,13 +63,8 @@ class Program:
         try:
             # In our own process group: a signal that ends the benchmark ends this with it.
             self.process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-            )
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, errors="replace")
         except OSError as error:
             raise Failed(f"{argv[0]}: {error.strerror}") from error
         _alive.add(self)
@@ -115,8 +110,7 @@ class Program:
         def port():
             return next(
                 (int(found[1]) for line in list(self.lines) if (found := LISTENING.search(line))),
-                None,
-            )
+                None)
 
         with self.change:
             self.change.wait_for(lambda: port() is not None or self.ended, limit)
@@ -172,11 +166,8 @@ def has_cm_listener(port: int) -> bool:
     if not tool:
         raise Missing("rdma (of iproute2)")
     shown = subprocess.run(
-        [tool, "-j", "resource", "show", "cm_id"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    ).stdout
+        [tool, "-j", "resource", "show", "cm_id"], stdin=subprocess.DEVNULL, capture_output=True,
+        text=True).stdout
     try:
         entries = json.loads(shown or "[]")
     except ValueError:

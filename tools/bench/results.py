@@ -132,16 +132,8 @@ class Results:
         elif "samples" in event:
             self.runs += [
                 Run(
-                    event["number"],
-                    event["pair"],
-                    event["group"],
-                    arm,
-                    parameter,
-                    client,
-                    event["repeat"],
-                    metric,
-                    value,
-                )
+                    event["number"], event["pair"], event["group"], arm, parameter, client,
+                    event["repeat"], metric, value)
                 for arm, parameter, metric, value in event["samples"]
             ]
 
@@ -172,16 +164,8 @@ class Results:
             if not found:
                 rows.append(
                     Row(
-                        *key,
-                        metric,
-                        UNITS[metric],
-                        None,
-                        None,
-                        None,
-                        0,
-                        "failed",
-                        "it has printed no number",
-                    )
+                        *key, metric, UNITS[metric], None, None, None, 0, "failed",
+                        "it has printed no number")
                 )
                 continue
             # perftest prints "inf" when it has found no frequency of the CPU
@@ -194,15 +178,8 @@ class Results:
                 why = f"{len(self.failures[key])} more runs have failed: {self.failures[key][0]}"
             rows.append(
                 Row(
-                    *key,
-                    metric,
-                    UNITS[metric],
-                    statistics.median(found),
-                    *quartiles(found),
-                    len(found),
-                    "ok",
-                    why,
-                )
+                    *key, metric, UNITS[metric], statistics.median(found), *quartiles(found),
+                    len(found), "ok", why)
             )
         for key, (state, why) in broken.items():
             metric = MAIN[key[0]]
@@ -212,9 +189,7 @@ class Results:
         return sorted(
             rows,
             key=lambda row: (
-                places.get((row.group, row.arm, row.parameter), len(places)),
-                row.client,
-            ),
+                places.get((row.group, row.arm, row.parameter), len(places)), row.client),
         )
 
     def ratios(self, goals: Sequence[Goal] = GOALS) -> List[Ratio]:
@@ -278,14 +253,8 @@ class Results:
             )
         within = interval(both, self.level)
         return Ratio(
-            *fixed,
-            statistics.median(both),
-            *(within or (None, None)),
-            len(both),
-            goal.limit,
-            verdict(goal, within),
-            "" if within else f"{len(both)} repeats are too few",
-        )
+            *fixed, statistics.median(both), *(within or (None, None)), len(both), goal.limit,
+            verdict(goal, within), "" if within else f"{len(both)} repeats are too few")
 
     def write(self, folder: Path, machine: dict) -> None:
         folder.mkdir(parents=True, exist_ok=True)

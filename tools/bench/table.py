@@ -36,14 +36,10 @@ def _goal_line(ratio: Ratio, medians: dict, several: bool) -> List[str]:
         ", CPU" if ratio.metric.startswith("cpu") else ""
     )
     return [
-        name + (f" (client {ratio.client})" if several else ""),
-        _figure(ours),
-        _figure(peer),
+        name + (f" (client {ratio.client})" if several else ""), _figure(ours), _figure(peer),
         _figure(ratio.ratio),
         f"{_figure(ratio.low)} to {_figure(ratio.high)}" if ratio.low is not None else "",
-        ratio.limit,
-        ratio.state + (f": {ratio.why}" if ratio.why else ""),
-    ]
+        ratio.limit, ratio.state + (f": {ratio.why}" if ratio.why else "")]
 
 
 def table(results: Results) -> str:

@@ -126,13 +126,8 @@ def grid(p: Picture, x1: float, y1: float, x2: float, y2: float) -> None:
 
 
 def panel(
-    p: Picture,
-    top: float,
-    height: float,
-    title: str,
-    across: dict[float, str],
-    below: str,
-    lines: list[Line],
+    p: Picture, top: float, height: float, title: str, across: dict[float, str], below: str,
+    lines: list[Line]
 ) -> float:
     """Lines on two logarithmic axes. `across`: what stands at which place of the horizontal axis,
     `below`: what it is. @return where the next may begin"""
@@ -205,14 +200,8 @@ def panel(
 
 
 def bars(
-    p: Picture,
-    left: float,
-    top: float,
-    width: float,
-    title: str,
-    rows: list[Row],
-    arms,
-    places: dict[str, str],
+    p: Picture, left: float, top: float, width: float, title: str, rows: list[Row], arms,
+    places: dict[str, str]
 ) -> float:
     """Lying bars on a scale of their own that begins with 0: a group for each of `places`,
     parameter -> words. @return where the next may begin"""

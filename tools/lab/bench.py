@@ -47,64 +47,39 @@ def add_parser(subparsers) -> None:
         ),
     )
     parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="one size each, and few iterations: to see that it works",
-    )
+        "--quick", action="store_true",
+        help="one size each, and few iterations: to see that it works")
     parser.add_argument(
-        "--only",
-        metavar="GROUP[,GROUP]",
-        default="",
-        help="only these groups, or arms of them: latency,rate/ib_write_bw",
-    )
+        "--only", metavar="GROUP[,GROUP]", default="",
+        help="only these groups, or arms of them: latency,rate/ib_write_bw")
     parser.add_argument(
-        "--repeats",
-        type=int,
-        metavar="N",
-        help="of each pair, at most, after a warm-up [60, or 2 with --quick]",
-    )
+        "--repeats", type=int, metavar="N",
+        help="of each pair, at most, after a warm-up [60, or 2 with --quick]")
     parser.add_argument(
-        "--seed",
-        type=int,
-        default=random.randrange(2**32),
-        help="of the order in which they run [another one each time]",
-    )
+        "--seed", type=int, default=random.randrange(2**32),
+        help="of the order in which they run [another one each time]")
     parser.add_argument(
         "--results", type=Path, metavar="FOLDER", help="where to write [results/DATE-TIME]"
     )
     parser.add_argument(
         "--device",
-        help="the RDMA device, where there are several; on the server's side LAB_DEVICE says which",
-    )
+        help="the RDMA device, where there are several; on the server's side LAB_DEVICE says which")
     parser.add_argument(
-        "--time-limit",
-        type=float,
-        default=60,
-        metavar="SECONDS",
-        help="of one run, after which its arm has failed [60]",
-    )
+        "--time-limit", type=float, default=60, metavar="SECONDS",
+        help="of one run, after which its arm has failed [60]")
     sides = parser.add_mutually_exclusive_group()
     sides.add_argument(
-        "--server",
-        metavar="HOST",
-        help="the servers run there, by ssh (BENCH_SSH is another command for that)",
-    )
+        "--server", metavar="HOST",
+        help="the servers run there, by ssh (BENCH_SSH is another command for that)")
     sides.add_argument(
-        "--two-hosts",
-        action="store_true",
-        help="the servers on host a, the clients on host b (./lab hosts)",
-    )
+        "--two-hosts", action="store_true",
+        help="the servers on host a, the clients on host b (./lab hosts)")
     parser.add_argument(
-        "--server-dir",
-        metavar="FOLDER",
-        default=str(ROOT),
-        help="the checkout on the server's side [as here]",
-    )
+        "--server-dir", metavar="FOLDER", default=str(ROOT),
+        help="the checkout on the server's side [as here]")
     parser.add_argument(
-        "--publish",
-        action="store_true",
-        help="refresh the pictures and tables of the lesson by what was measured",
-    )
+        "--publish", action="store_true",
+        help="refresh the pictures and tables of the lesson by what was measured")
     # The option with which --server starts the agent on the other machine.
     parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(main=main)
@@ -203,14 +178,8 @@ def command(where: place.Place, module: str, options: dict) -> List[str]:
     # takes seconds.
     return where.wrap(
         [
-            "env",
-            f"PYTHONPATH={ROOT / 'tools'}",
-            sys.executable,
-            "-S",
-            "-m",
-            f"bench.{module}",
-            json.dumps(options),
-        ]
+            "env", f"PYTHONPATH={ROOT / 'tools'}", sys.executable, "-S", "-m", f"bench.{module}",
+            json.dumps(options)]
     )
 
 
@@ -302,10 +271,8 @@ def measure(args, only: List[str], found: results.Results) -> dict:
     if args.server:
         words = ["./lab", "bench", "--agent"] + (["--quick"] if args.quick else [])
         argv = [
-            *shlex.split(os.environ.get("BENCH_SSH", "ssh")),
-            args.server,
-            f"cd {shlex.quote(args.server_dir)} && {shlex.join(words)}",
-        ]
+            *shlex.split(os.environ.get("BENCH_SSH", "ssh")), args.server,
+            f"cd {shlex.quote(args.server_dir)} && {shlex.join(words)}"]
         what = f"the agent on {args.server}"
     else:
         argv, what = agent_command(args, servers, 1, args.two_hosts), "the agent"
@@ -407,8 +374,7 @@ def commit() -> Optional[str]:
             ).stdout.strip()
             for words in (
                 ["rev-parse", "--short=12", "HEAD"],
-                ["status", "--porcelain", "--untracked-files=no"],
-            )
+                ["status", "--porcelain", "--untracked-files=no"])
         ]
     except OSError:
         return None

@@ -60,8 +60,7 @@ def make(html: Path) -> Path:
                 *("chromium", "--headless", "--no-sandbox", "--disable-gpu"),
                 *("--disable-dev-shm-usage", f"--user-data-dir={profile}"),
                 *("--virtual-time-budget=60000", "--print-to-pdf-no-header"),
-                *("--no-pdf-header-footer", f"--print-to-pdf={pdf}", source.as_uri()),
-            ],
+                *("--no-pdf-header-footer", f"--print-to-pdf={pdf}", source.as_uri())],
             capture_output=True,
             text=True,
         )

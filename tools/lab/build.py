@@ -42,12 +42,8 @@ def build(*targets: str) -> Path:
             print(f"lab: configuring {path}", file=sys.stderr)
             _run(
                 [
-                    "meson",
-                    "setup",
-                    str(path),
-                    str(ROOT),
-                    *os.environ.get("LAB_MESON_OPTIONS", "").split(),
-                ],
+                    "meson", "setup", str(path), str(ROOT),
+                    *os.environ.get("LAB_MESON_OPTIONS", "").split()],
                 quiet=True,
             )
         ninja = ["ninja", "-C", str(path), *targets]
@@ -63,11 +59,8 @@ def _output(argv: list[str]) -> str:
 
 def _run(argv: list[str], quiet: bool) -> None:
     result = subprocess.run(
-        argv,
-        stdout=subprocess.PIPE if quiet else sys.stderr,
-        stderr=subprocess.STDOUT if quiet else None,
-        text=True,
-    )
+        argv, stdout=subprocess.PIPE if quiet else sys.stderr,
+        stderr=subprocess.STDOUT if quiet else None, text=True)
     if result.returncode:
         print(result.stdout or "", file=sys.stderr, end="")
         raise LabError(_obstacle() or f"{' '.join(argv)} failed")

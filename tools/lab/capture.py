@@ -20,11 +20,8 @@ def add_parser(subparsers) -> None:
         "--break", dest="broken", metavar="NAME", help="with one of the lesson's changes"
     )
     parser.add_argument(
-        "--at",
-        choices=machine.HOSTS,
-        default="b",
-        help="the host whose view it is; a runs the server, b the client (default: b)",
-    )
+        "--at", choices=machine.HOSTS, default="b",
+        help="the host whose view it is; a runs the server, b the client (default: b)")
     parser.add_argument(
         "arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program"
     )

@@ -9,18 +9,7 @@ from pathlib import Path
 from typing import Optional
 
 from lab import (
-    build,
-    examples,
-    findings,
-    lint,
-    normalise,
-    packages,
-    place,
-    progress,
-    run,
-    variants,
-    watch,
-)
+    build, examples, findings, lint, normalise, packages, place, progress, run, variants, watch)
 from lab.errors import LabError
 
 
@@ -92,12 +81,8 @@ def unmet(role: str, wanted: list[str], printed: list[str], device: str) -> list
 
 
 def verdict(
-    where,
-    folder,
-    name: str,
-    show=lambda role, text: None,
-    program: Optional[str] = None,
-    report=lambda finding: None,
+    where, folder, name: str, show=lambda role, text: None, program: Optional[str] = None,
+    report=lambda finding: None
 ) -> list[str]:
     """What is missing, as lines, and what the checker has found; nothing if the exercise's program
     prints what it should.

@@ -14,26 +14,8 @@ from lab.errors import UsageError, guarded, nearest
 
 # In the order in which --help lists them.
 COMMANDS = [
-    "run",
-    "test",
-    "check",
-    "hint",
-    "progress",
-    "hosts",
-    "capture",
-    "trace",
-    "lint",
-    "inject",
-    "doctor",
-    "exec",
-    "shell",
-    "down",
-    "new",
-    "docs",
-    "sync",
-    "record",
-    "bench",
-]
+    "run", "test", "check", "hint", "progress", "hosts", "capture", "trace", "lint", "inject",
+    "doctor", "exec", "shell", "down", "new", "docs", "sync", "record", "bench"]
 MODULES = {"exec": "execute"}  # a name that Python keeps for itself
 
 

@@ -66,14 +66,11 @@ def here() -> None:
         report(
             "ok" if active else "note",
             f"this kernel: device {name}, {'a' if active else 'no'} port active",
-            "" if active else f"bring its link up: ip link set NETDEV up; rdma link show {name}",
-        )
+            "" if active else f"bring its link up: ip link set NETDEV up; rdma link show {name}")
     if found and not list(Path("/dev/infiniband").glob("uverbs*")):
         report(
-            "missing",
-            "this kernel: /dev/infiniband/uverbs*",
-            "modprobe ib_uverbs; in a container: pass --device=/dev/infiniband to it",
-        )
+            "missing", "this kernel: /dev/infiniband/uverbs*",
+            "modprobe ib_uverbs; in a container: pass --device=/dev/infiniband to it")
     elif not found:
         report("note", "this kernel: no RDMA device")
     if shutil.which("modprobe") and not subprocess.run(["modprobe", "-nq", "rdma_rxe"]).returncode:
@@ -120,23 +117,19 @@ def emulation() -> None:
         return report("note", "this is the emulated machine")
     qemu = kernel.arch().qemu
     report(
-        "ok" if shutil.which(qemu) else "missing",
-        f"emulated machine: {qemu}",
-        "" if shutil.which(qemu) else f"as root: {packages.command('machine')}",
-    )
+        "ok" if shutil.which(qemu) else "missing", f"emulated machine: {qemu}",
+        "" if shutil.which(qemu) else f"as root: {packages.command('machine')}")
     cached = kernel.cached()
     if cached:
         report("ok", f"emulated machine: kernel {cached.version}")
     else:
         report(
             "note",
-            "emulated machine: no kernel yet; it is downloaded when it is needed, about 70 MB",
-        )
+            "emulated machine: no kernel yet; it is downloaded when it is needed, about 70 MB")
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         report(
             "note",
-            "emulated machine: no KVM (/dev/kvm), so it is emulated, which is slower and works",
-        )
+            "emulated machine: no KVM (/dev/kvm), so it is emulated, which is slower and works")
     elif keeper.kvm_verdict_file().exists():
         report("note", "emulated machine: /dev/kvm is there and does not work, so it is emulated")
     else:
@@ -171,24 +164,19 @@ def device(where: place.Place) -> None:
         if rest == ["state"]:
             active = "ACTIVE" in value
             report(
-                "ok" if active else "missing",
-                f"port {port}: {value}",
-                "" if active else "ip link set NETDEV up",
-            )
+                "ok" if active else "missing", f"port {port}: {value}",
+                "" if active else "ip link set NETDEV up")
         elif rest[:2] == ["gid_attrs", "types"]:
             gids += 1
             gid = ipaddress.ip_address(values[f"{port}/gids/{rest[2]}"])
             text = f"::ffff:{gid.ipv4_mapped}" if gid.ipv4_mapped else str(gid)
             report(
                 "note" if value.endswith("v1") else "ok",
-                f"port {port} GID {rest[2]}: {text} ({value})",
-            )
+                f"port {port} GID {rest[2]}: {text} ({value})")
     if not gids:
         report(
-            "missing",
-            "no GID",
-            "give the netdev an IP address: ip address add 10.77.0.1/24 dev NETDEV",
-        )
+            "missing", "no GID",
+            "give the netdev an IP address: ip address add 10.77.0.1/24 dev NETDEV")
     mtu = re.search(r"active_mtu:\s*(\d+)", ask(where, "ibv_devinfo", "-d", where.device))
     if mtu:
         report(

@@ -189,16 +189,9 @@ def targets(program: str) -> list[str]:
 
 
 def run(
-    place: Place,
-    build: Path,
-    program: str,
-    kind: str,
-    extra: Sequence[str] = (),
-    *,
-    under: Sequence[str] = (),
-    client_under: Optional[Sequence[str]] = None,
-    client_place: Optional[Place] = None,
-    **options,
+    place: Place, build: Path, program: str, kind: str, extra: Sequence[str] = (), *,
+    under: Sequence[str] = (), client_under: Optional[Sequence[str]] = None,
+    client_place: Optional[Place] = None, **options
 ) -> pair.Outcome:
     """Runs a program of build/examples, with its other side, by its kind, as in ladder.txt.
 
@@ -214,8 +207,7 @@ def run(
         return pair.run(
             place,
             _command(build, program, without_device if kind == "alone" else place, under, extra),
-            **options,
-        )
+            **options)
     # rdma_cm finds the device by the address.
     both = [
         _command(build, side, place if kind == "pair" else without_device, start, extra)
@@ -227,13 +219,8 @@ def run(
 
 
 def _run_module(
-    place: Place,
-    build: Path,
-    program: str,
-    extra: Sequence[str],
-    under: Sequence[str],
-    client_place: Optional[Place],
-    options,
+    place: Place, build: Path, program: str, extra: Sequence[str], under: Sequence[str],
+    client_place: Optional[Place], options
 ) -> pair.Outcome:
     """The server, which `under` starts, and the module as its client. Both in the emulated machine,
     and never elsewhere: a mistake in a module is one in the kernel."""
@@ -244,25 +231,15 @@ def _run_module(
         raise LabError(f"{lesson.stem} is a kernel module, which runs in the emulated machine only")
     module = kbuild.module(lesson, program, build)
     client_argv = [
-        "python3",
-        "-I",
-        "-S",
-        str(ROOT / "tools/lab/guest_module.py"),
-        str(module),
-        *extra,
-    ]
+        "python3", "-I", "-S", str(ROOT / "tools/lab/guest_module.py"), str(module), *extra]
     return pair.run(
         place,
         [
             *_command(build, lesson.sides[0], dataclasses.replace(place, device=""), under, ()),
-            "--cm-port",
-            "0",
-        ],
+            "--cm-port", "0"],
         pair.Client(
-            LISTENING,
-            lambda line: [*client_argv, f"server={place.address}", f"port={line[1]}"],
-            client,
-        ),
+            LISTENING, lambda line: [*client_argv, f"server={place.address}", f"port={line[1]}"],
+            client),
         **options,
     )
 
@@ -277,13 +254,8 @@ def _command(
 
 
 def run_pair(
-    place: Place,
-    server: Sequence[str],
-    client: Sequence[str],
-    client_place: Optional[Place] = None,
-    *,
-    port_option: str = "--tcp-port",
-    **options,
+    place: Place, server: Sequence[str], client: Sequence[str],
+    client_place: Optional[Place] = None, *, port_option: str = "--tcp-port", **options
 ) -> pair.Outcome:
     """Runs a server and its client by their command lines; where to listen and whom to connect to
     is added."""
@@ -291,10 +263,8 @@ def run_pair(
         place,
         [*server, port_option, "0"],
         pair.Client(
-            LISTENING,
-            lambda line: [*client, "--host", place.address, port_option, line[1]],
-            client_place,
-        ),
+            LISTENING, lambda line: [*client, "--host", place.address, port_option, line[1]],
+            client_place),
         **options,
     )
 

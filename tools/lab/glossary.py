@@ -50,11 +50,8 @@ def read(text: "str | None" = None) -> "list[Term]":
     text = FILE.read_text() if text is None else text
     terms = [
         Term(
-            name,
-            tuple(word.strip() for word in words.split(",")),
-            tuple((only or "").split()),
-            body.strip(),
-        )
+            name, tuple(word.strip() for word in words.split(",")), tuple((only or "").split()),
+            body.strip())
         for name, words, only, body in ENTRY.findall(text)
     ]
     missing = set(re.findall(r"^## (.+)", text, re.M)) - {term.name for term in terms}

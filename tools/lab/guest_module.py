@@ -93,9 +93,7 @@ def run(path, parameters, unload_at):
     log = Log(name)
     loading = subprocess.Popen(
         ["insmod", HOST + path if os.path.exists(HOST + path) else path, *parameters],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        stderr=subprocess.PIPE, text=True)
     ended = None
     for line in log.lines(time.monotonic() + LIMIT, loading):
         print(line, flush=True)

@@ -64,9 +64,6 @@ def solution(name: str) -> str:
     """The whole file, as ./lab check builds it."""
     source = examples.exercise_source(name)
     changed = subprocess.run(
-        ["patch", "--silent", "--fuzz=0", "--output=-", source, patch(name)],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+        ["patch", "--silent", "--fuzz=0", "--output=-", source, patch(name)], check=True,
+        capture_output=True, text=True).stdout
     return examples.with_task(name, changed)

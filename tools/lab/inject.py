@@ -138,15 +138,9 @@ class Injection:
 
     def _run(self, program, kind, arguments, under) -> pair.Outcome:
         return examples.run(
-            self.where,
-            self.folder,
-            program,
-            kind,
-            arguments,
-            under=under.get("server", under.get("")),
-            client_under=under.get("client"),
-            stop_server=program in SERVE_ON,
-        )
+            self.where, self.folder, program, kind, arguments,
+            under=under.get("server", under.get("")), client_under=under.get("client"),
+            stop_server=program in SERVE_ON)
 
     def calls(self, program: str, kind: str, arguments: Sequence[str] = ()) -> list[Call]:
         """One Call for each distinct call that this program and its other side make."""
@@ -173,12 +167,8 @@ class Injection:
             "for file; do awk '!seen[$1, $2, $4]++' \"$file\"; echo =; rm -f \"$file\"; done"
         )
         result = subprocess.run(
-            self.where.wrap(["sh", "-c", script, "sh", *files]),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+            self.where.wrap(["sh", "-c", script, "sh", *files]), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=True)
         return result.stdout.split("=\n")[: len(files)]
 
 
@@ -238,10 +228,8 @@ def add_parser(subparsers) -> None:
         ),
     )
     parser.add_argument(
-        "--program",
-        metavar="NAME",
-        help="another program of the example's than the one with its name",
-    )
+        "--program", metavar="NAME",
+        help="another program of the example's than the one with its name")
     parser.add_argument("--side", choices=("server", "client"), help="only calls of this side")
     parser.add_argument(
         "--call",
@@ -253,11 +241,8 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--all", action="store_true", help="every call, and not a tenth of them")
     parser.add_argument("--seed", metavar="TEXT", help="chooses the tenth [a new one for each run]")
     parser.add_argument(
-        "words",
-        nargs="+",
-        metavar="EXAMPLE | -- COMMAND",
-        help="an example's name or number, with -- ARGUMENT… for it; or any program",
-    )
+        "words", nargs="+", metavar="EXAMPLE | -- COMMAND",
+        help="an example's name or number, with -- ARGUMENT… for it; or any program")
     parser.set_defaults(main=main)
 
 

@@ -60,10 +60,8 @@ def sources(lesson: Lesson, program: str) -> "dict[str, str]":
 
 def _patched(path: Path, patch: Path) -> str:
     result = subprocess.run(
-        ["patch", "--silent", "--fuzz=0", "--output=-", str(path), str(patch)],
-        capture_output=True,
-        text=True,
-    )
+        ["patch", "--silent", "--fuzz=0", "--output=-", str(path), str(patch)], capture_output=True,
+        text=True)
     if result.returncode:
         raise LabError(
             f"{patch.name} does not apply to {path.name}: {result.stdout}{result.stderr}"
@@ -101,16 +99,8 @@ def module(lesson: Lesson, program: str, folder: Path) -> Path:
             # Types for BPF would need pahole, and the kernel as it was linked.
             done = subprocess.run(
                 [
-                    "make",
-                    "-s",
-                    "-C",
-                    str(tree),
-                    f"M={work}",
-                    f"CC={compiler(tree)}",
-                    "CONFIG_DEBUG_INFO_BTF_MODULES=",
-                    "W=1",
-                    "modules",
-                ],
+                    "make", "-s", "-C", str(tree), f"M={work}", f"CC={compiler(tree)}",
+                    "CONFIG_DEBUG_INFO_BTF_MODULES=", "W=1", "modules"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

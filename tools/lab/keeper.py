@@ -30,20 +30,7 @@ from lab import kernel as kernels
 from lab import process, qemu
 from lab.errors import LabError
 from lab.frames import (
-    CHUNK,
-    CRASH,
-    EXIT,
-    HELLO,
-    KILL,
-    PING,
-    READY,
-    REFUSED,
-    START,
-    STATUS,
-    STOP,
-    Splitter,
-    pack,
-)
+    CHUNK, CRASH, EXIT, HELLO, KILL, PING, READY, REFUSED, START, STATUS, STOP, Splitter, pack)
 from lab.machine import GROUPS, machine_name
 from lab.paths import ROOT, cache_dir, runtime_dir
 
@@ -61,12 +48,8 @@ class Machine:
     """One run of QEMU and the stream to the agent in it."""
 
     def __init__(
-        self,
-        kernel: kernels.Kernel,
-        accelerator: str,
-        folder: Path,
-        host: str,
-        wires: list[socket.socket],
+        self, kernel: kernels.Kernel, accelerator: str, folder: Path, host: str,
+        wires: list[socket.socket]
     ):
         self.kernel, self.accelerator, self.host, self.wires = kernel, accelerator, host, wires
         self.process: Optional[asyncio.subprocess.Process] = None
@@ -82,24 +65,13 @@ class Machine:
         ours, theirs = socket.socketpair()
         wires = [wire.fileno() for wire in self.wires]
         argv = qemu.command(
-            self.kernel,
-            kernels.initramfs(self.kernel),
-            self.accelerator,
-            self.host,
-            theirs.fileno(),
-            wires,
-            self.console,
-        )
+            self.kernel, kernels.initramfs(self.kernel), self.accelerator, self.host,
+            theirs.fileno(), wires, self.console)
         self.console.write_bytes(b"")
         with open(self.console, "ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[theirs.fileno(), *wires],
-                preexec_fn=die_with_parent,
-            )
+                *argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+                pass_fds=[theirs.fileno(), *wires], preexec_fn=die_with_parent)
         theirs.close()
         self.reader, self.writer = await asyncio.open_connection(sock=ours)
         self.send(0, START, marshal.dumps({"root": str(ROOT), "modules": str(self.kernel.modules)}))

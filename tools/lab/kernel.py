@@ -31,22 +31,8 @@ from lab.paths import cache_dir
 # What the machine needs beyond what is built in. rdma_rxe wants crc32_generic on 6.1 without saying
 # so.
 MODULES = [
-    "virtio_pci",
-    "virtio_console",
-    "virtio_net",
-    "9p",
-    "9pnet_virtio",
-    "overlay",
-    "dummy",
-    "veth",
-    "bridge",
-    "sch_netem",
-    "crc32_generic",
-    "ib_uverbs",
-    "rdma_ucm",
-    "ib_umad",
-    "rdma_rxe",
-]
+    "virtio_pci", "virtio_console", "virtio_net", "9p", "9pnet_virtio", "overlay", "dummy", "veth",
+    "bridge", "sch_netem", "crc32_generic", "ib_uverbs", "rdma_ucm", "ib_umad", "rdma_rxe"]
 # Worth having, not there in every kernel.
 OPTIONAL = {"crc32_generic", "virtio_pci", "virtio_net", "ib_umad"}
 
@@ -172,10 +158,8 @@ def _unpacked(image: Path) -> Path:
 def _finish(work: Path, folder: Path, version: str, image: Path) -> None:
     """@param image below `work`"""
     subprocess.run(
-        ["depmod", "-b", str(work), version],
-        check=True,
-        env={**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"},
-    )
+        ["depmod", "-b", str(work), version], check=True,
+        env={**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"})
     size = (work / image).stat().st_size
     (work / "complete").write_text(f"{version}\n{folder / image}\n{size}\n")
     work.rename(folder)
@@ -231,10 +215,8 @@ def private_apt(folder: Path, wanted: str) -> list[str]:
             "Dir::Etc::SourceParts": "/dev/null",
         }
     return [
-        "apt-get",
-        "-q",
-        *(word for key, value in options.items() for word in ("-o", f"{key}={value}")),
-    ]
+        "apt-get", "-q",
+        *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
 
 
 def _sources_of(suite: str) -> str:
@@ -308,10 +290,7 @@ def _host_kernel(folder: Path) -> None:
     images = [
         path
         for path in (
-            Path(f"/boot/vmlinuz-{version}"),
-            modules / "vmlinuz",
-            Path("/boot/vmlinuz-linux"),
-        )
+            Path(f"/boot/vmlinuz-{version}"), modules / "vmlinuz", Path("/boot/vmlinuz-linux"))
         if os.access(path, os.R_OK)
     ]
     if not images or not (modules / "modules.dep").exists():
@@ -352,14 +331,8 @@ def initramfs(kernel: Kernel) -> Path:
     key = hashlib.sha256(
         b"\0".join(
             [
-                init,
-                agent,
-                frames,
-                busybox,
-                kernel.version.encode(),
-                repr(MODULES).encode(),
-                Path(__file__).read_bytes(),
-            ]
+                init, agent, frames, busybox, kernel.version.encode(), repr(MODULES).encode(),
+                Path(__file__).read_bytes()]
         )
     ).hexdigest()[:16]
     path = cache_dir() / "kernel" / f"initramfs-{kernel.version}-{key}.gz"

@@ -144,13 +144,8 @@ class Collector:
         else:
             self._add(
                 Finding(
-                    rules()[said["rule"]],
-                    role,
-                    said["what"],
-                    said["object"],
-                    lines_of(said["at"]),
-                    [(what, lines_of(frames)) for what, frames in said["history"]],
-                )
+                    rules()[said["rule"]], role, said["what"], said["object"], lines_of(said["at"]),
+                    [(what, lines_of(frames)) for what, frames in said["history"]])
             )
 
     def end(self, outcome: pair.Outcome) -> None:
@@ -159,9 +154,7 @@ class Collector:
         lines = [(role, text.partition(PREFIX)) for role, text in outcome.lines]
         outcome.lines = [(role, own) for role, (own, said, _) in lines if own or not said]
         for finding in [
-            *compare(self._facts),
-            *other_qkeys(self._facts),
-            *unused_access(self._facts),
+            *compare(self._facts), *other_qkeys(self._facts), *unused_access(self._facts)
         ]:
             self._add(finding)
 
@@ -255,11 +248,8 @@ def under(
         subprocess.run(argv, stdin=subprocess.DEVNULL, check=True)
         paths = [Path("/tmp") / path.name for path in paths]
     return [
-        "env",
-        "RDMALINT_JSON=stderr",
-        *(["RDMALINT_PROTECT=1"] if protect else []),
-        f"LD_PRELOAD={':'.join(map(str, paths))}",
-    ]
+        "env", "RDMALINT_JSON=stderr", *(["RDMALINT_PROTECT=1"] if protect else []),
+        f"LD_PRELOAD={':'.join(map(str, paths))}"]
 
 
 def add_parser(subparsers) -> None:
@@ -276,15 +266,11 @@ def add_parser(subparsers) -> None:
         "--break", dest="broken", metavar="NAME", help="an example with one of the lesson's changes"
     )
     parser.add_argument(
-        "--program",
-        metavar="NAME",
-        help="another program of the example's than the one with its name",
-    )
+        "--program", metavar="NAME",
+        help="another program of the example's than the one with its name")
     parser.add_argument(
-        "--protect",
-        action="store_true",
-        help="take the whole pages of posted receives away until the completion",
-    )
+        "--protect", action="store_true",
+        help="take the whole pages of posted receives away until the completion")
     parser.add_argument(
         "--two-hosts", action="store_true", help="the server on host a, the client on host b"
     )
@@ -293,11 +279,8 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--rules", action="store_true", help="list the rules and end")
     parser.add_argument(
-        "words",
-        nargs="*",
-        metavar="EXAMPLE | -- COMMAND",
-        help="an example's name or number, with -- ARGUMENT… for it; or any program",
-    )
+        "words", nargs="*", metavar="EXAMPLE | -- COMMAND",
+        help="an example's name or number, with -- ARGUMENT… for it; or any program")
     parser.set_defaults(main=main)
 
 
@@ -326,15 +309,8 @@ def main(args) -> int:
     start = [under(where, folder, args.protect, libraries) for where in dict.fromkeys(hosts)][0]
     if is_example:
         outcome = examples.run(
-            hosts[0],
-            folder,
-            program,
-            lesson.kind,
-            args.words[1:],
-            under=start,
-            client_place=hosts[1],
-            show=collector.show,
-        )
+            hosts[0], folder, program, lesson.kind, args.words[1:], under=start,
+            client_place=hosts[1], show=collector.show)
     else:
         outcome = run_command(hosts, start, args.words, collector)
     collector.end(outcome)

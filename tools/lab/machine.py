@@ -32,25 +32,8 @@ from typing import Callable, Iterator, Optional, Sequence
 from lab import process
 from lab.errors import LabError
 from lab.frames import (
-    CHUNK,
-    CRASH,
-    CREDIT,
-    EXIT,
-    HELLO,
-    NUMBER,
-    REFUSED,
-    RESIZE,
-    SIGNAL,
-    START,
-    STATUS,
-    STDERR,
-    STDIN,
-    STDOUT,
-    STOP,
-    WINDOW,
-    Splitter,
-    pack,
-)
+    CHUNK, CRASH, CREDIT, EXIT, HELLO, NUMBER, REFUSED, RESIZE, SIGNAL, START, STATUS, STDERR,
+    STDIN, STDOUT, STOP, WINDOW, Splitter, pack)
 from lab.paths import ROOT, runtime_dir
 
 # The machines of one keeper.
@@ -61,23 +44,12 @@ TIMED_OUT = 124
 GRACE = 5  # seconds between SIGTERM and SIGKILL
 PATIENCE = 1  # seconds that an interrupted command's last output waits for its reader
 FORWARDED = [
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-]
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
 # Where the machine need not look for what has just changed: the project is shared in uncached, the
 # rest is installed.
 SETTLED = tuple(f"{path}/" for path in (ROOT, "/usr", "/bin", "/sbin", "/lib", sys.prefix))
 HOST_ONLY = {
-    "DISPLAY",
-    "SSH_AUTH_SOCK",
-    "XDG_RUNTIME_DIR",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "LD_PRELOAD",
-}
+    "DISPLAY", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "LD_PRELOAD"}
 
 
 # ---- getting at the machine
@@ -132,15 +104,9 @@ def _start_keeper(group: str) -> None:
         # them for itself.)
         signal.pthread_sigmask(signal.SIG_BLOCK, process.ENDING)
         keeper = subprocess.Popen(
-            [sys.executable, "-m", "lab.keeper", group, str(report_write)],
-            cwd="/",
-            env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[report_write],
-            start_new_session=True,
-        )
+            [sys.executable, "-m", "lab.keeper", group, str(report_write)], cwd="/",
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tools")}, stdin=subprocess.DEVNULL,
+            stdout=log, stderr=log, pass_fds=[report_write], start_new_session=True)
         os.close(report_write)
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, process.ENDING)
@@ -221,13 +187,8 @@ def files_changed() -> None:
         if status(group[0]) and not stop(group[0], only_if_alone=True):
             for host in group:
                 forget = [
-                    sys.executable,
-                    str(ROOT / "tools/lab/execute.py"),
-                    host,
-                    "sh",
-                    "-c",
-                    "echo 2 >/proc/sys/vm/drop_caches",
-                ]
+                    sys.executable, str(ROOT / "tools/lab/execute.py"), host, "sh", "-c",
+                    "echo 2 >/proc/sys/vm/drop_caches"]
                 subprocess.run(forget, stdin=subprocess.DEVNULL, capture_output=True)
 
 
@@ -358,11 +319,8 @@ class _Client:
             elif kind == CREDIT:
                 self.input_credit += NUMBER.unpack(frame)[0]
                 self.watch(
-                    0,
-                    not self.input_ended and self.input_credit > 0,
-                    selectors.EVENT_READ,
-                    self.read_input,
-                )
+                    0, not self.input_ended and self.input_credit > 0, selectors.EVENT_READ,
+                    self.read_input)
             elif kind == EXIT:
                 self.result = NUMBER.unpack(frame)[0]
             elif kind == REFUSED:

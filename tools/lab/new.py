@@ -145,10 +145,8 @@ def add_parser(subparsers) -> None:
         "--only", metavar="PROGRAM", help="one program of the example, and the files that it needs"
     )
     parser.add_argument(
-        "--sources",
-        action="store_true",
-        help="with the sources of rdmashared, for you to change (23_shared_client)",
-    )
+        "--sources", action="store_true",
+        help="with the sources of rdmashared, for you to change (23_shared_client)")
     parser.set_defaults(main=main)
 
 
@@ -223,14 +221,9 @@ def main(args) -> int:
     )
     (folder / "README.md").write_text(
         README.format(
-            name=name,
-            stem=lesson.stem,
-            found=found,
-            linked=linked,
-            own=OWN_README if args.sources else "",
-            module=MODULE_README if has_module else "",
-            run=_commands(lesson, programs, has_new),
-        )
+            name=name, stem=lesson.stem, found=found, linked=linked,
+            own=OWN_README if args.sources else "", module=MODULE_README if has_module else "",
+            run=_commands(lesson, programs, has_new))
     )
     print(f"made {folder} from {origin.relative_to(ROOT)}; {folder}/README.md says how to build it")
     return 0
@@ -239,10 +232,8 @@ def main(args) -> int:
 def _without_links(text: str) -> str:
     """The targets of relative links are not in the copy."""
     return re.sub(
-        r"\[([^\]]*)\]\((?!https?:|#)[^)]*\)",
-        r"\1",
-        re.sub(r"^<!-- .* -->\n", "", text, flags=re.M),
-    )
+        r"\[([^\]]*)\]\((?!https?:|#)[^)]*\)", r"\1",
+        re.sub(r"^<!-- .* -->\n", "", text, flags=re.M))
 
 
 def _copy_library(folder: Path) -> None:

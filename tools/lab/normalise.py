@@ -28,8 +28,7 @@ OTHER_DEVICE = [
     (re.compile(r"\b(?:mlx|bnxt|irdma|efa|erdma|hns|qedr|siw|rxe)\w*\d\b"), "DEVICE"),
     (
         re.compile(r"has memory of its own: (\d+) bytes of it are ours"),
-        r"has no memory of its own: \1 bytes of host memory stand in for it",
-    ),
+        r"has no memory of its own: \1 bytes of host memory stand in for it"),
     (re.compile(r"\d+"), "N"),
     (re.compile(r" +"), " "),
 ]

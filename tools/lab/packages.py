@@ -113,10 +113,8 @@ def missing(*groups: str) -> list[str]:
         return [name for group in groups for name in SIGNS[group] if not shutil.which(name)]
     names = [name for group in groups for name in DEBIAN[group].split()]
     listed = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names],
-        capture_output=True,
-        text=True,
-    ).stdout
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names], capture_output=True,
+        text=True).stdout
     installed = {line.split()[0] for line in listed.splitlines() if line.endswith(" installed")}
     return [name for name in names if name not in installed]
 
@@ -177,14 +175,8 @@ def privilege() -> "list[str] | None":
 
 def _apt(prefix: list[str], words: list[str]) -> None:
     argv = [
-        *prefix,
-        "env",
-        "DEBIAN_FRONTEND=noninteractive",
-        "apt-get",
-        "-o",
-        "DPkg::Lock::Timeout=300",
-        *words,
-    ]
+        *prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o",
+        "DPkg::Lock::Timeout=300", *words]
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

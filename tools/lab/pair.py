@@ -53,13 +53,8 @@ class _Run:
 
     def start(self, role: str, place: Place, argv: Sequence[str]) -> None:
         process = subprocess.Popen(
-            place.wrap(list(argv)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
+            place.wrap(list(argv)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace")
         self.processes[role] = process
         threading.Thread(target=self._read, args=(role, process), daemon=True).start()
 
@@ -112,13 +107,9 @@ class Client:
 
 
 def run(
-    place: Place,
-    program: Sequence[str],
-    client: Optional[Client] = None,
-    *,
-    time_limit: float = TIME_LIMIT,
-    show: Callable[[str, str], None] = lambda role, text: None,
-    stop_server: bool = False,
+    place: Place, program: Sequence[str], client: Optional[Client] = None, *,
+    time_limit: float = TIME_LIMIT, show: Callable[[str, str], None] = lambda role, text: None,
+    stop_server: bool = False
 ) -> Outcome:
     """Runs `program` alone, or as the server of `client`.
 

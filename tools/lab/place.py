@@ -188,8 +188,7 @@ def _softroce(want: Optional[str]) -> "Place | str":
         (["ip", "link", "set", NETDEV, "up"], []),
         (
             ["rdma", "link", "add", RDMA, "type", "rxe", "netdev", NETDEV],
-            ["rdma", "link", "delete", RDMA],
-        ),
+            ["rdma", "link", "delete", RDMA]),
     ]
     # 6.1 needs it unasked
     subprocess.run([*prefix, "modprobe", "-q", "crc32_generic"], capture_output=True)
@@ -205,11 +204,8 @@ def _softroce(want: Optional[str]) -> "Place | str":
     if shutil.which("udevadm"):
         subprocess.run([*prefix, "udevadm", "settle"], capture_output=True)
     return Place(
-        "softroce",
-        f"using {RDMA}, SoftRoCE in this kernel on {NETDEV} (./lab down removes it)",
-        RDMA,
-        ADDRESS,
-    )
+        "softroce", f"using {RDMA}, SoftRoCE in this kernel on {NETDEV} (./lab down removes it)",
+        RDMA, ADDRESS)
 
 
 def softroce_down() -> bool:

@@ -20,13 +20,8 @@ PROCESSORS = 2
 
 
 def command(
-    kernel: kernels.Kernel,
-    initramfs: Path,
-    accelerator: str,
-    host: str,
-    port: int,
-    wires: list[int],
-    console: Path,
+    kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str, port: int,
+    wires: list[int], console: Path
 ) -> list[str]:
     """@param host "a" or "b" for one of two, "" for the machine that is alone
     @param port a connected socket that becomes the agent's virtio port
@@ -87,10 +82,8 @@ def _ethernet(wires: list[int]) -> list[str]:
         for fd in wires:
             nets += [f"socket,id=wire{fd},fd={fd}", f"hubport,id=port{fd},hubid=0,netdev=wire{fd}"]
     return [
-        *(word for net in nets for word in ("-netdev", net)),
-        "-device",
-        "virtio-net-pci,netdev=wire,romfile=",
-    ]
+        *(word for net in nets for word in ("-netdev", net)), "-device",
+        "virtio-net-pci,netdev=wire,romfile="]
 
 
 def _share(tag: str, path: Path, access: str) -> list[str]:
@@ -98,9 +91,7 @@ def _share(tag: str, path: Path, access: str) -> list[str]:
     return [
         "-fsdev",
         f"local,id={tag},path={_quote(path)},security_model=none,multidevs=remap,{access}",
-        "-device",
-        f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
-    ]
+        "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
 
 
 def _quote(path: Path) -> str:

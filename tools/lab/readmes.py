@@ -86,11 +86,8 @@ def text(lesson: ladder.Lesson) -> str:
     if (folder / "new").exists():
         files.append("| [new](new) | What `./lab new` copies. |")
     return TEXT.format(
-        stem=lesson.stem,
-        idea=lesson.idea,
-        files="\n".join(files),
-        compile=_compile(lesson, folder).strip(),
-    )
+        stem=lesson.stem, idea=lesson.idea, files="\n".join(files),
+        compile=_compile(lesson, folder).strip())
 
 
 def _compile(lesson: ladder.Lesson, folder: Path) -> str:
@@ -101,8 +98,7 @@ def _compile(lesson: ladder.Lesson, folder: Path) -> str:
     if optional:
         result += MEMBERS.format(
             members=" and ".join(f"`{name}`" for name in optional),
-            definitions=" and ".join(f"`-DHAVE_{name.upper()}`" for name in optional),
-        )
+            definitions=" and ".join(f"`-DHAVE_{name.upper()}`" for name in optional))
     return result + (MODULE if lesson.kind == "kernel" else "")
 
 

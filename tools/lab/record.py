@@ -39,46 +39,22 @@ def main(args) -> int:
         if not args.since:
             record_traces(lesson)
         record(
-            where,
-            folder,
-            lesson.program,
-            lesson.kind,
-            examples.expected_file(lesson.stem),
-            True,
-            args.since,
-        )
+            where, folder, lesson.program, lesson.kind, examples.expected_file(lesson.stem), True,
+            args.since)
         for name in examples.others(lesson):
             record(
-                where,
-                folder,
-                name,
-                lesson.kind,
-                examples.expected_file(lesson.stem, other=name),
-                True,
-                args.since,
-            )
+                where, folder, name, lesson.kind, examples.expected_file(lesson.stem, other=name),
+                True, args.since)
         for name in examples.breaks(lesson):
             record(
-                where,
-                folder,
-                examples.program(lesson, name),
-                lesson.kind,
-                examples.expected_file(lesson.stem, name),
-                False,
-                args.since,
-            )
+                where, folder, examples.program(lesson, name), lesson.kind,
+                examples.expected_file(lesson.stem, name), False, args.since)
         for name, its in examples.exercises().items():
             if its == lesson:
                 file = examples.expected_file(name)
                 record(
-                    where,
-                    folder,
-                    name + ".solution",
-                    examples.kind_of_exercise(name),
-                    file,
-                    True,
-                    args.since,
-                )
+                    where, folder, name + ".solution", examples.kind_of_exercise(name), file, True,
+                    args.since)
     return 0
 
 
@@ -103,8 +79,7 @@ def record_traces(lesson) -> None:
             recorded.save(file)
             print(
                 f"{file.relative_to(examples.ROOT)}; python3 picture/draw.py draws it",
-                file=sys.stderr,
-            )
+                file=sys.stderr)
 
 
 def check_condition(where, since: "str | None") -> None:

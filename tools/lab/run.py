@@ -32,21 +32,15 @@ def add_parser(subparsers) -> None:
         "--break", dest="broken", metavar="NAME", help="with one of the lesson's changes"
     )
     parser.add_argument(
-        "--program",
-        metavar="NAME",
-        help="another program of the lesson's than the one with its name",
-    )
+        "--program", metavar="NAME",
+        help="another program of the lesson's than the one with its name")
     parser.add_argument("--device", help="the RDMA device, where there are several")
     parser.add_argument(
         "--two-hosts", action="store_true", help="the server on host a, the client on host b"
     )
     parser.add_argument(
-        "--time-limit",
-        type=float,
-        default=pair.TIME_LIMIT,
-        metavar="SECONDS",
-        help=f"when to end what still runs [{pair.TIME_LIMIT:g}]",
-    )
+        "--time-limit", type=float, default=pair.TIME_LIMIT, metavar="SECONDS",
+        help=f"when to end what still runs [{pair.TIME_LIMIT:g}]")
     parser.add_argument(
         "arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program"
     )
@@ -93,15 +87,8 @@ def main(args) -> int:
     where, other = place.find_hosts() if args.two_hosts else (place.find_place(args.device), None)
     print(f"lab: {where.why}" + (f", and on {other.host}" if other else ""), file=sys.stderr)
     outcome = examples.run(
-        where,
-        build_dir,
-        program,
-        lesson.kind,
-        args.arguments,
-        client_place=other,
-        time_limit=args.time_limit,
-        show=printer(),
-    )
+        where, build_dir, program, lesson.kind, args.arguments, client_place=other,
+        time_limit=args.time_limit, show=printer())
 
     report(outcome)
     progress.note_run(lesson, args.broken, outcome)

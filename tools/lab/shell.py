@@ -15,12 +15,8 @@ def add_parser(subparsers) -> None:
         "shell", help="a prompt where the device is, or on a host: ./lab shell a"
     )
     parser.add_argument(
-        "host",
-        nargs="?",
-        choices=["", *machine.HOSTS],
-        default="",
-        help="one of the two hosts of ./lab hosts",
-    )
+        "host", nargs="?", choices=["", *machine.HOSTS], default="",
+        help="one of the two hosts of ./lab hosts")
     parser.set_defaults(main=main)
 
 

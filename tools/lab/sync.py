@@ -51,17 +51,7 @@ import textwrap
 from pathlib import Path
 
 from lab import (
-    build,
-    findings,
-    glossary,
-    headings,
-    ladder,
-    normalise,
-    readmes,
-    tables,
-    variants,
-    verbs,
-)
+    build, findings, glossary, headings, ladder, normalise, readmes, tables, variants, verbs)
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -94,11 +84,8 @@ def main(args) -> int:
         if args.check:
             sys.stdout.writelines(
                 difflib.unified_diff(
-                    old.splitlines(True),
-                    new.splitlines(True),
-                    f"{name}",
-                    f"{name} after ./lab sync",
-                )
+                    old.splitlines(True), new.splitlines(True), f"{name}",
+                    f"{name} after ./lab sync")
             )
         else:
             path.write_text(new)
@@ -114,10 +101,7 @@ def facts() -> list[tuple[Path, str]]:
 
 def files() -> list[Path]:
     return [
-        ROOT / "README.md",
-        ROOT / "tools/lint/README.md",
-        *sorted((ROOT / "lessons").glob("*.md")),
-    ]
+        ROOT / "README.md", ROOT / "tools/lint/README.md", *sorted((ROOT / "lessons").glob("*.md"))]
 
 
 def renewed(text: str, path: Path) -> str:

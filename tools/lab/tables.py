@@ -5,15 +5,7 @@ from __future__ import annotations
 import json
 
 from lab.measured import (
-    Measured,
-    Row,
-    figure,
-    in_flight_words,
-    name_of,
-    processes_of,
-    size_words,
-    slots_words,
-)
+    Measured, Row, figure, in_flight_words, name_of, processes_of, size_words, slots_words)
 from lab.paths import ROOT
 
 METRICS = {
@@ -35,12 +27,8 @@ NOTHING = "the published run has not measured this"
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
     """Words in the first column, figures in the others."""
     return [
-        "",
-        f"| {' | '.join(head)} |",
-        "|---" + "|---:" * (len(head) - 1) + "|",
-        *(f"| {' | '.join(row)} |" for row in rows),
-        "",
-    ]
+        "", f"| {' | '.join(head)} |", "|---" + "|---:" * (len(head) - 1) + "|",
+        *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
 def named(arm: str) -> str:
@@ -90,8 +78,7 @@ def timetable(measured: Measured) -> list[str]:
     return table(
         [
             "µs until the response, at this part of the highest rate",
-            *(f"{percent} %, {PERCENTILES[metric]}" for percent, metric in columns),
-        ],
+            *(f"{percent} %, {PERCENTILES[metric]}" for percent, metric in columns)],
         [
             [named(arm), *(cell(found.get((arm, *column))) for column in columns)]
             for arm in dict.fromkeys(arm for arm, *_ in found)
@@ -112,8 +99,7 @@ def counters(measured: Measured) -> list[str]:
     lines = [
         [
             f"{named(arm)}, {in_flight_words(processes_of(parameter)[1])}",
-            *(cell(found.get((arm, parameter, f"{name}_per_request"))) for name in COUNTERS),
-        ]
+            *(cell(found.get((arm, parameter, f"{name}_per_request"))) for name in COUNTERS)]
         for parameter in loads
         for arm in dict.fromkeys(row.arm for row in rows)
         if any((arm, parameter, f"{name}_per_request") in found for name in COUNTERS)
@@ -146,22 +132,15 @@ def goals(measured: Measured) -> list[str]:
         [
             f"{named(line['ours'])} / {named(line['peer'])}",
             METRICS.get(line["metric"], line["metric"]) or "–",
-            condition(line) if line["parameter"] else "–",
-            ratio(line["ratio"]),
+            condition(line) if line["parameter"] else "–", ratio(line["ratio"]),
             f"{ratio(line['low'])}–{ratio(line['high'])}" if line["low"] and line["high"] else "–",
-            limit(line["limit"]),
-            line["state"],
-        ]
+            limit(line["limit"]), line["state"]]
         for line in measured.ratios
     ]
     head = ["compared", "by", "at", "ratio", "its interval", "goal", "result"]
     return [
-        "",
-        f"| {' | '.join(head)} |",
-        "|---|---|---|---:|---:|---:|---|",
-        *(f"| {' | '.join(line)} |" for line in lines),
-        "",
-    ]
+        "", f"| {' | '.join(head)} |", "|---|---|---|---:|---:|---:|---|",
+        *(f"| {' | '.join(line)} |" for line in lines), ""]
 
 
 def machine(measured: Measured) -> list[str]:
@@ -184,8 +163,7 @@ def system_calls(measured: Measured) -> list[str]:
         [
             [
                 name.replace(" x ", " × "),
-                *(f"{counts[f'{side}: system calls']:.3g}" for side in ("client", "server")),
-            ]
+                *(f"{counts[f'{side}: system calls']:.3g}" for side in ("client", "server"))]
             for name, counts in counted.items()
             if "client: system calls" in counts
         ],
@@ -206,29 +184,17 @@ TABLES = {
         it.of_metric("groups", "messages_per_s"), "messages a second, by slots in a group", str, int
     ),
     "requests": lambda it: by_parameter(
-        it.of_metric("requests", "us_per_request"),
-        "µs for a request, by processes × in flight",
-        load,
-        by_load,
-    ),
+        it.of_metric("requests", "us_per_request"), "µs for a request, by processes × in flight",
+        load, by_load),
     "cpu": lambda it: by_parameter(
         it.of_metric("requests", "cpu_us_per_request"),
-        "µs of CPU for a request, by processes × in flight",
-        load,
-        by_load,
-    ),
+        "µs of CPU for a request, by processes × in flight", load, by_load),
     "request": lambda it: by_parameter(
         it.of_metric("requests", "request_median_us"),
-        "µs until the response, median, by processes × in flight",
-        load,
-        by_load,
-    ),
+        "µs until the response, median, by processes × in flight", load, by_load),
     "request_p99": lambda it: by_parameter(
         it.of_metric("requests", "request_p99_us"),
-        "µs until the response, 99th percentile, by processes × in flight",
-        load,
-        by_load,
-    ),
+        "µs until the response, 99th percentile, by processes × in flight", load, by_load),
     "timetable": timetable,
     "counters": counters,
     "system-calls": system_calls,

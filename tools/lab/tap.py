@@ -38,22 +38,9 @@ class Tap:
         self.tcpdump = subprocess.Popen(
             self.where.wrap(
                 [
-                    "tcpdump",
-                    "-i",
-                    NETDEV,
-                    "--immediate-mode",
-                    "--time-stamp-precision",
-                    "nano",
-                    "-s",
-                    str(LARGEST),
-                    "-B",
-                    str(BUFFER),
-                    "-w",
-                    self.inside,
-                    "udp",
-                    "port",
-                    str(ROCE_PORT),
-                ]
+                    "tcpdump", "-i", NETDEV, "--immediate-mode", "--time-stamp-precision", "nano",
+                    "-s", str(LARGEST), "-B", str(BUFFER), "-w", self.inside, "udp", "port",
+                    str(ROCE_PORT)]
             ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -51,16 +51,8 @@ def main(args) -> int:
     log.unlink(missing_ok=True)
     status = subprocess.run(
         [
-            "meson",
-            "test",
-            "-C",
-            str(folder),
-            "--no-rebuild",
-            "--print-errorlogs",
-            "--num-processes",
-            AT_ONCE,
-            *wanted,
-        ],
+            "meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs",
+            "--num-processes", AT_ONCE, *wanted],
         env={**os.environ, "LAB_INSTALL": "no"},
     ).returncode
     if not log.exists():  # --list and --help, or a suite that does not exist
@@ -77,8 +69,7 @@ def main(args) -> int:
     skipped = sum(test["result"] == "SKIP" for test in tests)
     print(
         f"{len(tests) - len(failed) - skipped} passed, {len(failed)} failed, {skipped} skipped",
-        flush=True,
-    )
+        flush=True)
     return status
 
 

@@ -124,20 +124,12 @@ class _Drawing:
             start = self.at[id(cause)] + 8
             self.y[host] = max(self.y[host], start + SLOPE - 8)
             self.picture.arrow(
-                NIC[cause.host] + HAND[cause.host],
-                start,
-                NIC[host] + HAND[host],
-                self.y[host] + 8,
-                dashed=True,
-            )
+                NIC[cause.host] + HAND[cause.host], start, NIC[host] + HAND[host], self.y[host] + 8,
+                dashed=True)
             words = "TCP" if call.tcp else "the client is started"
             self.picture.text(
-                (NIC["a"] + NIC["b"]) / 2,
-                (start + self.y[host] + 8) / 2 - 5,
-                words,
-                anchor="middle",
-                style="small faint halo",
-            )
+                (NIC["a"] + NIC["b"]) / 2, (start + self.y[host] + 8) / 2 - 5, words,
+                anchor="middle", style="small faint halo")
         y = self.y[host]
         self.at[id(row.event)] = y
         name, words = call_words(row)
@@ -215,23 +207,14 @@ class _Drawing:
         if not event.other:
             x2, end = x1 + (x2 - x1) * 0.7, start + (end - start) * 0.7
             self.picture.text(
-                x2 + (8 if x2 > x1 else -8),
-                end + 5,
-                "✕ lost",
-                role="bad",
-                style="small bold",
-                anchor="start" if x2 > x1 else "end",
-            )
+                x2 + (8 if x2 > x1 else -8), end + 5, "✕ lost", role="bad", style="small bold",
+                anchor="start" if x2 > x1 else "end")
         self.picture.arrow(x1, start, x2, end, role, dashed=event.again)
         middle = (NIC["a"] + NIC["b"]) / 2
         for number, line in enumerate(reversed(lines)):
             self.picture.text(
-                middle,
-                (start + end) / 2 - 7 - LINE * number,
-                line,
-                style="small halo",
-                anchor="middle",
-            )
+                middle, (start + end) / 2 - 7 - LINE * number, line, style="small halo",
+                anchor="middle")
         self.badges(
             x1 + (22 if x1 < x2 else -22), start + (end - start) * 22 / abs(x2 - x1), row.tags, role
         )

@@ -82,9 +82,7 @@ def rows(events: list[Event]) -> list[Row]:
             key = "packet"
         else:
             name, key = (
-                f"{event.what.call}{event.what.result if event.what.failed else ''}",
-                event.host,
-            )
+                f"{event.what.call}{event.what.result if event.what.failed else ''}", event.host)
         before = last.get(key)
         alike = (
             before
@@ -161,12 +159,8 @@ class _Column:
         name, words = call_words(row)
         indent = " " * (len(name) - len(name.lstrip()) + 4)
         self.lines += textwrap.wrap(
-            f"{name.strip()}  {words}",
-            WIDTH,
-            initial_indent=indent[4:],
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-        )
+            f"{name.strip()}  {words}", WIDTH, initial_indent=indent[4:], subsequent_indent=indent,
+            break_on_hyphens=False)
 
 
 def _side_by_side(columns: dict[str, _Column]) -> list[str]:

@@ -15,18 +15,8 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from lab import (
-    build,
-    examples,
-    machine,
-    packages,
-    packets,
-    pair,
-    place,
-    run,
-    timeline,
-    timeline_svg,
-    timeline_text,
-)
+    build, examples, machine, packages, packets, pair, place, run, timeline, timeline_svg,
+    timeline_text)
 from lab.errors import LabError, UsageError
 from lab.recording import Recording
 from lab.tap import Tap
@@ -53,19 +43,14 @@ def add_parser(subparsers) -> None:
         "--break", dest="broken", metavar="NAME", help="an example with one of the lesson's changes"
     )
     parser.add_argument(
-        "--program",
-        metavar="NAME",
-        help="another program of the example's than the one with its name",
-    )
+        "--program", metavar="NAME",
+        help="another program of the example's than the one with its name")
     parser.add_argument(
         "--svg", type=Path, metavar="FILE", help="where to draw it (default: build/wire/NAME.svg)"
     )
     parser.add_argument(
-        "words",
-        nargs="+",
-        metavar="EXAMPLE | -- COMMAND",
-        help="an example's name or number, with -- ARGUMENT… for it; or any program",
-    )
+        "words", nargs="+", metavar="EXAMPLE | -- COMMAND",
+        help="an example's name or number, with -- ARGUMENT… for it; or any program")
     parser.set_defaults(main=main)
 
 
@@ -103,11 +88,9 @@ def of_example(
     refuse_module(kind)
     folder = _built(*examples.targets(program))
     return _record(
-        folder,
-        kind not in ("device", "alone"),
+        folder, kind not in ("device", "alone"),
         lambda a, b: examples.run(a, folder, program, kind, arguments, under=UNDER, client_place=b),
-        arguments,
-    )
+        arguments)
 
 
 def of_command(words: list[str]) -> tuple[pair.Outcome, Recording]:

@@ -65,12 +65,8 @@ def there(place: Place) -> "dict[str, Version]":
     if not place.device.startswith("rxe"):
         return {}
     release = subprocess.run(
-        place.wrap(["uname", "-r"]),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        place.wrap(["uname", "-r"]), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=True)
     # libibverbs 1.14.56.0 is that of rdma-core 56.0.
     library = subprocess.run(
         ["pkg-config", "--modversion", "libibverbs"], capture_output=True, text=True, check=True

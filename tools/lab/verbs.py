@@ -195,8 +195,7 @@ def words(source: str) -> "tuple[set[str], set[str]]":
     own = set(OWN.findall(code))
     return (
         set(re.findall(r"\b(?:ibv|rdma)_\w+", code)) - own,
-        set(re.findall(r"\b((?:ibv|rdma)_\w+)\s*\(", code)) - own,
-    )
+        set(re.findall(r"\b((?:ibv|rdma)_\w+)\s*\(", code)) - own)
 
 
 def sources() -> "dict[str, list[Path]]":
@@ -244,12 +243,8 @@ def index(path: Path) -> "list[str]":
     lines, used = [], uses()
     for group, calls in PHRASES.items():
         lines += [
-            "",
-            f"## {group}",
-            "",
-            "| call | what it does | lesson | used in |",
-            "|---|---|---|---|",
-        ]
+            "", f"## {group}", "", "| call | what it does | lesson | used in |",
+            "|---|---|---|---|"]
         for name, what in calls.items():
             lesson = lesson_of(name, used[name])
             if lesson is None:
