@@ -53,9 +53,8 @@ class Exercises(unittest.TestCase):
             )
 
     def test_each_lesson_has_one_that_changes_its_program(self):
-        """Those of a kernel module start from its files anyway (test_kernel_module)."""
         for lesson in set(examples.exercises().values()):
-            self.assertTrue(lesson.kind == "kernel" or examples.of(lesson)["own"], lesson.stem)
+            self.assertTrue(examples.of(lesson)["own"], lesson.stem)
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ def main(args) -> int:
     made = examples.start_exercise(name)
     if made:
         print(
-            f"made {made.relative_to(examples.ROOT)}: a copy of the lesson's program"
-            f" {examples.own_program(name)}. Change it, and check again."
+            f"made {made.relative_to(examples.ROOT)}: a copy of the lesson's"
+            f" {examples.exercise_source(name).name}. Change it, and check again."
         )
     if not args.watch:
         return check(name)

@@ -12,7 +12,7 @@ from typing import Optional, Sequence
 from lab import kbuild, ladder, pair, place as places
 from lab.errors import LabError, UsageError, nearest
 from lab.listening import LISTENING
-from lab.paths import ROOT
+from lab.paths import ROOT, WORK
 from lab.place import Place
 
 
@@ -85,21 +85,20 @@ def exercise_part(name: str, suffix: str) -> Path:
 
 def exercise_task(name: str) -> Path:
     """The file that says what the exercise asks for."""
-    kernel = exercises()[name].kind == "kernel"
-    return exercise_part(name, ".task" if own_program(name) else ".c" if kernel else ".cpp")
+    return exercise_part(name, ".task" if own_program(name) else ".cpp")
 
 
 def exercise_file(name: str) -> Path:
     """Where the reader writes: for an exercise that changes the lesson's program, a copy of it."""
-    return ROOT / "work" / f"{name}.cpp" if own_program(name) else exercise_task(name)
+    if not own_program(name):
+        return exercise_task(name)
+    return WORK / (name + exercise_source(name).suffix)
 
 
 def exercise_source(name: str) -> Path:
-    """The file that the solution's patch changes: the lesson's program, or where the reader
-    writes."""
-    program = own_program(name)
-    folder = ROOT / "examples" / exercises()[name].stem
-    return folder / f"{program}.cpp" if program else exercise_task(name)
+    """The file that the solution's patch changes: the lesson's program, a file of its module, or
+    where the reader writes."""
+    return kbuild.changed_by(exercise_part(name, ".patch"))
 
 
 def with_task(name: str, text: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from lab import build, headers, kernel, packages
 from lab.errors import LabError
 from lab.ladder import Lesson
-from lab.paths import ROOT
+from lab.paths import ROOT, WORK
 
 
 def why_not() -> str:
@@ -28,8 +28,9 @@ def why_not() -> str:
 
 
 def sources(lesson: Lesson, program: str) -> "dict[str, str]":
-    """File name -> content, of the module as it is, with a change ("kernel_client.no_reg"), or with
-    one of its files replaced by an exercise's ("16.1_name", and "16.1_name.solution").
+    """File name -> content, of the module as it is, with a change ("kernel_client.no_reg"), with
+    the reader's copy of one file ("31.1_name"), or with the exercise's solution
+    ("31.1_name.solution").
 
     @raises LabError if a patch does not apply"""
     folder = ROOT / "examples" / lesson.stem
@@ -38,24 +39,21 @@ def sources(lesson: Lesson, program: str) -> "dict[str, str]":
         for path in sorted(folder.iterdir())
         if path.name == "Kbuild" or path.suffix in (".c", ".h")
     }
-    broken = program.partition(".")[2]
+    name, solved = program.removesuffix(".solution"), program.endswith(".solution")
     if program.startswith(lesson.number + "."):
-        path = folder / "exercises" / f"{program.removesuffix('.solution')}.c"
-        replaced = re.search(r"in place of (\w+\.c)\b", path.read_text())
-        if not replaced or replaced[1] not in files:
-            raise LabError(
-                f"{path.name} does not say 'in place of FILE.c', with a file of {lesson.stem}"
-            )
-        files[replaced[1]] = (
-            _patched(path, path.with_suffix(".patch"))
-            if program.endswith(".solution")
-            else path.read_text()
-        )
-    elif broken:
-        patch = folder / "break" / f"{broken}.patch"
-        changed = Path(re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M)[1]).name
-        files[changed] = _patched(folder / changed, patch)
+        patch = folder / "exercises" / f"{name}.patch"
+    elif "." in program:
+        patch, solved = folder / "break" / f"{program.partition('.')[2]}.patch", True
+    else:
+        return files
+    path = changed_by(patch)
+    files[path.name] = _patched(path, patch) if solved else (WORK / f"{name}.c").read_text()
     return files
+
+
+def changed_by(patch: Path) -> Path:
+    """The file that a patch changes."""
+    return ROOT / re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M)[1]
 
 
 def _patched(path: Path, patch: Path) -> str:

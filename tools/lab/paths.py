@@ -10,6 +10,7 @@ from pathlib import Path
 from lab.errors import LabError
 
 ROOT = Path(__file__).resolve().parents[2]
+WORK = ROOT / "work"  # the reader's copies, for the exercises that change a lesson's program
 
 
 def cache_folder() -> Path:
