@@ -63,12 +63,6 @@ class Examples(unittest.TestCase):
             self, {lesson.stem: (lesson,) for lesson in ladder.read() if lesson.has_program},
             run_probed, check)
 
-    def test_lab_knows_what_meson_knows(self):
-        written = (needs_device.BUILD / "examples/examples.json").read_text()
-        self.assertEqual(
-            (examples.ROOT / "examples/examples.json").read_text(), written, "./lab sync copies it"
-        )
-
     def test_a_lessons_other_programs_do_so_too(self):
         def check(job, outcome):
             lesson, other = job

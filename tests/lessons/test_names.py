@@ -37,6 +37,9 @@ class Names(unittest.TestCase):
             self.assertEqual(
                 (ROOT / "examples" / lesson.stem).is_dir(), lesson.has_program, lesson.stem
             )
+            self.assertEqual(
+                lesson.program in examples.programs(lesson), lesson.has_program, lesson.stem
+            )
         self.assertLessEqual(
             {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}, set(stems)
         )

@@ -2,9 +2,9 @@
 """What there is to run: the examples, their "Break it" changes and exercises, as built programs."""
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
-import json
 import os
 from pathlib import Path
 from typing import Optional, Sequence
@@ -34,17 +34,33 @@ def find(stem: str) -> ladder.Lesson:
 
 @functools.cache
 def _facts() -> dict[str, dict]:
-    """What Meson knows of each example: examples.json, which ./lab sync copies from the build
-    folder."""
-    return json.loads((ROOT / "examples/examples.json").read_text())
+    """What examples/programs.txt says of each example. Its first lines explain the others."""
+    result: dict[str, dict] = collections.defaultdict(
+        lambda: {"programs": [], "module": "", "breaks": {}, "exercises": {}, "own": {}}
+    )
+    for line in (ROOT / "examples/programs.txt").read_text().splitlines():
+        name, *words = line.split()
+        program = name.removesuffix(".ko")
+        if name.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            facts = result[name]
+        elif name[0].isdigit():
+            facts["exercises"][name], *own = words
+            facts["own"].update((name, program) for program in own)
+        else:
+            if program == name:
+                facts["programs"].append(name)
+            else:
+                facts["module"] = program
+            facts["breaks"].update(dict.fromkeys(words, program))
+    return result
 
 
 def of(lesson: ladder.Lesson) -> dict:
     """`programs`, `module`, `breaks` (name -> program), `exercises` (name -> kind) and `own`
     (exercise -> the program that it changes) of the lesson's example."""
-    return _facts().get(
-        lesson.stem, {"programs": [], "module": "", "breaks": {}, "exercises": {}, "own": {}}
-    )
+    return _facts()[lesson.stem]
 
 
 def programs(lesson: ladder.Lesson) -> list[str]:

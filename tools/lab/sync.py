@@ -51,7 +51,7 @@ import textwrap
 from pathlib import Path
 
 from lab import (
-    build, findings, glossary, headings, ladder, normalise, readmes, tables, variants, verbs)
+    findings, glossary, headings, ladder, normalise, readmes, tables, variants, verbs)
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -73,9 +73,8 @@ def add_parser(subparsers) -> None:
 
 def main(args) -> int:
     stale = 0
-    for path, new in itertools.chain(  # one after the other: the lessons need the facts
-        facts(), ((path, renewed(path.read_text(), path)) for path in files()), readmes.all_files()
-    ):
+    lessons = [(path, renewed(path.read_text(), path)) for path in files()]
+    for path, new in lessons + readmes.all_files():
         old = path.read_text() if path.exists() else ""
         if new == old:
             continue
@@ -91,12 +90,6 @@ def main(args) -> int:
             path.write_text(new)
             print(f"renewed {name}")
     return 1 if args.check and stale else 0
-
-
-def facts() -> list[tuple[Path, str]]:
-    """examples.json, as Meson has written it, where there is a build folder."""
-    written = build.directory() / "examples/examples.json"
-    return [(ROOT / "examples/examples.json", written.read_text())] if written.exists() else []
 
 
 def files() -> list[Path]:
