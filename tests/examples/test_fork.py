@@ -69,7 +69,7 @@ class Fork(unittest.TestCase):
         """Whether it takes a region's page away from children, and whether it may come late,
         depends on rdma-core alone: the kernel copies."""
         program = str(needs_device.BUILD / "tests/examples/fork_init")
-        does_nothing = variants.there(PLACE)["rdma-core"] >= (51,)
+        does_nothing = variants.since(PLACE, variants.FORK_INIT_DOES_NOTHING)
         for when, wanted in {
             "early": ("0", "left to children" if does_nothing else "taken away from children"),
             "late": ("0" if does_nothing else "EINVAL", "left to children"),

@@ -31,9 +31,7 @@ class Wire(unittest.TestCase):
 
     def test_send_recv_takes_four_packets(self):
         wanted = {"sent_pkts": 4, "rcvd_pkts": 4, "rdma_sends": 2, "rdma_recvs": 2}
-        # Each acknowledgement waits for a work queue since Linux 6.10 (rxe_comp_queue_pkt in
-        # rxe_comp.c), not only behind another.
-        if variants.there(PLACE)["kernel"] >= (6, 10):
+        if variants.since(PLACE, variants.ACKNOWLEDGED_LATER):
             wanted["ack_deferred"] = 2
         self.assertEqual(self.grown_by("send_recv"), wanted)
 

@@ -33,10 +33,9 @@ FOLLOWS = {
 }
 
 
-# Statuses that SoftRoCE does not report on every kernel: ./lab inject's library makes them. Since
-# Linux 6.4 a bind that fails is reported as a flush.
+# Statuses that SoftRoCE does not report on every kernel: ./lab inject's library makes them.
 INJECTED = {"local-protection": "LOC_PROT_ERR", "local-operation": "LOC_QP_OP_ERR"}
-if variants.there(PLACE).get("kernel", ()) >= (6, 4):
+if variants.since(PLACE, variants.LOCAL_ERRORS_ARE_FLUSHES):
     INJECTED["window-bind"] = "MW_BIND_ERR"
 # The device counts RNR NAKs for all programs, and others run beside.
 UNSTEADY = {"late-receive"}

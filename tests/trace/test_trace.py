@@ -17,9 +17,7 @@ PLACE = needs_device.PLACE
 SANITIZED = "sanitize" in needs_device.BUILD.name
 READY = re.compile("verbs-trace: listening")
 MASK24 = 0xFFFFFF
-# Since Linux 6.5 a region of SoftRoCE's has an rkey also where no peer may use it (rxe_mr_init in
-# rxe_mr.c).
-HAS_RKEY = variants.there(PLACE).get("kernel", ()) >= (6, 5)
+HAS_RKEY = variants.since(PLACE, variants.EACH_REGION_HAS_AN_RKEY)
 numbers = itertools.count()
 
 # By a relative path, since LD_PRELOAD takes a space for the end of one.

@@ -16,6 +16,13 @@ from typing import Mapping
 
 from lab.place import Place
 
+# What newer software does otherwise, as the tests ask for it with since().
+LOCAL_ERRORS_ARE_FLUSHES = "kernel-6.4"  # the status of a local error, or of a bind that fails
+EACH_REGION_HAS_AN_RKEY = "kernel-6.5"  # also where no peer may use it: rxe_mr_init in rxe_mr.c
+# Each acknowledgement waits for a work queue, not only behind another: rxe_comp_queue_pkt in
+# rxe_comp.c.
+ACKNOWLEDGED_LATER = "kernel-6.10"
+FORK_INIT_DOES_NOTHING = "rdma-core-51"
 CONDITION = re.compile(r"\.(kernel|rdma-core)-(\d+(?:\.\d+)*)(?=\.)")
 Version = tuple  # of int
 
@@ -28,6 +35,16 @@ def version(text: str) -> Version:
 def conditions(file: Path) -> "dict[str, Version]":
     """What `file` needs: {"kernel": (6, 4)}; nothing if it is no variant."""
     return {what: version(number) for what, number in CONDITION.findall(file.name)}
+
+
+def since(place: Place, condition: str) -> bool:
+    """Whether SoftRoCE is as new there as "kernel-6.4" says. @raises ValueError if that is no
+    condition"""
+    return _reached(named(Path("any.txt"), condition), there(place))
+
+
+def _reached(file: Path, have: "Mapping[str, Version]") -> bool:
+    return all(have.get(what, ()) >= least for what, least in conditions(file).items())
 
 
 def base(file: Path) -> Path:
@@ -51,11 +68,7 @@ def choose(file: Path, have: "Mapping[str, Version]") -> Path:
 
     @param have the versions where the program runs; empty for a device that has no variants"""
     beside = [path for path in file.parent.glob("*.txt") if path != file and base(path) == file]
-    reached = [
-        path
-        for path in beside
-        if all(have.get(what, ()) >= least for what, least in conditions(path).items())
-    ]
+    reached = [path for path in beside if _reached(path, have)]
     return max(reached, key=lambda path: sorted(conditions(path).items()), default=file)
 
 
