@@ -1,22 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The examples and their "Break it" changes have the findings that findings.json lists, and no
-other. Notes do not count. An example that is not listed has none.
-
-`test_findings.py --record` writes what is found now; look at the difference."""
-import concurrent.futures
-import json
-import sys
+other. Notes do not count. An example that is not listed has none. `./lab record --findings` writes
+what is found now; look at the difference."""
 import unittest
 
 import needs_device
-from lab import examples, ladder, lint, pair, trace, variants
-from lab.paths import ROOT
+from lab import findings, ladder, lint, pair, trace
 
 PLACE = needs_device.PLACE
-RECORDED = ROOT / "tests/lint/findings.json"
-# Since Linux 6.4 SoftRoCE reports these local errors as a flush (lessons 10 and 11).
-NOT_REPORTED = {"local-operation", "local-protection", "window-bind"}
-NEWER = variants.there(PLACE).get("kernel", ()) >= (6, 4)
 
 
 # Programs of others: what they have above a note, and why it is right to report it. Each has a port
@@ -67,48 +58,20 @@ def stock():
         yield server, client, allowed
 
 
-def programs():
-    """(program, kind, whether it is one with a change). Lesson 28's programs measure: they run for
-    half a minute, and check nothing that the others do not."""
-    for lesson in ladder.read():
-        if not lesson.has_program or lesson.kind == "kernel" or lesson.name == "measure":
-            continue
-        for program in [lesson.program, *examples.others(lesson)]:
-            yield program, lesson.kind, False
-        for broken in examples.breaks(lesson):
-            yield examples.program(lesson, broken), lesson.kind, True
-
-
-def found(program, kind):
-    """The names of the rules above a note that this program breaks."""
-    collector = lint.Collector(lambda role, text: None, lambda finding: None)
-    start = lint.under(PLACE, needs_device.BUILD)
-    outcome = examples.run(
-        PLACE, needs_device.BUILD, program, kind, under=start, show=collector.show
-    )
-    collector.end(outcome)
-    return {f.rule.name for f in collector.findings if f.rule.severity != "note"}, outcome
-
-
-def every():
-    jobs = list(programs())
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        yield from zip(jobs, pool.map(lambda job: found(*job[:2]), jobs))
-
-
 class Findings(unittest.TestCase):
     def test_all(self):
-        recorded = json.loads(RECORDED.read_text())
-        for (program, kind, broken), (rules, outcome) in every():
+        for job, (rules, outcome) in findings.each(PLACE, needs_device.BUILD, ladder.read()):
+            program, kind, broken = job
             with self.subTest(program):
-                wanted = set(recorded.get(program, [])) - (NOT_REPORTED if NEWER else set())
+                known = findings.of_program(program)
+                wanted = known - findings.not_reported(PLACE)
                 for _ in range(3):  # another program may have joined the multicast group
                     if wanted - rules != {"group-not-joined"}:
                         break
-                    rules, outcome = found(program, kind)
+                    rules, outcome = findings.found(PLACE, needs_device.BUILD, program, kind)
                 self.assertLessEqual(wanted, rules, outcome.text())
                 if not broken:  # one that is broken fails in one way or another
-                    self.assertEqual(rules - set(recorded.get(program, [])), set(), outcome.text())
+                    self.assertEqual(rules - known, set(), outcome.text())
                     self.assertFalse(outcome.failed, outcome.text())
 
 
@@ -135,13 +98,5 @@ class Stock(unittest.TestCase):
                 self.assertLessEqual(found, set(allowed), explained)
 
 
-def record():
-    result = {program: sorted(rules) for (program, *_), (rules, _) in every() if rules}
-    RECORDED.write_text(json.dumps(result, indent=2) + "\n")
-
-
 if __name__ == "__main__":
-    if "--record" in sys.argv:
-        record()
-    else:
-        needs_device.main()
+    needs_device.main()

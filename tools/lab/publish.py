@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 from bench import arms
 from lab import measured, plots, sync
@@ -24,7 +23,7 @@ def publish(results_folder: Path) -> None:
         shutil.copyfile(results_folder / name, measured.PUBLISHED / (measured.PREFIX + name))
     for plot, svg in drawn.items():
         (measured.PUBLISHED / f"{measured.PREFIX}{plot}.svg").write_text(svg)
-    sync.main(SimpleNamespace(check=False))
+    sync.renew()
 
 
 def check(run: measured.Measured, folder: Path) -> None:

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""./lab record: runs examples and commits what they print to tests/expected, for lessons and tests.
+"""./lab record: runs examples and writes what they print to tests/expected, for lessons and tests.
 
-If you change an example, look at the difference before you commit it.
+After a change of an example, ./lab record --all renews everything that is made from its runs, and
+what the lessons show of it. Look at the difference before you commit it.
 """
 from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import sys
 
-from lab import build, examples, normalise, packages, place, recording, trace, variants
+from lab import (
+    build, examples, findings, ladder, normalise, packages, place, recording, sync, trace, variants)
 from lab.errors import LabError, UsageError
 
 
@@ -17,8 +20,17 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "record", help="for contributors: write an example's expected output anew"
     )
-    parser.add_argument("example", nargs="+", help="name or number")
-    parser.add_argument(
+    parser.add_argument("example", nargs="*", help="name or number; all of them if you name none")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--all",
+        action="store_true",
+        help="also what ./lab lint finds, the pictures, and what ./lab sync renews",
+    )
+    what.add_argument(
+        "--findings", action="store_true", help="only what ./lab lint finds, and ./lab sync"
+    )
+    what.add_argument(
         "--since",
         metavar="CONDITION",
         help=(
@@ -30,32 +42,37 @@ def add_parser(subparsers) -> None:
 
 
 def main(args) -> int:
-    lessons = [examples.find(name) for name in args.example]
+    lessons = [examples.find(name) for name in args.example] or [
+        lesson for lesson in ladder.read() if lesson.has_program
+    ]
     packages.ensure("build", "device", "machine", "kernel", "wire")
     folder = build.build()
     where = place.find_place()
     check_condition(where, args.since)
-    for lesson in lessons:
+    for lesson in [] if args.findings else lessons:
         if not args.since:
             record_traces(lesson)
-        record(
-            where, folder, lesson.program, lesson.kind, examples.expected_file(lesson.stem), True,
-            args.since)
-        for name in examples.others(lesson):
-            record(
-                where, folder, name, lesson.kind, examples.expected_file(lesson.stem, other=name),
-                True, args.since)
-        for name in examples.breaks(lesson):
-            record(
-                where, folder, examples.program(lesson, name), lesson.kind,
-                examples.expected_file(lesson.stem, name), False, args.since)
-        for name, its in examples.exercises().items():
-            if its == lesson:
-                file = examples.expected_file(name)
-                record(
-                    where, folder, name + ".solution", examples.kind_of_exercise(name), file, True,
-                    args.since)
+        record_outputs(where, folder, lesson, args.since)
+    if args.all or args.findings:
+        findings.record(where, folder, lessons)
+        subprocess.run([sys.executable, str(examples.ROOT / "picture/draw.py")], check=True)
+        sync.renew()
     return 0
+
+
+def record_outputs(where, folder, lesson, since: "str | None") -> None:
+    """Those of the lesson's programs, its changes, and its exercises' solutions."""
+    for name in [None, *examples.others(lesson)]:
+        record(
+            where, folder, name or lesson.program, lesson.kind,
+            examples.expected_file(lesson.stem, other=name), True, since)
+    for name in examples.breaks(lesson):
+        record(
+            where, folder, examples.program(lesson, name), lesson.kind,
+            examples.expected_file(lesson.stem, name), False, since)
+    for name, kind in examples.of(lesson)["exercises"].items():
+        record(
+            where, folder, name + ".solution", kind, examples.expected_file(name), True, since)
 
 
 def record_traces(lesson) -> None:
@@ -84,14 +101,11 @@ def record_traces(lesson) -> None:
 
 def check_condition(where, since: "str | None") -> None:
     """@raises UsageError if that is no condition, or one that this place does not fulfil"""
-    if since:
-        try:
-            wanted = variants.conditions(variants.named(examples.expected_file("any"), since))
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        have = variants.there(where)
-        if any(have.get(what, ()) < least for what, least in wanted.items()):
+    try:
+        if since and not variants.since(where, since):
             raise UsageError(f"--since {since}: a run here would not show it")
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def record(

@@ -72,6 +72,12 @@ def add_parser(subparsers) -> None:
 
 
 def main(args) -> int:
+    return 1 if renew(args.check) and args.check else 0
+
+
+def renew(check: bool = False) -> int:
+    """Writes each file that is not as it should be; with `check`, prints the difference instead.
+    @return how many there were"""
     stale = 0
     lessons = [(path, renewed(path.read_text(), path)) for path in files()]
     for path, new in lessons + readmes.all_files():
@@ -80,7 +86,7 @@ def main(args) -> int:
             continue
         name = path.relative_to(ROOT)
         stale += 1
-        if args.check:
+        if check:
             sys.stdout.writelines(
                 difflib.unified_diff(
                     old.splitlines(True), new.splitlines(True), f"{name}",
@@ -89,7 +95,7 @@ def main(args) -> int:
         else:
             path.write_text(new)
             print(f"renewed {name}")
-    return 1 if args.check and stale else 0
+    return stale
 
 
 def files() -> list[Path]:
