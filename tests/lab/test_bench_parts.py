@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from bench import arms, describe, goals, launch, results, table
+from bench import arms, describe, goals, results, table
 from lab import bench
 from lab.paths import ROOT
 
@@ -48,10 +48,10 @@ HANGS = (
 )
 
 
-def run(arm, *values, metric="latency_us", group="latency", parameter="64", client=1, pair="it"):
+def run(arm, *values, metric="latency_us", group="latency", parameter="64", pair="it"):
     """One run of an arm in each repeat."""
     return [
-        results.Run(0, pair, group, arm, parameter, client, repeat, metric, float(value))
+        results.Run(0, pair, group, arm, parameter, repeat, metric, float(value))
         for repeat, value in enumerate(values)
     ]
 
@@ -163,21 +163,19 @@ class Figures(unittest.TestCase):
 
     def test_an_arm_that_fails_now_and_then_keeps_its_figures(self):
         found = made(run("write", 2, 2, 2), ib_write_lat=("failed", "first"))
-        self.assertEqual(
-            found.broken(), {("latency", "ib_write_lat", "64", 1): ("failed", "first")}
-        )
+        self.assertEqual(found.broken(), {("latency", "ib_write_lat", "64"): ("failed", "first")})
         found.runs += run("ib_write_lat", 2, 2, 2)
         self.assertEqual(
             [(row.state, row.why) for row in found.rows()],
             [("ok", ""), ("ok", "1 more runs have failed: first")])
         self.assertEqual(found.ratios()[0].ratio, 1)
-        found.machines = {1: {}}
+        found.machine = {"host": "x"}
         self.assertEqual(bench.verdict(found), 0)  # a peer may fail
-        found.failures["latency", "write", "64", 1] = ["ours may not"]
+        found.failures["latency", "write", "64"] = ["ours may not"]
         self.assertEqual(bench.verdict(found), 1)
-        del found.failures["latency", "write", "64", 1]
+        del found.failures["latency", "write", "64"]
         for _ in range(2):
-            self.assertFalse(found.is_given_up(("latency", "ib_write_lat", "64", 1)))
+            self.assertFalse(found.is_given_up(("latency", "ib_write_lat", "64")))
             found.take(
                 {
                     "state": "failed",
@@ -264,25 +262,25 @@ class Figures(unittest.TestCase):
         self.assertEqual(
             text["runs.csv"],
             (
-                "number,pair,group,arm,parameter,client,repeat,metric,value\n"
-                "0,it,latency,write,64,1,0,latency_us,1.23457\n"
-                "0,it,latency,write,64,1,1,latency_us,1.23457\n"
+                "number,pair,group,arm,parameter,repeat,metric,value\n"
+                "0,it,latency,write,64,0,latency_us,1.23457\n"
+                "0,it,latency,write,64,1,latency_us,1.23457\n"
             ),
         )
         self.assertEqual(
             text["results.csv"],
             (
-                "group,arm,parameter,client,metric,unit,median,low,high,runs,state,why\n"
-                "latency,write,64,1,latency_us,us,1.23457,1.23457,1.23457,2,ok,\n"
-                "latency,ib_write_lat,64,1,latency_us,us,,,,0,skipped,\"not there, at all\"\n"
+                "group,arm,parameter,metric,unit,median,low,high,runs,state,why\n"
+                "latency,write,64,latency_us,us,1.23457,1.23457,1.23457,2,ok,\n"
+                "latency,ib_write_lat,64,latency_us,us,,,,0,skipped,\"not there, at all\"\n"
             ),
         )
         self.assertEqual(
             text["ratios.csv"],
             (
-                "name,group,ours,peer,parameter,metric,client,ratio,low,high,"
+                "name,group,ours,peer,parameter,metric,ratio,low,high,"
                 "repeats,limit,state,why\n"
-                "write/ib_write_lat,latency,write,ib_write_lat,64,latency_us,1,,,,0,"
+                "write/ib_write_lat,latency,write,ib_write_lat,64,latency_us,,,,0,"
                 "<= 1.03,skipped,\"ib_write_lat: not there, at all\"\n"
             ),
         )
@@ -401,47 +399,6 @@ class Outputs(unittest.TestCase):
                 probe.parse("64 bottles\n 64 64\nmedian\n" * 3, probe)
 
 
-class Launchers(unittest.TestCase):
-    def test_who_is_who(self):
-        for environment, expected in (
-            ({}, None),
-            ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, None),
-            (
-                {
-                    "SLURM_PROCID": "2",
-                    "SLURM_NTASKS": "3",
-                    "SLURM_JOB_ID": "77",
-                    "SLURM_STEP_ID": "1",
-                },
-                launch.Task(2, 3, "77-1"),
-            ),
-            ({"SLURM_PROCID": "0", "SLURM_NTASKS": "3", "SLURM_STEP_NUM_TASKS": "1"}, None),
-            (
-                {
-                    "OMPI_COMM_WORLD_RANK": "1",
-                    "OMPI_COMM_WORLD_SIZE": "2",
-                    "PMIX_NAMESPACE": "a/b",
-                    "SLURM_PROCID": "0",
-                    "SLURM_NTASKS": "2",
-                },
-                launch.Task(1, 2, "a_b"),
-            ),
-            ({"PMI_RANK": "0", "PMI_SIZE": "2"}, launch.Task(0, 2, "")),
-        ):
-            self.assertEqual(launch.task(environment), expected)
-
-    def test_rendezvous(self):
-        with tempfile.TemporaryDirectory() as folder:
-            task = launch.Task(0, 2, "77")
-            self.assertIsNone(launch.look(Path(folder), task, 0))
-            file = launch.announce(Path(folder), task, {"port": 1})
-            self.assertEqual(file.stat().st_mode & 0o777, 0o600)
-            self.assertEqual(launch.look(Path(folder), task, 0), {"port": 1})
-            self.assertIsNone(launch.look(Path(folder), task, 0, unlike={"port": 1}))
-            self.assertIsNone(launch.look(Path(folder), launch.Task(0, 2, "78"), 0))
-            self.assertEqual([file], list(Path(folder).iterdir()))
-
-
 class Programs(unittest.TestCase):
     """A real agent and a real engine."""
 
@@ -476,17 +433,17 @@ class Programs(unittest.TestCase):
         for stream in (process.stdin, process.stdout, process.stderr):
             stream.close()
 
-    def agent(self, clients=1, **options):
+    def agent(self, **options):
         process = self.start(
-            "serve", address="127.0.0.1", clients=clients, wait=300, describe=False, **options
+            "serve", address="127.0.0.1", wait=300, describe=False, **options
         )
         return process, json.loads(process.stdout.readline())["agent"]
 
-    def engine(self, agent, only, report=False, client=1, **options):
+    def engine(self, agent, only, **options):
         options = {"repeats": 2, "seed": 1, **options}
         return self.start(
             "engine", only=only, limit=LIMIT, host="127.0.0.1", port=agent["port"],
-            token=agent["token"], client=client, report=report, **options)
+            token=agent["token"], **options)
 
     def test_what_fails_hangs_or_is_missing_is_a_row_that_says_so(self):
         self.fake("ib_write_lat", FIGURES)
@@ -575,33 +532,30 @@ class Programs(unittest.TestCase):
         self.assertEqual(self.runs_until_decided("2.500"), ("met", 15))
         self.assertEqual(self.runs_until_decided("2.600"), ("missed", 15))
 
-    def test_strangers_are_turned_away_and_who_is_lost_is_named(self):
+    def test_strangers_are_turned_away(self):
         self.fake("ib_write_lat", FIGURES)
-        agent, where = self.agent(clients=2)
+        agent, where = self.agent()
         stranger = self.engine({**where, "token": "guessed"}, ["latency/ib_write_lat"])
-        self.assertEqual(stranger.wait(600), 75)
-        self.fake("ib_send_lat", HANGS)
-        lost = self.engine(where, ["latency/ib_send_lat"], report=True)
-        self.assertIn("machine", json.loads(agent.stdout.readline()))
-        lost.terminate()
-        # A signal in the middle of a write can make a line come twice.
-        said = next(event for event in map(json.loads, agent.stdout) if "machine" not in event)
-        self.assertEqual((said["client"], "lost" in said), (1, True), said)
-        lost.wait(20)
-        self.assertEqual(left(), [])
-        other = self.engine(where, ["latency/ib_write_lat"], report=True, client=2)
-        self.assertEqual((other.wait(30), agent.wait(30)), (0, 0))
-        found = results.Results(2)
-        for line in agent.stdout:
-            found.take(json.loads(line))
+        _, err = stranger.communicate(timeout=600)
         self.assertEqual(
-            [
-                (row.arm, row.client, row.state)
-                for row in found.rows()
-                if row.metric == "latency_us"
-            ],
-            [("ib_write_lat", 2, "ok")],
+            (stranger.returncode, "lab: the agent at 127.0.0.1: " in err), (1, True), err
         )
+        engine = self.engine(where, ["latency/ib_write_lat"])
+        out, err = engine.communicate(timeout=600)
+        self.assertEqual((engine.returncode, agent.wait(600)), (0, 0), err)
+        self.assertIn('"samples"', out)
+
+    def test_what_a_client_has_started_ends_with_it(self):
+        began = self.folder / "began"
+        os.mkfifo(began)
+        self.fake("ib_send_lat", HANGS.replace("time.sleep", f'open("{began}", "w"); time.sleep'))
+        agent, where = self.agent()
+        engine = self.engine(where, ["latency/ib_send_lat"])
+        began.read_text()  # returns when the program runs
+        self.assertNotEqual(left(), [])
+        engine.terminate()
+        self.assertEqual((engine.wait(600) != 0, agent.wait(600)), (True, 0))
+        self.assertEqual(left(), [])
 
     def test_agent_ends_with_whoever_started_it(self):
         agent, _ = self.agent()

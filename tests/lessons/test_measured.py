@@ -16,10 +16,8 @@ from lab.paths import ROOT
 from lab.timeline_svg import pixels
 
 SVG = "{http://www.w3.org/2000/svg}"
-RESULTS = "group,arm,parameter,client,metric,unit,median,low,high,runs,state,why".split(",")
-RATIOS = "name,group,ours,peer,parameter,metric,client,ratio,low,high,repeats,limit,state".split(
-    ","
-)
+RESULTS = "group,arm,parameter,metric,unit,median,low,high,runs,state,why".split(",")
+RATIOS = "name,group,ours,peer,parameter,metric,ratio,low,high,repeats,limit,state".split(",")
 LATENCY = [
     "write", "write_imm", "write_imm_events", "send", "send_events", "read", "ib_write_lat",
     "ib_send_lat", "ib_send_lat -e", "ib_read_lat", "ucx", "libfabric_mean", "rsockets_mean",
@@ -44,7 +42,7 @@ def made_up() -> list:
                 zip(
                     RESULTS,
                     (
-                        group, arm, str(parameter), "", metric, "", f"{median:g}",
+                        group, arm, str(parameter), metric, "", f"{median:g}",
                         f"{median * 0.97:g}", f"{median * 1.04:g}", "15", "ok", ""),
                 )
             )
@@ -85,7 +83,7 @@ def ratio(**words) -> dict:
             zip(
                 RATIOS,
                 (
-                    "ping-pong", "latency", "write", "ib_write_lat", "8", "latency_us", "", "1.034",
+                    "ping-pong", "latency", "write", "ib_write_lat", "8", "latency_us", "1.034",
                     "1.02", "1.05", "15", "<= 1.03", "undecided"),
             )
         ),
@@ -230,22 +228,6 @@ class Measured(unittest.TestCase):
         self.rows = [row for row in self.rows if row["group"] in ("rate", "groups")]
         self.assertEqual(list(self.draw()), ["groups"])
 
-    def test_each_client_has_its_plots(self):
-        self.rows = [
-            {**row, "client": client}
-            for row in self.rows
-            for client in ("a", "b/0")
-            if row["group"] == "groups"
-        ]
-        change(self.rows, "skipped", arm="ib_write_bw")
-        for row in self.rows:
-            row.update(client="" if row["state"] == "skipped" else row["client"])
-        drawn = self.draw()
-        self.assertEqual(list(drawn), ["groups_a", "groups_b_0"])
-        for plot in drawn.values():
-            self.assertEqual(self.points(plot), 3 * 5)
-            self.assertIn("Not shown: ib_write_bw: skipped", self.words(plot))
-
     def test_no_text_lies_on_another(self):
         for far in (1, 30):  # lines near each other, and far apart
             self.rows = made_up()
@@ -373,11 +355,6 @@ class Measured(unittest.TestCase):
     def test_few_runs_are_refused(self):
         self.rows[7]["runs"] = "4"
         self.refused("4 runs")
-
-    def test_several_clients_are_refused(self):
-        for number, row in enumerate(self.rows):
-            row["client"] = "ab"[number % 2]
-        self.refused("2 clients")
 
     def test_part_of_a_run_is_refused(self):
         self.rows = [row for row in self.rows if row["group"] not in ("rate", "groups")]

@@ -2,10 +2,9 @@
 """The client's side of the benchmark: runs the probes in pairs and says what they measured.
 
 `python3 -m bench.engine OPTIONS`, where the client's device is: OPTIONS is a JSON object. What it
-finds it prints as lines of JSON, or sends to the agent, if the options say "report": then the
-agent's starter gets them. A repeat runs all pairs that are not decided yet. The order of the pairs,
-and of the two in a pair, is drawn anew each time, so that nothing that changes with time favours
-one of them. The first repeat is a warm-up and not counted.
+finds it prints as lines of JSON. A repeat runs all pairs that are not decided yet. The order of the
+pairs, and of the two in a pair, is drawn anew each time, so that nothing that changes with time
+favours one of them. The first repeat is a warm-up and not counted.
 """
 from __future__ import annotations
 
@@ -14,38 +13,33 @@ import random
 import socket
 import sys
 import time
-from typing import Callable, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 from bench import arms, describe, goals, programs, results
 from bench.arms import Probe, Sample, Side
 from bench.goals import Pair
 from lab import process
 
-NO_AGENT = 75  # exit status: nobody is there, or not who we look for
-TURN_LIMIT = 24 * 3600  # seconds until it is our turn
 WITHOUT_GOAL = 5  # repeats of a probe that no goal names
 
 
 class Server:
     """The agent on the server's side, which starts and ends servers."""
 
-    def __init__(self, address: str, port: int, token: str, client: int):
+    def __init__(self, address: str, port: int, token: str):
         self.connection = socket.create_connection((address, port), timeout=30)
-        self.connection.settimeout(TURN_LIMIT)
+        self.connection.settimeout(None)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.lines = self.connection.makefile("rw", encoding="utf-8")
-        self.ask({"token": token, "client": client})
+        self.ask({"token": token})
 
     def ask(self, what: dict) -> dict:
-        self.tell(what)
+        self.lines.write(json.dumps(what) + "\n")
+        self.lines.flush()
         line = self.lines.readline()
         if not line:
             raise ConnectionError("the server's side has ended")
         return json.loads(line)
-
-    def tell(self, what: dict) -> None:
-        self.lines.write(json.dumps(what) + "\n")
-        self.lines.flush()
 
     def start(self, probe: Probe) -> int:
         """@return the port where the probe's server listens"""
@@ -62,8 +56,8 @@ class Server:
 
 
 class Engine:
-    def __init__(self, options: dict, server: Server, say: Callable[[dict], None]):
-        self.options, self.server, self.tell = options, server, say
+    def __init__(self, options: dict, server: Server):
+        self.options, self.server = options, server
         self.device, self.gid_index = options["device"], describe.gid_index(options["device"])
         self.found = results.Results(options["repeats"])
         self.number = 0  # of runs
@@ -72,7 +66,7 @@ class Engine:
 
     def say(self, event: dict) -> None:
         self.found.take(event)
-        self.tell(event)
+        print(json.dumps(event), flush=True)
 
     def run(self) -> None:
         self.say({"machine": {**describe.machine(self.device), "seed": self.options["seed"]}})
@@ -110,7 +104,7 @@ class Engine:
         )
 
     def run_probe(self, probe: Probe, pair: Pair, repeat: int) -> None:
-        if self.found.is_given_up((*probe.key, 1)):
+        if self.found.is_given_up(probe.key):
             return
         self.number += 1
         state, why, samples = self.measure(probe)
@@ -175,28 +169,18 @@ class Engine:
                 )
 
 
-def main() -> int:
+def main() -> None:
     process.prepare()
     options = json.loads(sys.argv[1])
     try:
-        server = Server(options["host"], options["port"], options["token"], options["client"])
+        server = Server(options["host"], options["port"], options["token"])
     except OSError as error:
-        print(f"lab: the agent at {options['host']}: {error}", file=sys.stderr)
-        return NO_AGENT
-
-    def say(event: dict) -> None:
-        if options["report"]:
-            server.tell({"event": event})
-        else:
-            print(json.dumps(event), flush=True)
-
+        sys.exit(f"lab: the agent at {options['host']}: {error}")
     try:
-        Engine(options, server, say).run()
-        server.tell({"done": True})
+        Engine(options, server).run()
     finally:
         programs.kill_all()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

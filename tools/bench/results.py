@@ -24,7 +24,7 @@ from bench.goals import GOALS, Goal
 LEVEL = 0.95  # of all looks at a ratio together
 LOOKS = (15, 30, 60)  # repeats
 FAILURES = 3  # of an arm, after which it is not run any more
-Key = Tuple[str, str, str, int]  # group, arm, parameter, client
+Key = Tuple[str, str, str]  # group, arm, parameter
 
 
 def looks(most: int) -> List[int]:
@@ -67,7 +67,6 @@ class Run:
     group: str
     arm: str
     parameter: str
-    client: int
     repeat: int
     metric: str
     value: float
@@ -78,7 +77,6 @@ class Row:
     group: str
     arm: str
     parameter: str
-    client: int
     metric: str
     unit: str
     median: Optional[float]
@@ -97,7 +95,6 @@ class Ratio:
     peer: str
     parameter: str
     metric: str
-    client: int
     ratio: Optional[float]  # the median
     low: Optional[float]  # the ends of its interval
     high: Optional[float]
@@ -113,18 +110,14 @@ class Results:
         self.runs: List[Run] = []
         self.skipped: Dict[Key, str] = {}  # why
         self.failures: Dict[Key, List[str]] = {}  # why, of each run that failed
-        self.machines: Dict[int, dict] = {}  # of each client
-        self.lost: Dict[int, str] = {}  # clients that went away
+        self.machine: dict = {}  # the client's
 
-    def take(self, event: dict, client: int = 1) -> None:
-        """What an engine has said, which client's it is being in there if it came by the agent."""
-        client = event.get("client", client)
+    def take(self, event: dict) -> None:
+        """What the engine has said."""
         if "machine" in event:
-            self.machines[client] = event["machine"]
-        elif "lost" in event:
-            self.lost[client] = event["lost"]
+            self.machine = event["machine"]
         elif "state" in event:
-            key = event["group"], event["arm"], event["parameter"], client
+            key = event["group"], event["arm"], event["parameter"]
             if event["state"] == "skipped":
                 self.skipped[key] = event["why"]
             else:
@@ -132,7 +125,7 @@ class Results:
         elif "samples" in event:
             self.runs += [
                 Run(
-                    event["number"], event["pair"], event["group"], arm, parameter, client,
+                    event["number"], event["pair"], event["group"], arm, parameter,
                     event["repeat"], metric, value)
                 for arm, parameter, metric, value in event["samples"]
             ]
@@ -143,7 +136,7 @@ class Results:
     def broken(self) -> Dict[Key, Tuple[str, str]]:
         """State and why of the arms without figures. An arm whose runs fail now and then has
         figures."""
-        measured = {(run.group, run.arm, run.parameter, run.client) for run in self.runs}
+        measured = {(run.group, run.arm, run.parameter) for run in self.runs}
         failed = {
             key: ("failed", whys[0])
             for key, whys in self.failures.items()
@@ -155,7 +148,7 @@ class Results:
         broken = self.broken()
         values: Dict[Tuple[Key, str], List[float]] = {}
         for run in self.runs:
-            key = run.group, run.arm, run.parameter, run.client
+            key = run.group, run.arm, run.parameter
             if key not in broken:
                 values.setdefault((key, run.metric), []).append(run.value)
         rows = []
@@ -188,42 +181,35 @@ class Results:
         # They ran in random order.
         return sorted(
             rows,
-            key=lambda row: (
-                places.get((row.group, row.arm, row.parameter), len(places)), row.client),
+            key=lambda row: places.get((row.group, row.arm, row.parameter), len(places)),
         )
 
     def ratios(self, goals: Sequence[Goal] = GOALS) -> List[Ratio]:
         """Of those goals of which something was to be run."""
         return [
-            self._ratio(goal, client)
-            for client in self._clients()
+            self._ratio(goal)
             for goal in goals
-            if self._has(goal, goal.ours, client) and self._has(goal, goal.peer, client)
+            if self._has(goal, goal.ours) and self._has(goal, goal.peer)
         ]
 
-    def _clients(self) -> List[int]:
-        return sorted({run.client for run in self.runs} | {key[3] for key in self.broken()})
+    def _has(self, goal: Goal, arm: str) -> bool:
+        return (goal.group, arm, goal.parameter) in self.broken() or bool(self._values(goal, arm))
 
-    def _has(self, goal: Goal, arm: str, client: int) -> bool:
-        return (goal.group, arm, goal.parameter, client) in self.broken() or bool(
-            self._values(goal, arm, client)
-        )
-
-    def _values(self, goal: Goal, arm: str, client: int) -> Dict[Tuple[str, int], float]:
+    def _values(self, goal: Goal, arm: str) -> Dict[Tuple[str, int], float]:
         """By pair and repeat."""
-        wanted = goal.group, arm, goal.parameter, client, goal.metric
+        wanted = goal.group, arm, goal.parameter, goal.metric
         return {
             (run.pair, run.repeat): run.value
             for run in self.runs
-            if (run.group, run.arm, run.parameter, run.client, run.metric) == wanted
+            if (run.group, run.arm, run.parameter, run.metric) == wanted
             and math.isfinite(run.value)
         }
 
-    def _pairs(self, goal: Goal, client: int) -> Dict[int, Tuple[float, float]]:
+    def _pairs(self, goal: Goal) -> Dict[int, Tuple[float, float]]:
         """By repeat: both sides, of the goal's own pair. A program that measures both sides at once
         runs in other pairs, too. Those runs are left out: how many there are depends on other
         goals."""
-        ours, peer = (self._values(goal, arm, client) for arm in (goal.ours, goal.peer))
+        ours, peer = (self._values(goal, arm) for arm in (goal.ours, goal.peer))
         own = min(
             (pair for pair, _ in ours if any(pair == other for other, _ in peer)),
             key=lambda pair: pair.count(" | "),
@@ -235,18 +221,18 @@ class Results:
             if pair == own and peer.get((own, repeat))
         }
 
-    def _ratio(self, goal: Goal, client: int) -> Ratio:
-        fixed = (goal.name, goal.group, goal.ours, goal.peer, goal.parameter, goal.metric, client)
+    def _ratio(self, goal: Goal) -> Ratio:
+        fixed = (goal.name, goal.group, goal.ours, goal.peer, goal.parameter, goal.metric)
         sides, broken = (goal.ours, goal.peer), self.broken()
         for bad in ("failed", "skipped"):
             why = "; ".join(
-                f"{arm}: {broken[goal.group, arm, goal.parameter, client][1]}"
+                f"{arm}: {broken[goal.group, arm, goal.parameter][1]}"
                 for arm in sides
-                if broken.get((goal.group, arm, goal.parameter, client), ("",))[0] == bad
+                if broken.get((goal.group, arm, goal.parameter), ("",))[0] == bad
             )
             if why:
                 return Ratio(*fixed, None, None, None, 0, goal.limit, bad, why)
-        both = [ours / peer for ours, peer in self._pairs(goal, client).values()]
+        both = [ours / peer for ours, peer in self._pairs(goal).values()]
         if not both:
             return Ratio(
                 *fixed, None, None, None, 0, goal.limit, "failed", "no repeat has both sides"

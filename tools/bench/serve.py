@@ -3,11 +3,10 @@
 ends it.
 
 `python3 -m bench.serve OPTIONS`, where the server's device is: OPTIONS is a JSON object. It prints
-one line of JSON that says where it is to be reached and with which token, then what clients report,
-if they report here. Clients name what they want by group, arm and parameter, never by a command
-line: a thief of the token can run a benchmark, and nothing else. One client is served at a time,
-since latencies are measured alone. It ends when as many clients as it was told of have come and
-gone, or when its standard input ends, which the process that started it holds open.
+one line of JSON that says where it is to be reached and with which token. The client names what it
+wants by group, arm and parameter, never by a command line: a thief of the token can run a
+benchmark, and nothing else. It ends when its client has come and gone, or when its standard input
+ends, which the process that started it holds open.
 """
 from __future__ import annotations
 
@@ -33,53 +32,30 @@ class Agent:
         self.probes = {probe.key: probe for probe in arms.probes(options["quick"])}
         self.side = arms.Side(options["device"], describe.gid_index(options["device"]))
         self.token = secrets.token_hex(16)
-        self.turn = threading.Lock()
-        self.output = threading.Lock()
         self.running: Optional[programs.Program] = None
 
-    def say(self, what: dict) -> None:
-        with self.output:
-            print(json.dumps(what), flush=True)
-
     def run(self) -> None:
-        listener = socket.create_server((self.options["address"], 0), backlog=256)
+        listener = socket.create_server((self.options["address"], 0))
         threading.Thread(target=self.end_with_input, daemon=True).start()
         machine = describe.machine(self.options["device"]) if self.options["describe"] else None
-        self.say(
-            {
-                "agent": {
-                    "address": self.options["address"],
-                    "port": listener.getsockname()[1],
-                    "token": self.token,
-                },
-                "machine": machine,
-            }
-        )
+        where = {
+            "address": self.options["address"], "port": listener.getsockname()[1],
+            "token": self.token}
+        print(json.dumps({"agent": where, "machine": machine}), flush=True)
         listener.settimeout(self.options["wait"])
-        served = []
         try:
-            while len(served) < self.options["clients"]:
+            while True:
                 connection, _ = listener.accept()
                 connection.settimeout(HELLO_LIMIT)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 lines = connection.makefile("rw", encoding="utf-8")
-                hello = self.hello(lines)
-                if hello is None:
-                    lines.close()
-                    connection.close()
-                    continue
-                connection.settimeout(None)
-                served.append(threading.Thread(target=self.serve, args=(lines, hello), daemon=True))
-                served[-1].start()
+                if self.is_ours(lines):
+                    connection.settimeout(None)
+                    return self.serve(lines)
+                lines.close()
+                connection.close()
         except socket.timeout:
-            missing = self.options["clients"] - len(served)
-            print(
-                f"lab: {missing} of {self.options['clients']} clients did not come",
-                file=sys.stderr,
-                flush=True,
-            )
-        for thread in served:
-            thread.join()
+            print("lab: the client did not come", file=sys.stderr, flush=True)
 
     def end_with_input(self) -> None:
         while os.read(0, 4096):
@@ -87,39 +63,27 @@ class Agent:
         programs.kill_all()
         os._exit(1)
 
-    def hello(self, lines) -> Optional[int]:
-        """@return the client's number, None if it is not one of ours"""
+    def is_ours(self, lines) -> bool:
+        """The first line has the token."""
         try:
-            said = json.loads(lines.readline(4096))
-            if hmac.compare_digest(said["token"], self.token):
-                return int(said["client"])
+            return hmac.compare_digest(json.loads(lines.readline(4096))["token"], self.token)
         except (ValueError, KeyError, TypeError, OSError):
-            pass
-        return None
+            return False
 
-    def serve(self, lines, client: int) -> None:
-        """What one client asks for, until it is done or gone."""
-        with self.turn:
-            ended = "it went away before it was done"
-            try:
-                self.answer(lines, {"turn": True})
-                while line := lines.readline():
-                    request = json.loads(line)
-                    if "done" in request:
-                        ended = ""
-                        break
-                    if "event" in request:
-                        self.say({**request["event"], "client": client})
-                    elif "start" in request:
-                        self.answer(lines, self.start(tuple(request["start"])))
-                    elif "stop" in request:
-                        self.answer(lines, self.stop(request["stop"]))
-            except (OSError, ValueError) as error:
-                ended = f"it went away: {error}"
-            finally:
-                self.stop("failed")
-        if ended:
-            self.say({"lost": ended, "client": client})
+    def serve(self, lines) -> None:
+        """What the client asks for, until it is done or gone."""
+        try:
+            self.answer(lines, {"is_ours": True})
+            while line := lines.readline():
+                request = json.loads(line)
+                if "start" in request:
+                    self.answer(lines, self.start(tuple(request["start"])))
+                elif "stop" in request:
+                    self.answer(lines, self.stop(request["stop"]))
+        except (OSError, ValueError) as error:
+            print(f"lab: the client went away: {error}", file=sys.stderr, flush=True)
+        finally:
+            self.stop("failed")
 
     @staticmethod
     def answer(lines, what: dict) -> None:

@@ -27,30 +27,26 @@ def _align(lines: Iterable[List[str]]) -> List[str]:
     ]
 
 
-def _goal_line(ratio: Ratio, medians: dict, several: bool) -> List[str]:
+def _goal_line(ratio: Ratio, medians: dict) -> List[str]:
     ours, peer = (
-        medians.get((ratio.group, arm, ratio.parameter, ratio.client, ratio.metric))
+        medians.get((ratio.group, arm, ratio.parameter, ratio.metric))
         for arm in (ratio.ours, ratio.peer)
     )
     name = f"{ratio.group} {ratio.parameter}: {ratio.name}" + (
         ", CPU" if ratio.metric.startswith("cpu") else ""
     )
     return [
-        name + (f" (client {ratio.client})" if several else ""), _figure(ours), _figure(peer),
-        _figure(ratio.ratio),
+        name, _figure(ours), _figure(peer), _figure(ratio.ratio),
         f"{_figure(ratio.low)} to {_figure(ratio.high)}" if ratio.low is not None else "",
         ratio.limit, ratio.state + (f": {ratio.why}" if ratio.why else "")]
 
 
 def table(results: Results) -> str:
     rows, ratios = results.rows(), results.ratios()
-    several = len({row.client for row in rows}) > 1
-    medians = {
-        (row.group, row.arm, row.parameter, row.client, row.metric): row.median for row in rows
-    }
+    medians = {(row.group, row.arm, row.parameter, row.metric): row.median for row in rows}
     text = []
     if ratios:
-        text += _align([list(HEADS)] + [_goal_line(ratio, medians, several) for ratio in ratios])
+        text += _align([list(HEADS)] + [_goal_line(ratio, medians) for ratio in ratios])
     with_goal = {
         (ratio.group, arm, ratio.parameter) for ratio in ratios for arm in (ratio.ours, ratio.peer)
     }
@@ -63,8 +59,7 @@ def table(results: Results) -> str:
         text += ["", "without a goal:"] if text else []
         text += _align(
             [
-                f"{row.group} {row.parameter}: {row.arm}"
-                + (f" (client {row.client})" if several else ""),
+                f"{row.group} {row.parameter}: {row.arm}",
                 _figure(row.median),
                 row.unit if row.median is not None else "",
                 "",
@@ -74,5 +69,4 @@ def table(results: Results) -> str:
             ]
             for row in others
         )
-    text += [f"client {client} did not finish: {why}" for client, why in results.lost.items()]
     return "\n".join(text)

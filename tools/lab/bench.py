@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, List, Optional
 
-from bench import arms, describe, engine, launch, results, table
+from bench import arms, describe, results, table
 from lab import build, machine, packages, place, plots
 from lab.errors import LabError, UsageError, nearest
 from lab.paths import ROOT
 
-COME_LIMIT = 600  # seconds in which all tasks of a job have to be there
+COME_LIMIT = 600  # seconds in which the engine has to come to the agent
 RESULTS = ROOT / "results"
 
 
@@ -42,8 +42,7 @@ def add_parser(subparsers) -> None:
         ),
         epilog=(
             "Between two machines: ./lab bench --server HOST, with a checkout at the same path"
-            " there. On a cluster:\nsrun -N2 ./lab bench, or mpirun -N 1 ./lab bench: the first"
-            " task serves, all others are clients."
+            " there."
         ),
     )
     parser.add_argument(
@@ -87,27 +86,15 @@ def add_parser(subparsers) -> None:
 
 def main(args) -> int:
     only = check(args)
-    task = None if args.agent else launch.task()
-    if task and (args.server or args.two_hosts):
-        raise UsageError(
-            "a launcher has started several tasks, of which the first serves: --server and"
-            " --two-hosts are not for that"
-        )
-    if task and not (args.results or task.job):
-        raise UsageError("the launcher does not name its job: all tasks need the same --results")
-    folder = args.results or RESULTS / (
-        f"job-{task.job}" if task else time.strftime("%Y%m%d-%H%M%S")
-    )
+    folder = args.results or RESULTS / time.strftime("%Y%m%d-%H%M%S")
     if not args.agent:
         make(folder)
     prepare(args, only)
     if args.agent:
         return serve_alone(args)
-    if task and not task.serves:
-        return be_client(args, only, task, folder)
     found, described = results.Results(args.repeats), {}
     try:
-        described = be_server(args, task, folder, found) if task else measure(args, only, found)
+        described = measure(args, only, found)
     finally:
         if found.runs or found.broken():  # what there is, if it was interrupted, too
             found.write(folder, {**machine_json(args, only, found), **described})
@@ -163,11 +150,11 @@ def verdict(found: results.Results) -> int:
     bad = sorted(
         f"{key[0]}/{key[1]} {key[2]}: {whys[0]}"
         for key, whys in found.failures.items()
-        if key[:3] in ours
+        if key in ours
     )
     for line in bad:
         print(f"lab: {line}", file=sys.stderr)
-    return 1 if bad or found.lost or not found.machines else 0
+    return 1 if bad or not found.machine else 0
 
 
 # ---- the two sides
@@ -183,7 +170,7 @@ def command(where: place.Place, module: str, options: dict) -> List[str]:
     )
 
 
-def agent_command(args, where: place.Place, clients: int, describe: bool) -> List[str]:
+def agent_command(args, where: place.Place, describe: bool) -> List[str]:
     return command(
         where,
         "serve",
@@ -192,16 +179,13 @@ def agent_command(args, where: place.Place, clients: int, describe: bool) -> Lis
             "address": where.address,
             "build": str(build.directory()),
             "quick": args.quick,
-            "clients": clients,
             "wait": COME_LIMIT,
             "describe": describe,
         },
     )
 
 
-def engine_command(
-    args, only: List[str], where: place.Place, agent: dict, client: int, report: bool
-) -> List[str]:
+def engine_command(args, only: List[str], where: place.Place, agent: dict) -> List[str]:
     return command(
         where,
         "engine",
@@ -216,8 +200,6 @@ def engine_command(
             "host": agent["address"],
             "port": agent["port"],
             "token": agent["token"],
-            "client": client,
-            "report": report,
         },
     )
 
@@ -262,7 +244,7 @@ def take(process: subprocess.Popen, found: results.Results) -> int:
 
 
 def measure(args, only: List[str], found: results.Results) -> dict:
-    """One client. @return what is to be said of the server's machine"""
+    """@return what is to be said of the server's machine"""
     if args.two_hosts:
         servers, clients = place.find_hosts()
     else:
@@ -275,15 +257,13 @@ def measure(args, only: List[str], found: results.Results) -> dict:
             f"cd {shlex.quote(args.server_dir)} && {shlex.join(words)}"]
         what = f"the agent on {args.server}"
     else:
-        argv, what = agent_command(args, servers, 1, args.two_hosts), "the agent"
+        argv, what = agent_command(args, servers, args.two_hosts), "the agent"
     with running(argv, what) as agent:
         said = hello(agent, what)
         # The server's device has no address of its own.
         if said["agent"]["address"].startswith("127.") and args.server:
             said["agent"]["address"] = args.server
-        with running(
-            engine_command(args, only, clients, said["agent"], 1, False), "the engine"
-        ) as client:
+        with running(engine_command(args, only, clients, said["agent"]), "the engine") as client:
             status = take(client, found)
     if status == machine.CRASHED:
         raise LabError("the emulated machine is gone")
@@ -296,59 +276,22 @@ def serve_alone(args) -> int:
     """The server's side of --server: until its input ends, which is when the other side goes."""
     where = place.find_place(args.device)
     print(f"lab: {where.why}", file=sys.stderr)
-    return machine.end_like(subprocess.run(agent_command(args, where, 1, True)).returncode)
-
-
-def be_server(args, task: launch.Task, folder: Path, found: results.Results) -> dict:
-    where = place.find_place(args.device)
-    with running(agent_command(args, where, task.tasks - 1, True), "the agent") as agent:
-        said = hello(agent, "the agent")
-        file = launch.announce(folder, task, said["agent"])
-        try:
-            status = take(agent, found)
-        finally:
-            file.unlink(missing_ok=True)
-    if status:
-        raise LabError(f"the agent ended with status {status}")
-    if len(found.machines) < task.tasks - 1:
-        found.lost.update(
-            {
-                client: "it was never there"
-                for client in range(1, task.tasks)
-                if client not in {**found.machines, **found.lost}
-            }
-        )
-    return {"server": said["machine"]}
-
-
-def be_client(args, only: List[str], task: launch.Task, folder: Path) -> int:
-    where = place.find_place(args.device)
-    deadline, agent = time.monotonic() + COME_LIMIT, None
-    while True:
-        agent = launch.look(folder, task, deadline - time.monotonic(), agent)
-        if agent is None:
-            raise LabError(
-                f"no server within {COME_LIMIT} s: {folder} has to be the same for all tasks"
-            )
-        argv = engine_command(args, only, where, agent, task.rank, True)
-        status = subprocess.run(argv, stdin=subprocess.DEVNULL).returncode
-        if status != engine.NO_AGENT:  # else what was found is an earlier job's
-            return status
+    return machine.end_like(subprocess.run(agent_command(args, where, True)).returncode)
 
 
 # ---- what it was measured on
 
 
 def machine_json(args, only: List[str], found: results.Results) -> dict:
-    """Of the first client; of the others, too, if there are several."""
-    first = dict(found.machines[min(found.machines)]) if found.machines else {}
-    if first.get("emulated") == "yes":
+    """Of the client."""
+    client = dict(found.machine)
+    if client.get("emulated") == "yes":
         status = machine.status("b" if args.two_hosts else "")
-        first["emulated"] = "KVM" if status and "kvm" in status.get("accelerator", "") else "TCG"
-        first["emulated_by"] = describe.cpu_model()
-    described = {
+        client["emulated"] = "KVM" if status and "kvm" in status.get("accelerator", "") else "TCG"
+        client["emulated_by"] = describe.cpu_model()
+    return {
         "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        **first,
+        **client,
         "commit": commit(),
         "options": {
             "quick": args.quick,
@@ -358,11 +301,6 @@ def machine_json(args, only: List[str], found: results.Results) -> dict:
             "two_hosts": args.two_hosts,
         },
     }
-    if len(found.machines) > 1:
-        described["clients"] = {
-            str(client): machine_ for client, machine_ in sorted(found.machines.items())
-        }
-    return described
 
 
 def commit() -> Optional[str]:

@@ -49,9 +49,9 @@ class Machine:
 
     def __init__(
         self, kernel: kernels.Kernel, accelerator: str, folder: Path, host: str,
-        wires: list[socket.socket]
+        wire: Optional[socket.socket]
     ):
-        self.kernel, self.accelerator, self.host, self.wires = kernel, accelerator, host, wires
+        self.kernel, self.accelerator, self.host, self.wire = kernel, accelerator, host, wire
         self.process: Optional[asyncio.subprocess.Process] = None
         self.console = folder / f"console{host}.log"
         self.splitter = Splitter()
@@ -63,15 +63,16 @@ class Machine:
         """@raises LabError if the agent does not speak within `limit` seconds"""
         began = time.monotonic()
         ours, theirs = socket.socketpair()
-        wires = [wire.fileno() for wire in self.wires]
+        wire = self.wire.fileno() if self.wire else None
         argv = qemu.command(
             self.kernel, kernels.initramfs(self.kernel), self.accelerator, self.host,
-            theirs.fileno(), wires, self.console)
+            theirs.fileno(), wire, self.console)
         self.console.write_bytes(b"")
         with open(self.console, "ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=[theirs.fileno(), *wires], preexec_fn=die_with_parent)
+                pass_fds=[theirs.fileno(), *([wire] if self.wire else [])],
+                preexec_fn=die_with_parent)
         theirs.close()
         self.reader, self.writer = await asyncio.open_connection(sock=ours)
         self.send(0, START, marshal.dumps({"root": str(ROOT), "modules": str(self.kernel.modules)}))
@@ -267,11 +268,11 @@ async def start_all(accelerator: str, group: str, limit: float) -> list[Machine]
     """The machines of `group`, booting at the same time. @raises LabError if one of them does not
     start"""
     kernel, folder = kernels.get(), runtime_dir(group)
-    # An Ethernet that goes nowhere else: from each other host a wire to the first one.
-    pairs = [socket.socketpair() for _ in GROUPS[group][1:]]
-    wires = [[first for first, _ in pairs], *([other] for _, other in pairs)]
+    # An Ethernet that goes nowhere else.
+    ends = socket.socketpair() if group else ()
     machines = [
-        Machine(kernel, accelerator, folder, host, ends) for host, ends in zip(GROUPS[group], wires)
+        Machine(kernel, accelerator, folder, host, end)
+        for host, end in itertools.zip_longest(GROUPS[group], ends)
     ]
     starts = [asyncio.create_task(machine.start(limit)) for machine in machines]
     try:
@@ -284,8 +285,8 @@ async def start_all(accelerator: str, group: str, limit: float) -> list[Machine]
             await machine.stop()
         raise
     finally:
-        for wire in itertools.chain(*wires):
-            wire.close()
+        for end in ends:
+            end.close()
     return machines
 
 
@@ -304,7 +305,7 @@ async def boot(group: str) -> list[Machine]:
             if forced:
                 raise
             verdict.write_text(f"{error}\n")
-    return await start_all("tcg", group, BOOT_LIMIT * max(1, len(GROUPS[group]) / 2))
+    return await start_all("tcg", group, BOOT_LIMIT)
 
 
 async def main(group: str, report: int) -> None:

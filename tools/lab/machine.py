@@ -3,8 +3,7 @@
 in them.
 
 There is the machine that is alone, whose name is "", and there are two hosts, "a" and "b", joined
-by an Ethernet. Hosts begin and end together. With LAB_HOSTS=4 there are "c" and "d", too: a test of
-a cluster runs commands there (./lab exec --on d), and all other commands know a and b only.
+by an Ethernet. Hosts begin and end together.
 
 ./lab exec is such a client. It passes on its own input, both output streams, signals and window
 size, and ends as the command ended: with its exit status, or by the same signal. A machine that
@@ -37,7 +36,7 @@ from lab.frames import (
 from lab.paths import ROOT, runtime_dir
 
 # The machines of one keeper.
-GROUPS = {"": ("",), "hosts": tuple("abcd" if os.environ.get("LAB_HOSTS") == "4" else "ab")}
+GROUPS = {"": ("",), "hosts": ("a", "b")}
 HOSTS = GROUPS["hosts"]
 CRASHED = 125
 TIMED_OUT = 124
@@ -91,11 +90,7 @@ def _start_keeper(group: str) -> None:
 
     # This happens here and not in the keeper, so that the user sees a download and can stop it.
     kernels.initramfs(kernels.get())
-    what = (
-        f"{'four' if len(HOSTS) == 4 else 'two'} hosts, {', '.join(HOSTS[:-1])} and {HOSTS[-1]}"
-        if group
-        else "the emulated machine"
-    )
+    what = "two hosts, a and b" if group else "the emulated machine"
     print(f"lab: starting {what}", file=sys.stderr, flush=True)
     report, report_write = os.pipe()
     log_file = runtime_dir(group) / "keeper.log"

@@ -78,7 +78,6 @@ class Row:
     group: str
     arm: str
     parameter: str
-    client: str
     metric: str
     unit: str
     median: float | None
@@ -99,7 +98,7 @@ def _row(line: dict[str, str]) -> Row:
     }
     words = {
         name: line[name]
-        for name in ("group", "arm", "parameter", "client", "metric", "unit", "state")
+        for name in ("group", "arm", "parameter", "metric", "unit", "state")
     }
     # The reason may be what a program has printed.
     why = " ".join(
@@ -129,19 +128,6 @@ class Measured:
     @classmethod
     def published(cls) -> Measured:
         return cls(*(PUBLISHED / (PREFIX + name) for name in FILES))
-
-    def clients(self) -> list[str]:
-        """One, at least; a row without a client's name, of an arm that was skipped say, is of all
-        of them."""
-        return list(dict.fromkeys(row.client for row in self.rows if row.client)) or [""]
-
-    def only(self, client: str) -> Measured:
-        """The same, as one of several clients has seen it."""
-        result = object.__new__(Measured)
-        result.machine = self.machine
-        result.rows = [row for row in self.rows if row.client in (client, "")]
-        result.ratios = [line for line in self.ratios if line["client"] in (client, "")]
-        return result
 
     def of_metric(self, group: str, metric: str) -> list[Row]:
         """What failed or was skipped altogether may have a single row, without a metric or a

@@ -48,7 +48,7 @@ def runtime_dir(group: str = "") -> Path:
     # is no use to it.
     which = [
         str(ROOT), str(ROOT.stat().st_ino), group,
-        *(os.environ.get(name, "") for name in ("LAB_MACHINE", "LAB_KERNEL", "LAB_HOSTS"))]
+        *(os.environ.get(name, "") for name in ("LAB_MACHINE", "LAB_KERNEL"))]
     name = f"{zlib.crc32(chr(0).join(which).encode()):08x}"  # hashlib takes 5 ms to load
     top.mkdir(mode=0o700, exist_ok=True)
     info = top.lstat()

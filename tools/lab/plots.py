@@ -18,20 +18,11 @@ def drawn(plot: str, measured: Measured) -> str:
 
 
 def draw_all(results_folder: Path, into: Path) -> list[Path]:
-    """Draws what the run has measured: latency.svg and so on; with several clients
-    latency_CLIENT.svg for each. @return the files written"""
+    """Draws what the run has measured: latency.svg and so on. @return the files written"""
     measured = Measured.of(results_folder)
-    clients, written = measured.clients(), []
-    for client in clients:
-        of_client = measured.only(client)
-        groups = {row.group for row in of_client.rows}
-        for plot, group in GROUP.items():
-            if group in groups:
-                ending = (
-                    f"_{''.join(c if c.isalnum() or c in '.-' else '_' for c in client)}"
-                    if len(clients) > 1
-                    else ""
-                )
-                written.append(into / f"{plot}{ending}.svg")
-                written[-1].write_text(drawn(plot, of_client))
+    groups, written = {row.group for row in measured.rows}, []
+    for plot, group in GROUP.items():
+        if group in groups:
+            written.append(into / f"{plot}.svg")
+            written[-1].write_text(drawn(plot, measured))
     return written

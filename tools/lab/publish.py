@@ -34,8 +34,6 @@ def check(run: measured.Measured, folder: Path) -> None:
     missing = [group for group in arms.GROUPS if group not in {row.group for row in run.rows}]
     if quick:
         why = "a --quick run says too little"
-    elif len(run.clients()) > 1:
-        why = f"it has {len(run.clients())} clients, and the lesson's tables are of one"
     elif missing:
         why = f"it has not measured {', '.join(missing)}"
     elif runs < RUNS:

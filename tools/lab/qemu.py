@@ -21,11 +21,11 @@ PROCESSORS = 2
 
 def command(
     kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str, port: int,
-    wires: list[int], console: Path
+    wire: "int | None", console: Path
 ) -> list[str]:
     """@param host "a" or "b" for one of two, "" for the machine that is alone
     @param port a connected socket that becomes the agent's virtio port
-    @param wires connected sockets that become the Ethernet between hosts"""
+    @param wire a connected socket that becomes the Ethernet between the two hosts"""
     arch = kernels.arch()
     if not shutil.which(arch.qemu):
         raise LabError(f"{arch.qemu} is not installed: ./lab doctor names the package")
@@ -65,25 +65,16 @@ def command(
         f"socket,id=agent,fd={port}",
         "-device",
         "virtserialport,chardev=agent,name=lab.agent",
-        *_ethernet(wires),
+        *(
+            []
+            if wire is None
+            else [
+                "-netdev", f"socket,id=wire,fd={wire}", "-device",
+                "virtio-net-pci,netdev=wire,romfile="]
+        ),
         *_share("host", Path("/"), "readonly=on"),
         *_share("project", ROOT, "readonly=off"),
     ]
-
-
-def _ethernet(wires: list[int]) -> list[str]:
-    """The machine has one NIC. Where there are several wires, a hub joins them and the NIC."""
-    if not wires:
-        return []
-    if len(wires) == 1:
-        nets = [f"socket,id=wire,fd={wires[0]}"]
-    else:
-        nets = ["hubport,id=wire,hubid=0"]
-        for fd in wires:
-            nets += [f"socket,id=wire{fd},fd={fd}", f"hubport,id=port{fd},hubid=0,netdev=wire{fd}"]
-    return [
-        *(word for net in nets for word in ("-netdev", net)), "-device",
-        "virtio-net-pci,netdev=wire,romfile="]
 
 
 def _share(tag: str, path: Path, access: str) -> list[str]:
