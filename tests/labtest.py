@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import select
 import subprocess
 import sys
@@ -22,16 +21,6 @@ ENVIRONMENT = {
     "LAB_IDLE": "60",
     "LAB_PROGRESS": "off",
 }
-
-
-# Debian 12's own kernel is 6.1; its backports have the one of Debian 13.
-NEEDS_BACKPORTS = platform.freedesktop_os_release().get("VERSION_CODENAME") == "bookworm"
-
-
-def choose_newer_kernel() -> None:
-    """The machine boots kernel 6.12 or newer."""
-    if NEEDS_BACKPORTS:
-        os.environ["LAB_KERNEL"] = ENVIRONMENT["LAB_KERNEL"] = "bookworm-backports"
 
 
 def need_machine() -> None:
