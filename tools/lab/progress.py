@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: MIT
 """./lab progress: what has been run, broken on purpose and solved, and what comes next.
 
-./lab run, ./lab check and ./lab doctor note it, a line for each thing, in a file of the user's for
-this clone, which outlives the build. To note a thing is to append its line, in one write: two at a
-time do not disturb each other, and of a file that is damaged the other lines are still good. It is
-a convenience: whatever goes wrong with the file, the run goes on. LAB_PROGRESS names another file,
-or is "off", as it is in the tests, whose runs are not the reader's.
+./lab run, ./lab check, ./lab hint and ./lab doctor note it, by a line that they append to a file of
+the user's for this clone, which outlives the build. A run does not fail if its note does: it says
+so. LAB_PROGRESS names another file, or is "off", as it is in the tests, whose runs are not the
+reader's.
 """
 from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import sys
 from pathlib import Path
 from typing import Iterable, Optional
@@ -20,8 +18,7 @@ from lab import examples, ladder
 from lab.errors import LabError
 from lab.paths import ROOT
 
-# A larger file is not ours: after all lessons it has less than 10 kB.
-LARGEST = 1 << 20
+WORDS = {"run": 2, "broken": 3, "solved": 2, "hint": 3}  # of a line that begins so
 
 
 def file() -> Optional[Path]:
@@ -40,43 +37,27 @@ def file() -> Optional[Path]:
     return top / "rdma-by-example/progress" / f"{clone}.txt"
 
 
-def _read(path: Path) -> bytes:
-    """@raises OSError also for what is not a file of a sensible size: a pipe there must not stop
-    anybody"""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as opened:
-        info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > LARGEST:
-            raise OSError(f"{path} is not a file of ./lab's")
-        return opened.read(LARGEST)
+def _lines(path: Path) -> "list[str]":
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _not_kept(error: OSError) -> None:
+    print(f"lab: progress is not kept: {error}", file=sys.stderr)
 
 
 def note(*words: str) -> None:
-    """Notes, for example, ("run", "02_send_recv"), unless it has been noted already. Never
-    fails."""
+    """Notes, for example, ("run", "02_send_recv"), unless it has been noted already."""
+    path, line = file(), " ".join(words)
     try:
-        path = file()
-        if path is None:
-            return
-        line = " ".join(words).encode()
-        try:
-            old = _read(path)
-        except FileNotFoundError:
-            old = b""
-        if line in old.split(b"\n"):
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(
-            path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o644
-        )
-        # An entry begins a new line, also behind a line that was not finished. If another process
-        # is just finishing that line, one line stays empty.
-        try:
-            os.write(handle, (b"\n" if old and not old.endswith(b"\n") else b"") + line + b"\n")
-        finally:
-            os.close(handle)
-    except (OSError, ValueError):
-        pass
+        if path and line not in _lines(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as notes:
+                notes.write(line + "\n")
+    except OSError as error:
+        _not_kept(error)
 
 
 def note_run(lesson: ladder.Lesson, broken: Optional[str], outcome) -> None:
@@ -90,14 +71,18 @@ def note_run(lesson: ladder.Lesson, broken: Optional[str], outcome) -> None:
 
 
 def read() -> "set[tuple[str, ...]]":
-    """What has been noted; what cannot be read has not. Lines that say nothing to us are passed
-    over."""
+    """What has been noted. Lines that are damaged do not count."""
     path = file()
     try:
-        text = _read(path) if path else b""
-    except OSError:
-        text = b""
-    return {tuple(line.split()) for line in text.decode(errors="replace").splitlines() if line}
+        noted = [tuple(line.split()) for line in _lines(path)] if path else []
+    except OSError as error:
+        _not_kept(error)
+        return set()
+    good = {words for words in noted if words and WORDS.get(words[0]) == len(words)}
+    damaged = [words for words in noted if words not in good]
+    if damaged:
+        print(f"lab: {path}: {len(damaged)} damaged lines do not count", file=sys.stderr)
+    return good
 
 
 def texts_before() -> "dict[str, list[str]]":
@@ -213,26 +198,7 @@ def main(args) -> int:
             "You have run, broken and solved all there is. ./lab new DIR --from EXAMPLE starts a"
             " project of your own."
         )
-    if trouble := why_not_kept(path):
-        print(f"lab: progress is not kept: {trouble}", file=sys.stderr)
+    if not path:
+        why = "LAB_PROGRESS is off" if os.environ.get("LAB_PROGRESS") else "you have no home folder"
+        print(f"lab: progress is not kept: {why}", file=sys.stderr)
     return 0
-
-
-def why_not_kept(path: Optional[Path]) -> str:
-    """What is in the way of noting anything, or ""."""
-    if path is None:
-        return (
-            "LAB_PROGRESS is off"
-            if os.environ.get("LAB_PROGRESS") == "off"
-            else "you have no home folder; set LAB_PROGRESS to a file"
-        )
-    try:
-        _read(path)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        return f"{path}: {error.strerror}" if error.strerror else str(error)
-    there = next(folder for folder in (path, *path.parents) if folder.exists())
-    if (there != path and not there.is_dir()) or not os.access(there, os.W_OK):
-        return f"{there} cannot be written to; set LAB_PROGRESS to a file that can"
-    return ""
