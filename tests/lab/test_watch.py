@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """./lab check --watch sees a file being saved, in each way in which editors do it."""
-import queue
-import threading
 import unittest
+from unittest import mock
 
 import labtest
 from lab import watch
@@ -15,42 +14,37 @@ class Watch(unittest.TestCase):
         self.file.write_text("first")
         self.saves = watch.saves(self.file)
         next(self.saves)  # from here on, nothing is missed
-        self.seen = queue.Queue()
-        self.addCleanup(self.saves.close)
 
-    def wait(self):
-        """Runs the next step of the watch in a thread, since it may wait."""
-
-        def step():
+    def looks(self, *between):
+        """One look at the file, and another after each of these functions. The watch has to return
+        at the last one, and no earlier."""
+        steps = iter(between)
+        with mock.patch.object(watch.time, "sleep", lambda seconds: next(steps)()):
             next(self.saves)
-            self.seen.put(self.file.read_text())
+        self.assertEqual(list(steps), [])
 
-        thread = threading.Thread(target=step)
-        thread.start()
-        return thread
-
-    def test_written(self):
-        thread = self.wait()
+    def write(self):
         self.file.write_text("second")
-        self.assertEqual(self.seen.get(timeout=60), "second")
-        thread.join()
 
-    def test_replaced(self):
-        thread = self.wait()
+    def replace(self):
+        self.file.unlink()
         new = self.folder / "new"
         new.write_text("third")
         new.rename(self.file)
-        self.assertEqual(self.seen.get(timeout=60), "third")
-        thread.join()
 
-    def test_other_files_do_not_count(self):
-        thread = self.wait()
+    def other(self):
         (self.folder / "other.cpp").write_text("x")
-        self.assertTrue(self.seen.empty())
-        self.file.write_text("last")
-        self.assertEqual(self.seen.get(timeout=60), "last")
-        thread.join()
-        self.assertTrue(self.seen.empty())
+
+    def test_written_before_the_watch_looks(self):
+        self.write()
+        self.looks()
+
+    def test_written_and_replaced(self):
+        self.looks(self.write)
+        self.looks(self.replace)
+
+    def test_nothing_else_counts(self):
+        self.looks(self.other, self.file.unlink, self.write)
 
 
 if __name__ == "__main__":
