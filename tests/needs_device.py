@@ -6,15 +6,18 @@ LAB_REQUIRE_DEVICE=1, which CI sets, makes a skip a failure.
 from __future__ import annotations
 
 import concurrent.futures
+import fcntl
 import os
 import sys
 import unittest
 from pathlib import Path
+from typing import TextIO
 
 from lab import kbuild, machine, place
 from lab.paths import ROOT
 
 os.environ.setdefault("LAB_PROGRESS", "off")  # what the tests run is not the reader's progress
+ALONE = bool(os.environ.get("LAB_ALONE"))  # tests/meson.build sets it
 AT_ONCE = 3  # programs; each of them may be two processes
 BUILD = Path(os.environ.get("LAB_BUILD", ROOT / "build"))
 # Starts a program as another user. That user may read everything: the clone may lie in a folder
@@ -25,6 +28,8 @@ AS_ANOTHER_USER = [
 
 
 def find() -> place.Place:
+    if ALONE:
+        os.environ.update({"LAB_MACHINE": f"alone-{os.getpid()}", "LAB_IDLE": "1"})
     try:
         return place.find_place()
     except place.NoDevice as error:  # and nothing else: a machine that does not boot is a failure
@@ -34,7 +39,20 @@ def find() -> place.Place:
         sys.exit(77)
 
 
+def share_device() -> "TextIO | None":
+    """For a test that looks at the whole device, and so wants nobody else on it: an emulated
+    machine is its own. Any other device it has when the tests that share it have ended.
+
+    @return what holds the device until this process ends"""
+    if PLACE.kind == "machine":
+        return None
+    lock = open(BUILD / ".device", "w")
+    fcntl.flock(lock, fcntl.LOCK_EX if ALONE else fcntl.LOCK_SH)
+    return lock
+
+
 PLACE = find()
+DEVICE = share_device()
 # Keeps the machine running until this process ends. Without a connection, another test that
 # interrupts a command can end the machine between two commands of this test. The files in the
 # machine's /tmp would be lost.

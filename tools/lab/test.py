@@ -12,9 +12,11 @@ from lab import build, headers, kernel, packages, place
 from lab.errors import LabError
 
 # The packages of every program that a test runs: nothing is installed once the tests have begun.
-PACKAGES = ["build", "device", "machine", "kernel", "docs", "check", "wire", "bench"]
-# A suite, and tests that need a second compiler, a browser or valgrind.
-THOROUGH = {"thorough", "test_builds", "test_browser", "test_counts", "test_whole_programs"}
+PACKAGES = ["build", "device", "machine", "kernel", "docs", "wire", "bench"]
+# Suites and tests that need a second compiler, a browser or valgrind.
+NEED_MORE = {
+    "maintainer", "thorough", "counts", "fuzz", "test_builds", "test_browser", "test_counts",
+    "test_whole_programs", "test_fuzz"}
 # Tests at the same time. They share the emulated machine's two processors, and one of them usually
 # waits for an event.
 AT_ONCE = "3"
@@ -23,36 +25,41 @@ SHOWN = 5  # of the slowest tests
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "test", help="run the tests; arguments go to meson test: --suite examples"
-    )
+        "test",
+        help="run all that a learner reads; other arguments go to meson test: --suite examples")
+    parser.add_argument(
+        "--all", action="store_true", help="also what asks whether ./lab, text and style are right")
     parser.add_argument("tests", nargs="*", metavar="TEST", help="names, as meson test takes them")
     parser.set_defaults(main=main, passes_on=[])
 
 
 def main(args) -> int:
-    wanted = args.passes_on or args.tests
-    packages.ensure(*PACKAGES, *(["thorough"] if THOROUGH & set(wanted) else []))
+    wanted = [word for word in args.passes_on or args.tests if word != "--all"]
+    # A test or a suite that is named runs whatever it is.
+    whole = args.all or bool(wanted)
+    packages.ensure(
+        *PACKAGES, *(["check"] if whole else []),
+        *(["thorough"] if args.all or NEED_MORE & set(wanted) else []))
     began = time.monotonic()
-    folder = build.build()
+    folder = build.build(*([] if whole else ["all"]))
     built = time.monotonic()
     try:
         print(f"lab: {place.find_place().why}", file=sys.stderr, flush=True)
     except LabError as error:
         print(
-            f"lab: the tests that need a device will be skipped: {error}",
-            file=sys.stderr,
-            flush=True,
-        )
+            f"lab: the tests that need a device will be skipped: {error}", file=sys.stderr,
+            flush=True)
     try:
         headers.get(kernel.get())  # a download is not part of any test's time limit
     except LabError as error:
         print(f"lab: the tests of lesson 31 will be skipped: {error}", file=sys.stderr, flush=True)
-    log = folder / "meson-logs/testlog.json"
+    setup = "all" if whole else "learner"
+    log = folder / f"meson-logs/testlog-{setup}.json"
     log.unlink(missing_ok=True)
     status = subprocess.run(
         [
             "meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs",
-            "--num-processes", AT_ONCE, *wanted],
+            "--num-processes", AT_ONCE, "--setup", setup, *wanted],
         env={**os.environ, "LAB_INSTALL": "no"},
     ).returncode
     if not log.exists():  # --list and --help, or a suite that does not exist
