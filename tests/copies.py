@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""For the tests of ./lab new and of the examples' READMEs: an installed library, and projects made
-from examples."""
+"""For the tests of ./lab new, of the examples' READMEs and of the headers: the installed libraries,
+and projects made from examples."""
+import fcntl
 import os
-import shutil
 import subprocess
 import tempfile
 import unittest
@@ -11,6 +11,8 @@ from pathlib import Path
 from lab.paths import ROOT
 
 FAST = ["-Doptimization=0", "-Ddebug=false"]
+# Builds of the libraries alone, which all these tests share.
+BUILDS = Path(os.environ.get("LAB_BUILD", ROOT / "build")) / "other"
 
 
 def run(argv, cwd, **environment):
@@ -22,6 +24,27 @@ def run(argv, cwd, **environment):
     return result.stdout
 
 
+def install(to, kind="shared"):
+    """Builds the libraries, if no test has done so before, and installs a copy of them.
+
+    @param kind as Meson's default_library
+    @return the folder that the copy is in. The libraries were configured for another one, which
+    does not exist: no package may name it."""
+    build = BUILDS / kind
+    build.mkdir(parents=True, exist_ok=True)
+    with open(BUILDS / f"{kind}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (build / "build.ninja").exists():
+            run(
+                [
+                    "meson", "setup", build, ROOT, "--prefix=/nowhere", "--libdir=lib",
+                    "-Dexamples=false", "-Dpkgconfig.relocatable=true",
+                    f"-Ddefault_library={kind}", *FAST],
+                BUILDS)
+        run(["meson", "install", "-C", build, "--destdir", to], BUILDS)
+    return to / "nowhere"
+
+
 class Copies(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -31,21 +54,7 @@ class Copies(unittest.TestCase):
         # The device may be in the emulated machine, which sees the folder in which it is asked.
         cls.addClassCleanup(os.chdir, os.getcwd())
         os.chdir(cls.top)
-        cls.installed = cls.install("installed")
-
-    @classmethod
-    def install(cls, name, *options):
-        """Installs the libraries in one place, and moves them to another: no package may name the
-        first. @return their folder"""
-        run(
-            [
-                "meson", "setup", "library", ROOT, f"--prefix={cls.top / 'before'}", "--libdir=lib",
-                "-Dexamples=false", "-Dpkgconfig.relocatable=true", *FAST, *options],
-            cls.top,
-        )
-        run(["meson", "install", "-C", "library"], cls.top)
-        shutil.rmtree(cls.top / "library")
-        return (cls.top / "before").rename(cls.top / name)
+        cls.installed = install(cls.top / "installed")
 
     def new(self, *options, folder=None):
         """@return a project made with these options, in an empty folder of its own"""

@@ -8,6 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import copies
 from lab.paths import ROOT
 
 LIBRARIES = {"rdmacommon": ROOT / "common", "rdmashared": ROOT / "shared"}
@@ -24,15 +25,7 @@ class Headers(unittest.TestCase):
     def setUpClass(cls):
         temp = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temp.cleanup)
-        build = Path(temp.name) / "build"
-        for argv in (
-            ["meson", "setup", build, ROOT, f"--prefix={temp.name}/installed", "-Dexamples=false"],
-            ["meson", "install", "-C", build, "--no-rebuild", "--tags", "devel"],
-        ):
-            result = run(*argv)
-            if result.returncode:
-                raise AssertionError(result.stdout)
-        cls.include = Path(temp.name) / "installed/include"
+        cls.include = copies.install(Path(temp.name)) / "include"
         cls.headers = sorted(
             path.relative_to(cls.include).as_posix() for path in cls.include.rglob("*")
         )

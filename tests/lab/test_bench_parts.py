@@ -40,7 +40,7 @@ else:
 """
 FIGURES = 'print(" #bytes #iterations  t_min\\n 64  500  1.00  9.00  2.50  3.00  0.50  7.00  9.00")'
 # seconds of a run: the programs of these tests take tenths of a second, but for the one that hangs
-LIMIT = 15
+LIMIT = 5
 MARK = str(10_000_000 + os.getpid())  # the seconds of a sleep, by which it is found again
 HANGS = (
     f'subprocess.Popen(["/bin/sleep", "{MARK}"]); print("about to wait", flush=True);'

@@ -43,10 +43,7 @@ class Hosts(unittest.TestCase):
 
     def test_a_dead_host_is_named_and_leaves_nothing(self):
         for victim, words in (
-            ("b", ["exec", "--on", "b", "--", "sleep", "100"]),
             ("a", ["exec", "--on", "b", "--", "sleep", "100"]),
-            ("a", ["run", "--two-hosts", "02_send_recv", "--break", "no_receive"]),
-            ("b", ["capture", "02_send_recv", "--break", "no_receive"]),
             ("b", ["trace", "02_send_recv", "--break", "no_receive"]),
         ):
             with self.subTest(victim=victim, words=words):
