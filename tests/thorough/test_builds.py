@@ -4,7 +4,10 @@ sanitizers.
 
 Each build has a folder of its own below the build folder, so that a second run has little to do.
 """
+import concurrent.futures
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import unittest
@@ -37,14 +40,51 @@ def run(argv, **environment):
     return result.stdout
 
 
+def targets(folder, *wanted):
+    """What is built by default and defined below these folders of the project."""
+    return [
+        str(Path(target["filename"][0]).relative_to(folder))
+        for target in json.loads(run(["meson", "introspect", "--targets", str(folder)]))
+        if any(Path(target["defined_in"]).is_relative_to(ROOT / name) for name in wanted)
+        and target["build_by_default"]
+    ]
+
+
+def check_syntax(command):
+    """Compiles a source for its warnings alone, which takes half the time."""
+    argv = shlex.split(command["command"])
+    del argv[argv.index("-o") : argv.index("-o") + 2]
+    return subprocess.run(
+        [*argv, "-fsyntax-only"], cwd=command["directory"], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+# What the tests run that run with the sanitizers.
+SANITIZED = ["common", "shared", "examples", "tools/trace", "tests/unit", "tests/faults"]
+
+
 @unittest.skipIf(os.environ.get("LAB_NESTED"), "a build within a build")
 class Builds(unittest.TestCase):
     def test_clang(self):
-        run(["ninja", "-C", str(configure("clang", "clang++"))])
+        """It builds what is installed and what the lessons show. Of the tests it reads the
+        sources."""
+        folder = configure("clang", "clang++")
+        run(["ninja", "-C", str(folder), *targets(folder, "common", "shared", "examples", "tools")])
+        commands = json.loads((folder / "compile_commands.json").read_text())
+        sources = [
+            command for command in commands
+            if (folder / command["file"]).resolve().is_relative_to(ROOT / "tests")
+        ]
+        self.assertGreater(len(sources), 50)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for command, result in zip(sources, pool.map(check_syntax, sources)):
+                with self.subTest(command["file"]):
+                    self.assertEqual((result.returncode, result.stdout), (0, ""))
 
     def test_gcc_with_sanitizers(self):
         folder = configure("sanitize", "g++", "-Db_sanitize=address,undefined")
-        run(["ninja", "-C", str(folder)])
+        made = [*targets(folder, *SANITIZED), "tests/trace/traced"]
+        run(["ninja", "-C", str(folder), *made])
         # The address sanitizer looks for leaks at exit as well, in the emulated machine too.
         environment = {
             "LAB_NESTED": "1",
