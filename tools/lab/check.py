@@ -8,8 +8,7 @@ import re
 from pathlib import Path
 from typing import Optional
 
-from lab import (
-    build, examples, findings, lint, normalise, packages, place, progress, run, variants, watch)
+from lab import build, examples, findings, lint, normalise, packages, place, progress, run, watch
 from lab.errors import LabError
 
 
@@ -102,9 +101,7 @@ def verdict(
     if outcome.timed_out:
         missing.append("it does not end by itself")
     # Of a side that failed, its own error and hint say more than what it did not print any more.
-    expected = normalise.split_roles(
-        variants.expected(examples.expected_file(name), where).read_text()
-    )
+    expected = examples.exercise_output(name, where)
     whole = {role: lines for role, lines in expected.items() if not outcome.status.get(role)}
     for role, lines in sorted(whole.items()):
         missing += unmet(role or "program", lines, outcome.of(role), where.device)

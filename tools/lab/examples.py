@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Optional, Sequence
 
-from lab import kbuild, ladder, pair, place as places
+from lab import kbuild, ladder, normalise, pair, place as places, variants
 from lab.errors import LabError, UsageError, nearest
 from lab.listening import LISTENING
 from lab.paths import ROOT, WORK
@@ -115,6 +115,27 @@ def exercise_source(name: str) -> Path:
     """The file that the solution's patch changes: the lesson's program, a file of its module, or
     where the reader writes."""
     return kbuild.changed_by(exercise_part(name, ".patch"))
+
+
+def exercise_output(name: str, place: Place) -> "dict[str, list[str]]":
+    """What each side of the solved exercise prints, at this place."""
+    roles = normalise.split_roles(variants.expected(expected_file(name), place).read_text())
+    like = lesson_output(name)
+    if not like:
+        return roles
+    others = normalise.split_roles(variants.expected(like, place).read_text())
+    return {role: normalise.filled(lines, others.get(role, [])) for role, lines in roles.items()}
+
+
+def lesson_output(name: str) -> Optional[Path]:
+    """What the program prints that the exercise changes: the exercise's expected output has only
+    what differs (normalise.shortened). None for an exercise that changes no program."""
+    program = own_program(name)
+    if not program:
+        return None
+    stem = exercises()[name].stem
+    file = expected_file(stem, other=program)
+    return file if file.exists() else expected_file(stem)
 
 
 def with_task(name: str, text: str) -> str:

@@ -50,6 +50,52 @@ def split_roles(text: str) -> dict[str, list[str]]:
     return roles
 
 
+def shortened(text: str, other: str) -> str:
+    """An output, role by role, without what it has in common with the lesson's. "..." stands for
+    what the lesson's output has between the line before and the line behind."""
+    import difflib
+
+    result, others = [], split_roles(other)
+    for role, lines in split_roles(text).items():
+        known, short = others.get(role, []), list(lines)
+        sides = [[normalise(line, "rxe0") for line in side] for side in (known, lines)]
+        for a, b, size in reversed(
+            difflib.SequenceMatcher(None, *sides, autojunk=False).get_matching_blocks()
+        ):
+            # The first line and the last one stay, except at the beginning and the end of both.
+            first = b + (a + b > 0)
+            last = b + size - (a + size < len(known) or b + size < len(lines))
+            if last - first > 1:
+                short[first:last] = ["..."]
+        try:
+            whole = [normalise(line, "rxe0") for line in filled(short, known)]
+        except ValueError:  # a line that comes twice can be taken for the other one
+            whole = []
+        lines = short if whole == sides[1] else lines
+        result += [f"[{role}] {line}" if role else line for line in lines]
+    return "".join(line + "\n" for line in result)
+
+
+def filled(lines: list[str], others: list[str]) -> list[str]:
+    """One role's lines of what shortened() has made, whole again.
+
+    @param others the same role's lines of the lesson's output
+    @raises ValueError if the line behind "..." is none of these any more"""
+    known = [normalise(line, "rxe0") for line in others]
+    result: list[str] = []
+    at = 0  # behind the line of `others` that was the last in common
+    for line, behind in zip(lines, [*lines[1:], None]):
+        if line == "...":
+            end = len(known) if behind is None else known.index(normalise(behind, "rxe0"), at)
+            result += others[at:end]
+            at = end
+            continue
+        result.append(line)
+        if normalise(line, "rxe0") in known[at:]:
+            at = known.index(normalise(line, "rxe0"), at) + 1
+    return result
+
+
 def differences(expected: str, roles: dict[str, list[str]], device: str) -> list[str]:
     """Empty if the output is the expected one; else a unified diff by role, as lines."""
     return compare(split_roles(expected), roles, device)

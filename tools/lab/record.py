@@ -72,7 +72,8 @@ def record_outputs(where, folder, lesson, since: "str | None") -> None:
             examples.expected_file(lesson.stem, name), False, since)
     for name, kind in examples.of(lesson)["exercises"].items():
         record(
-            where, folder, name + ".solution", kind, examples.expected_file(name), True, since)
+            where, folder, name + ".solution", kind, examples.expected_file(name), True, since,
+            examples.lesson_output(name))
 
 
 def record_traces(lesson) -> None:
@@ -109,18 +110,23 @@ def check_condition(where, since: "str | None") -> None:
 
 
 def record(
-    where, folder, program: str, kind: str, file, works: bool, since: "str | None" = None
+    where, folder, program: str, kind: str, file, works: bool, since: "str | None" = None, like=None
 ) -> None:
-    """Writes `file`, or the variant of it that holds here.
+    """Writes `file`, or the variant of it that holds here, if a run prints something else by now.
 
-    @param since the condition of a new variant, which is written only if it differs from `file`"""
+    @param since the condition of a new variant
+    @param like the lesson's output, if only what differs from that is written"""
     outcome = examples.run(where, folder, program, kind)
     if outcome.timed_out or works == outcome.failed:
         raise LabError(f"{program}: {outcome.status}, not recorded:\n{outcome.text()}")
-    if since:
-        roles = {role: outcome.of(role) for role in outcome.status}
-        if not normalise.differences(file.read_text(), roles, where.device):
-            return
-    file = variants.named(file, since) if since else variants.expected(file, where)
-    file.write_text(outcome.text())
+    text = outcome.text()
+    if like:
+        text = normalise.shortened(text, variants.expected(like, where).read_text())
+    old = variants.expected(file, where)
+    if old.exists() and not normalise.differences(
+        old.read_text(), normalise.split_roles(text), where.device
+    ):
+        return
+    file = variants.named(file, since) if since else old
+    file.write_text(text)
     print(f"{file.relative_to(examples.ROOT)}", file=sys.stderr)
