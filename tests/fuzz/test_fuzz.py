@@ -9,6 +9,7 @@ copy the input into the corpus.
 
 `test_fuzz.py --keep FUZZER` fuzzes one, and copies the inputs that reach new code into the corpus.
 """
+import json
 import os
 import random
 import re
@@ -22,12 +23,17 @@ from pathlib import Path
 from lab.paths import ROOT
 
 HERE = Path(__file__).resolve().parent
-TOP = Path(os.environ.get("LAB_BUILD", ROOT / "build")) / "other" / "fuzz"
+BUILD = Path(os.environ.get("LAB_BUILD", ROOT / "build"))
+TOP = BUILD / "other" / "fuzz"
 SECONDS = int(os.environ.get("LAB_FUZZ_SECONDS", "30"))
 SEED = int(os.environ.get("LAB_FUZZ_SEED", random.randrange(1, 1 << 31)))
 AT_ONCE = 2
+# The slot ring's sources, as Meson gives them to a program that has them in it.
+RING = " ".join(
+    Path(one["file"]).stem
+    for one in json.loads((BUILD / "compile_commands.json").read_text())
+    if "hostile_ring.p/" in one["output"] and "common/src/" in one["file"])
 # Fuzzer -> its sources beside its own, in common/src, shared/src and here.
-RING = "slots slot_segment processes wait_for check hints"
 FUZZERS = {
     "exchange_line": "exchange handles options resolve device wait_for check hints",
     "private_data": "description wire slot_runs immediate requests handles check hints",
