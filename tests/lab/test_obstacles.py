@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 import labtest
-from lab import build, errors
+from lab import build, obstacles
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -204,7 +204,7 @@ class Messages(unittest.TestCase):
         result = subprocess.run(
             [
                 sys.executable, "-c",
-                "from lab import errors; raise SystemExit(errors.guarded(lambda: {}['no']))"],
+                "from lab.obstacles import guarded; raise SystemExit(guarded(lambda: {}['no']))"],
             env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
             capture_output=True,
             text=True,
@@ -233,7 +233,7 @@ class Messages(unittest.TestCase):
 
     def test_other_errors_are_bugs(self):
         self.assertIsNone(
-            errors.explain(FileNotFoundError(2, "No such file or directory", "/no/such"))
+            obstacles.explain(FileNotFoundError(2, "No such file or directory", "/no/such"))
         )
 
 

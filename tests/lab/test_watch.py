@@ -41,7 +41,7 @@ class Watch(unittest.TestCase):
 
     def test_written_and_replaced(self):
         self.looks(self.write)
-        self.looks(self.replace)
+        self.looks(self.other, self.replace)
 
     def test_nothing_else_counts(self):
         self.looks(self.other, self.file.unlink, self.write)

@@ -9,13 +9,13 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import errors
+from lab import obstacles
 from lab.errors import LabError
-from lab.paths import ROOT
+from lab.paths import ROOT, build_folder
 
 
 def directory() -> Path:
-    return Path(os.environ.get("LAB_BUILD", ROOT / "build"))
+    return build_folder()
 
 
 @contextmanager
@@ -70,12 +70,12 @@ def _obstacle() -> str:
     """What the compiler's message may hide: a full disk, or files that another user's build has
     left; "" for neither."""
     path = directory()
-    for disk in (path, errors.temporary()):
-        if errors.is_full(disk):
-            return errors.no_space(disk)
+    for disk in (path, obstacles.temporary()):
+        if obstacles.is_full(disk):
+            return obstacles.no_space(disk)
     for folder, _, names in os.walk(path):
         for name in ["", *names]:
             there = Path(folder, name)
             if not there.is_symlink() and not os.access(there, os.W_OK):
-                return errors.no_access(there)
+                return obstacles.no_access(there)
     return ""

@@ -10,7 +10,8 @@ import importlib
 import sys
 
 from lab import process
-from lab.errors import UsageError, guarded, nearest
+from lab.errors import UsageError, nearest
+from lab.obstacles import guarded
 
 # In the order in which --help lists them.
 COMMANDS = [

@@ -13,7 +13,8 @@ if __name__ == "__main__":
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from lab import machine, process
-from lab.errors import UsageError, guarded
+from lab.errors import UsageError
+from lab.obstacles import guarded
 
 
 def add_parser(subparsers) -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator
 
-from lab import errors
+from lab import obstacles
 from lab.errors import LabError
 from lab.paths import cache_dir
 
@@ -100,8 +100,8 @@ def get() -> Kernel:
             try:
                 _download(folder, wanted)
             except LabError:
-                if errors.is_full(folder.parent):
-                    raise LabError(errors.no_space(folder.parent)) from None
+                if obstacles.is_full(folder.parent):
+                    raise LabError(obstacles.no_space(folder.parent)) from None
                 raise
         elif wanted:
             raise LabError(f"LAB_KERNEL={wanted} needs apt, which this distribution does not have")

@@ -13,6 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "work"  # the reader's copies, for the exercises that change a lesson's program
 
 
+def build_folder() -> Path:
+    return Path(os.environ.get("LAB_BUILD", ROOT / "build"))
+
+
 def cache_folder() -> Path:
     """Where cache_dir() is, or will be."""
     if "LAB_CACHE" in os.environ:
