@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Draws the lessons' pictures: each NAME.py and each NAME_trace.json in this folder becomes
+"""Draws the lessons' pictures: each NAME.py and each NAME_trace.txt in this folder becomes
 NAME.svg.
 
     python3 picture/draw.py            draws all of them

@@ -117,9 +117,9 @@ class Capture(unittest.TestCase):
         self.assertEqual(
             [(packet.name, packet.length) for packet in writes[:3]],
             [("RDMA WRITE First", 1024), ("RDMA WRITE Middle", 1024), ("RDMA WRITE Last", 952)])
-        names = [[name for name, _ in packet.more] for packet in writes[:3]]
-        self.assertEqual(names, [["address", "rkey", "DMA length"], [], []])
-        self.assertIn(("DMA length", "3000"), writes[0].more)
+        has_reth = [bool(packet.detail("address")) for packet in writes[:3]]
+        self.assertEqual(has_reth, [True, False, False])
+        self.assertEqual(writes[0].detail("DMA length"), "3000")
         self.assertEqual([packet.psn - writes[0].psn for packet in writes[:3]], [0, 1, 2])
 
     def test_read_and_atomics(self):
@@ -137,13 +137,12 @@ class Capture(unittest.TestCase):
         self.assertEqual(reads[4].psn - reads[0].psn, 3)
         atomics = self.perftest("ib_atomic_lat", "-A", "CMP_AND_SWAP")
         self.assertEqual([packet.name for packet in atomics[:2]], ["CmpSwap", "ATOMIC Acknowledge"])
-        self.assertEqual(
-            [name for name, _ in atomics[0].more], ["address", "rkey", "compare", "swap"]
-        )
+        names = [words.rpartition(" ")[0] for words in atomics[0].details]
+        self.assertEqual(names[-4:], ["address", "rkey", "compare", "swap"])
         adds = self.perftest("ib_atomic_lat", "-A", "FETCH_AND_ADD")
         self.assertEqual(adds[0].name, "FetchAdd")
         old = [
-            int(dict(packet.more)["original value"])
+            int(packet.detail("original value"))
             for packet in adds
             if packet.name == "ATOMIC Acknowledge"
         ]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What the lessons' pictures are drawn from: picture/NAME.py defines draw() -> str, and
-picture/NAME_trace.json is a run of an example that ./lab record has kept.
+picture/NAME_trace.txt is a run of an example that ./lab record has kept.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def sources() -> list[Path]:
     """One for each picture."""
     return sorted(
         path
-        for path in [*FOLDER.glob("*.py"), *FOLDER.glob("*_trace.json")]
+        for path in [*FOLDER.glob("*.py"), *FOLDER.glob("*_trace.txt")]
         if path.name != "draw.py"
     )
 
@@ -25,7 +25,7 @@ def sources() -> list[Path]:
 def drawn(source: Path, *of_what) -> str:
     """The picture as SVG. `of_what`: for a plot, what it shows, if not the run that is
     published."""
-    if source.suffix == ".json":
+    if source.suffix == ".txt":
         return timeline_svg.draw(recording.Recording.load(source))
     spec = importlib.util.spec_from_file_location("picture_" + source.stem, source)
     module = importlib.util.module_from_spec(spec)

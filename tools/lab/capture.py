@@ -2,6 +2,7 @@
 """./lab capture: runs an example on two hosts and shows every RoCEv2 packet of it."""
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -55,16 +56,27 @@ def record(
         return examples.run(hosts["a"], folder, program, kind, arguments, client_place=hosts["b"])
 
 
+def read_table(text: str) -> list[packets.Packet]:
+    """The packets that table() has printed in `text`."""
+    rows = re.findall(
+        r"^ *[\d.]+  ([ab]) -> [ab]  (.{27}) +(0x\w+) +(0x\w+) {1,7}(\d*)  ?(.*)$", text, re.M)
+    return [
+        packets.Packet(
+            0, host, name.rstrip(), int(qp, 16), int(psn, 16), int(length or 0),
+            (details.strip(),))
+        for host, name, qp, psn, length, details in rows
+    ]
+
+
 def table(all_packets: list[packets.Packet], out) -> None:
     """One line for each packet. Sizes are bytes of payload, times are since the first packet."""
     began = all_packets[0].time
     print(f"{'ms':>10}  {'from':7} {'packet':27} {'to QP':>7} {'PSN':>9} {'bytes':>6}", file=out)
     for packet in all_packets:
-        details = ", ".join(f"{name} {value}".strip() for name, value in packet.details)
         to = "b" if packet.host == "a" else "a"
         print(
             f"{(packet.time - began) / 1e6:10.3f}  {packet.host} -> {to} "
             f" {packet.name:27} {packet.dest_qp:#7x} {packet.psn:#9x} {packet.length or '':>6} "
-            f" {details}".rstrip(),
+            f" {', '.join(packet.details)}".rstrip(),
             file=out,
         )

@@ -41,6 +41,18 @@ def normalise(line: str, device: str) -> str:
     return line.rstrip()
 
 
+def lanes(found: dict[tuple, list[str]], device: str) -> dict[str, list[str]]:
+    """Lists of lines by role, for compare(). A key's first part says what a list is, the second
+    tells lists of one kind apart in this run. They get numbers that are the same in each run."""
+    ordered = sorted(
+        (kind, [normalise(line, device) for line in lines]) for (kind, _), lines in found.items())
+    kinds = [kind for kind, _ in ordered]
+    return {
+        f"{kind} ({number - kinds.index(kind) + 1})": lines
+        for number, (kind, lines) in enumerate(ordered)
+    }
+
+
 def split_roles(text: str) -> dict[str, list[str]]:
     """An expected output as lines by role: "[server] ..." and "[client] ...", or all under ""."""
     roles: dict[str, list[str]] = {}

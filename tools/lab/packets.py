@@ -10,7 +10,7 @@ import re
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Iterable, Optional
 
 from lab import packages
 from lab.errors import LabError
@@ -67,35 +67,46 @@ class Packet:
     host: str  # "a" or "b": who sent it
     # "SEND Only", "RDMA READ Response First", "Acknowledge", "CM ConnectRequest", …
     name: str
-    opcode: int
     dest_qp: int
     psn: int
     length: int  # bytes of payload
-    ack_request: bool
-    solicited: bool
-    syndrome: Optional[int]  # of an acknowledgement
-    msn: Optional[int]
-    # What other headers say, in their order and in words: ("imm", "0x1"), ("rkey", "0x26f"), …
-    more: tuple[tuple[str, str], ...]
-    identity: tuple = field(repr=False)  # the same for a packet as sent and as received
+    # What the headers behind the BTH say, in words: "acknowledgement requested", "rkey 0x26f", …
+    details: tuple[str, ...]
+    # The same for a packet as sent and as received.
+    identity: tuple = field(repr=False, default=())
 
     @property
     def nak(self) -> str:
         """Why this packet is a negative acknowledgement; "" if it is none."""
-        if self.syndrome is None or self.syndrome >> 5 == 0:
-            return ""
-        if self.syndrome >> 5 == 1:
-            return f"RNR NAK, retry after {RNR_TIMER[self.syndrome & 31]:g} ms"
-        return f"NAK, {NAKS.get(self.syndrome & 31, f'code {self.syndrome & 31}')}"
+        return next((words for words in self.details if "NAK, " in words), "")
 
     @property
-    def details(self) -> list[tuple[str, str]]:
-        """What the headers behind the BTH say, as (name, value); a name may be empty."""
-        words = [("", "acknowledgement requested")] if self.ack_request else []
-        words += [("", "solicited")] if self.solicited else []
-        if self.syndrome is not None:
-            words += [("", self.nak or "ACK"), ("MSN", str(self.msn))]
-        return words + list(self.more)
+    def answers(self) -> bool:
+        """Whether the receiver of a request sent it."""
+        return "Acknowledge" in self.name or "READ Response" in self.name
+
+    def detail(self, name: str) -> str:
+        """The value that stands behind `name` in the details, or ""."""
+        found = (words for words in self.details if words.startswith(name + " "))
+        return next(found, "").removeprefix(name + " ")
+
+
+def lanes(sent: Iterable[Packet]) -> dict[tuple[str, int], list[str]]:
+    """What is the same in each run, however busy the machine is: for each QP, the requests that go
+    to it in their order, and the answers. Not the same are:
+
+    - the order of packets for two QPs, and of answers and requests for one;
+    - how often a request is sent, because its acknowledgement is late: it counts once, and so does
+      each message of the connection manager;
+    - whether the receiver is ready at once: of the answers to a request, the last one counts."""
+    found: dict[tuple[str, int], dict] = {}
+    for packet in sent:
+        kind = "answers" if packet.answers else "requests"
+        lane = found.setdefault((f"{kind} from host {packet.host}", packet.dest_qp), {})
+        key = (packet.name, 0 if packet.dest_qp == GSI else packet.psn)
+        if packet.answers or key not in lane:
+            lane[key] = ", ".join([packet.name, f"{packet.length} B", *packet.details])
+    return {key: list(lane.values()) for key, lane in found.items()}
 
 
 def read(file: Path, may_be_empty: bool = False) -> list[Packet]:
@@ -155,42 +166,34 @@ def _packet(fields: dict[str, str]) -> Packet:
         - sum(EXTENDED[name] for name in extended)
         - (number("bth.padcnt") or 0)
     )
-    more = []
+    details = ["acknowledgement requested"] if _true(fields["infiniband.bth.a"]) else []
+    details += ["solicited"] if _true(fields["infiniband.bth.se"]) else []
+    if "aeth" in extended:
+        details += [_acknowledges(number("aeth.syndrome")), f"MSN {number('aeth.msn')}"]
     if "deth" in extended:
-        more.append(("from QP", f"0x{number('deth.srcqp'):x}"))
+        details.append(f"from QP {number('deth.srcqp'):#x}")
+    if "reth" in extended or "atomiceth" in extended:
+        details += [f"address {number('reth.va'):#x}", f"rkey {number('reth.r_key'):#x}"]
     if "reth" in extended:
-        more += [
-            ("address", f"0x{number('reth.va'):x}"),
-            ("rkey", f"0x{number('reth.r_key'):x}"),
-            ("DMA length", str(number("reth.dmalen"))),
-        ]
+        details.append(f"DMA length {number('reth.dmalen')}")
     if "atomiceth" in extended:
-        more += [
-            ("address", f"0x{number('reth.va'):x}"),
-            ("rkey", f"0x{number('reth.r_key'):x}"),
-            *_atomic(
-                OPERATIONS[opcode & 31], number("atomiceth.cmpdt"), number("atomiceth.swapdt")
-            ),
-        ]
+        compare, swap = number("atomiceth.cmpdt"), number("atomiceth.swapdt")
+        swaps = OPERATIONS[opcode & 31] == "CmpSwap"
+        details += [f"compare {compare}", f"swap {swap}"] if swaps else [f"add {swap}"]
     if "immdt" in extended:
-        more.append(("immediate", _bytes(fields["infiniband.immdt"])))
+        details.append(f"immediate {_bytes(fields['infiniband.immdt'])}")
     if "ieth" in extended:
-        more.append(("invalidates rkey", _bytes(fields["infiniband.ieth"])))
+        details.append(f"invalidates rkey {_bytes(fields['infiniband.ieth'])}")
     if "atomicacketh" in extended:
-        more.append(("original value", str(number("atomicacketh.origremdt"))))
+        details.append(f"original value {number('atomicacketh.origremdt')}")
     return Packet(
         time=int(seconds) * 10**9 + int(fraction.ljust(9, "0")),
         host=HOST_OF.get(fields["eth.src"], "?"),
         name=_name(opcode, number("bth.destqp"), fields["_ws.col.Info"]),
-        opcode=opcode,
         dest_qp=number("bth.destqp"),
         psn=number("bth.psn"),
         length=length,
-        ack_request=_true(fields["infiniband.bth.a"]),
-        solicited=_true(fields["infiniband.bth.se"]),
-        syndrome=number("aeth.syndrome") if "aeth" in extended else None,
-        msn=number("aeth.msn") if "aeth" in extended else None,
-        more=tuple(more),
+        details=tuple(details),
         identity=tuple(
             fields[name]
             for name in (
@@ -211,10 +214,12 @@ def _name(opcode: int, dest_qp: int, info: str) -> str:
     return "CNP" if opcode == CNP else OPERATIONS[opcode & 31]
 
 
-def _atomic(operation: str, compare: int, swap: int) -> list[tuple[str, str]]:
-    if operation == "CmpSwap":
-        return [("compare", str(compare)), ("swap", str(swap))]
-    return [("add", str(swap))]
+def _acknowledges(syndrome: int) -> str:
+    if syndrome >> 5 == 0:
+        return "ACK"
+    if syndrome >> 5 == 1:
+        return f"RNR NAK, retry after {RNR_TIMER[syndrome & 31]:g} ms"
+    return f"NAK, {NAKS.get(syndrome & 31, f'code {syndrome & 31}')}"
 
 
 def _bytes(text: str) -> str:

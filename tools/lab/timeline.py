@@ -300,7 +300,7 @@ class _Attribution:
             return
         peer = "b" if packet.host == "a" else "a"
         # The packet answers a request of the peer.
-        if packet.syndrome is not None or "READ Response" in packet.name:
+        if packet.answers:
             request = self.queues[peer, packet.dest_qp].at(packet.psn)
         else:
             queue = self.sender(packet)
@@ -316,7 +316,7 @@ class _Attribution:
             event.requests.append(request.number)
 
     def sender(self, packet: Packet) -> Optional[_Queue]:
-        source = dict(packet.more).get("from QP")
+        source = packet.detail("from QP")
         if source:
             return self.queues[packet.host, int(source, 0)]
         return next(

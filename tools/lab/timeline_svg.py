@@ -11,7 +11,7 @@ import re
 
 from drawing.picture import Picture
 from lab.recording import Recording
-from lab.timeline import Event
+from lab.timeline import LISTENS, Event
 from lab.timeline_text import Row, call_words, packet_words, rows
 
 WIDTH = 1080
@@ -126,14 +126,14 @@ class _Drawing:
             self.picture.arrow(
                 NIC[cause.host] + HAND[cause.host], start, NIC[host] + HAND[host], self.y[host] + 8,
                 dashed=True)
-            words = "TCP" if call.tcp else "the client is started"
+            words = "TCP" if cause.what.call not in LISTENS else "the client is started"
             self.picture.text(
                 (NIC["a"] + NIC["b"]) / 2, (start + self.y[host] + 8) / 2 - 5, words,
                 anchor="middle", style="small faint halo")
         y = self.y[host]
         self.at[id(row.event)] = y
         name, words = call_words(row)
-        failed = call.failed or any(wc["status"] != "SUCCESS" for wc in call.wcs or [])
+        failed = call.failed or "failed wr_id" in call.text
         role = "bad" if failed else ROLE[host]
         x = LEFT[host] + 14 * call.depth
         self.picture.text(x, y + 12, name.strip(), style="code bold", role=role)

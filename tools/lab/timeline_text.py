@@ -132,12 +132,8 @@ def packet_words(row: Row) -> str:
         )
     else:
         words += f", PSN {packet.psn:#x}" + (f", {packet.length} B" if packet.length else "")
-    usual = ("ACK", "acknowledgement requested", packet.nak)
-    words += "".join(
-        f", {f'{name} {value}'.strip()}"
-        for name, value in packet.details
-        if name not in ("MSN", "from QP") and value not in usual
-    )
+    usual = re.compile("ACK|acknowledgement requested|.*NAK, .*|MSN .*|from QP .*")
+    words += "".join(f", {said}" for said in packet.details if not usual.fullmatch(said))
     return words + (", again" if row.event.again else "")
 
 

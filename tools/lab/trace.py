@@ -137,8 +137,8 @@ def _record(
     seen = {host: packets.read(file, may_be_empty=not two_sides) for host, file in files.items()}
     roles = {"a": "server", "b": "client"} if "client" in outcome.status else {"a": "program"}
     return outcome, Recording(
-        {host: f"host {host}: {role}" for host, role in roles.items()}, calls, seen, arguments
-    )
+        {host: f"host {host}: {role}" for host, role in roles.items()},
+        timeline.merge(calls, seen), arguments)
 
 
 def _calls(where: place.Place) -> list[timeline.Call]:
