@@ -16,14 +16,14 @@ from lab.paths import ROOT, WORK
 from lab.place import Place
 
 
-def find(stem: str) -> ladder.Lesson:
+def find(stem: str, with_program: bool = True) -> ladder.Lesson:
     """The lesson called `stem`, or by its number or name alone. @raises UsageError for one that has
-    no program"""
+    no program, unless that may be"""
     lessons = ladder.read()
     for lesson in lessons:
         if stem not in (lesson.stem, lesson.number, lesson.name):
             continue
-        if lesson.has_program:
+        if lesson.has_program or not with_program:
             return lesson
         raise UsageError(
             f"{lesson.stem} is a lesson without a program of its own: lessons/{lesson.stem}.md has"

@@ -2,7 +2,8 @@
 """./lab record: runs examples and writes what they print to tests/expected, for lessons and tests.
 
 After a change of an example, ./lab record --all renews everything that is made from its runs, and
-what the lessons show of it. Look at the difference before you commit it.
+what the lessons show of it. A file stays as it is if only what each run has of its own differs: its
+numbers, and the order of what happens at the same time. Look at the difference before you commit.
 """
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ import subprocess
 import sys
 
 from lab import (
-    build, examples, findings, ladder, normalise, packages, place, recording, sync, trace, variants)
+    build, examples, findings, ladder, normalise, packages, place, recording, sync, trace,
+    transcript, variants)
 from lab.errors import LabError, UsageError
+from lab.recording import Recording
 
 
 def add_parser(subparsers) -> None:
@@ -42,19 +45,19 @@ def add_parser(subparsers) -> None:
 
 
 def main(args) -> int:
-    lessons = [examples.find(name) for name in args.example] or [
-        lesson for lesson in ladder.read() if lesson.has_program
-    ]
+    lessons = [examples.find(name, with_program=False) for name in args.example] or ladder.read()
     packages.ensure("build", "device", "machine", "kernel", "wire")
     folder = build.build()
     where = place.find_place()
     check_condition(where, args.since)
     for lesson in [] if args.findings else lessons:
         if not args.since:
-            record_traces(lesson)
-        record_outputs(where, folder, lesson, args.since)
+            record_traces(lesson, where.device)
+            record_transcripts(lesson, where)
+        if lesson.has_program:
+            record_outputs(where, folder, lesson, args.since)
     if args.all or args.findings:
-        findings.record(where, folder, lessons)
+        findings.record(where, folder, [lesson for lesson in lessons if lesson.has_program])
         subprocess.run([sys.executable, str(examples.ROOT / "picture/draw.py")], check=True)
         sync.renew()
     return 0
@@ -76,7 +79,19 @@ def record_outputs(where, folder, lesson, since: "str | None") -> None:
             examples.lesson_output(name))
 
 
-def record_traces(lesson) -> None:
+def record_transcripts(lesson, where) -> None:
+    """Each by the command that is its first line."""
+    expected = examples.expected_file(lesson.stem).parent
+    for file in sorted(expected.glob(f"{lesson.stem}.*transcript.txt")):
+        file = variants.expected(file, where)
+        old = file.read_text()
+        new = transcript.run(old)
+        if transcript.differences(old, new, where.device):
+            file.write_text(transcript.shown(new))
+            print(f"{file.relative_to(examples.ROOT)}", file=sys.stderr)
+
+
+def record_traces(lesson, device: str) -> None:
     """The runs on two hosts whose pictures the lesson shows, each by the command that the lesson
     has for it."""
     text = lesson.file.read_text()
@@ -94,6 +109,8 @@ def record_traces(lesson) -> None:
             outcome, recorded = trace.of_example(lesson.kind, program, shlex.split(arguments))
             if bool(name) != outcome.failed:
                 raise LabError(f"{file.stem}: {outcome.status}, not recorded:\n{outcome.text()}")
+            if file.exists() and not Recording.load(file).differences(recorded, device):
+                continue
             recorded.save(file)
             print(
                 f"{file.relative_to(examples.ROOT)}; python3 picture/draw.py draws it",
