@@ -53,23 +53,25 @@ for word in $(cat /root/proc/cmdline); do
     case $word in
     lab.python=*) python=${word#lab.python=} ;;
     lab.host=*) host=${word#lab.host=} ;;
+    lab.mac=*) mac=${word#lab.mac=} ;;
+    lab.ipv4=*) ipv4=${word#lab.ipv4=} ;;
+    lab.ipv6=*) ipv6=${word#lab.ipv6=} ;;
     esac
 done
-case $host in b) number=2 ;; *) number=1 ;; esac
 
 # In one go, since each program started takes its time. lab0 is a netdev of its own, since rdma_cm refuses lo; the
 # fixed MAC gives a fixed link-local GID.
 {
     echo link set lo up
     if [ -z "$host" ]; then
-        echo link add lab0 address 02:00:00:00:00:01 type dummy
+        echo link add lab0 address $mac type dummy
     else
         # One of two hosts. lab0 is plugged into a bridge, as into a switch, and the wire to the other host comes out
         # of that: so tcpdump on lab0 sees what this host sends, also when the wire loses it (lab/hosts.py).
         echo link set eth0 name wire
         echo link set wire addrgenmode none
         echo link set wire txqueuelen 10000
-        echo link add lab0 address 02:00:00:00:00:0$number type veth peer name port
+        echo link add lab0 address $mac type veth peer name port
         echo link set port addrgenmode none
         echo link add switch type bridge forward_delay 0 mcast_snooping 0
         echo link set switch addrgenmode none
@@ -79,8 +81,8 @@ case $host in b) number=2 ;; *) number=1 ;; esac
         # by it never gets to the RDMA device.
         echo link set switch arp off up
     fi
-    echo addr add 10.77.0.$number/24 dev lab0
-    echo addr add fd77::$number/64 dev lab0 nodad
+    echo addr add $ipv4 dev lab0
+    echo addr add $ipv6 dev lab0 nodad
     echo link set lab0 up
 } >/root/run/lab/network
 cat >/root/run/lab/network.sh <<'SETUP'

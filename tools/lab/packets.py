@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Iterable, Optional
 
-from lab import packages
+from lab import network, packages
 from lab.errors import LabError
 
 BTH, ICRC, UDP = 12, 4, 8  # bytes
@@ -203,7 +203,7 @@ def _packet(fields: dict[str, str]) -> Packet:
     )
 
 
-HOST_OF = {"02:00:00:00:00:01": "a", "02:00:00:00:00:02": "b"}  # by MAC address (init.sh)
+HOST_OF = {network.mac(host): host for host in network.NUMBERS if host}
 
 
 def _name(opcode: int, dest_qp: int, info: str) -> str:

@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, Sequence
 
-from lab import machine, packages
+from lab import machine, network, packages
 from lab.errors import LabError
 from lab.paths import ROOT, cache_dir
 
-NETDEV, RDMA, ADDRESS, PREFIX = "lab0", "rxe0", "10.77.0.1", "10.77.0.1/24"
-HOST_ADDRESSES = {host: f"10.77.0.{number}" for number, host in enumerate(machine.HOSTS, 1)}
+NETDEV, RDMA, ADDRESS = "lab0", "rxe0", network.address()
 SYSFS = Path("/sys/class/infiniband")
 INSIDE = Path("/run/lab/machine")  # exists in the emulated machine only
 
@@ -184,7 +183,7 @@ def _softroce(want: Optional[str]) -> "Place | str":
     steps = [
         (["modprobe", "-a", "rdma_rxe", "ib_uverbs", "rdma_ucm"], []),
         (["ip", "link", "add", NETDEV, "type", "dummy"], ["ip", "link", "delete", NETDEV]),
-        (["ip", "address", "add", PREFIX, "dev", NETDEV], []),
+        (["ip", "address", "add", network.prefix(), "dev", NETDEV], []),
         (["ip", "link", "set", NETDEV, "up"], []),
         (
             ["rdma", "link", "add", RDMA, "type", "rxe", "netdev", NETDEV],
@@ -262,7 +261,7 @@ def find_host(host: str) -> Place:
     packages.need("machine")
     machine.start(host)
     return Place(
-        "machine", f"using {RDMA} on host {host}", RDMA, HOST_ADDRESSES[host], _prefix(host), host
+        "machine", f"using {RDMA} on host {host}", RDMA, network.address(host), _prefix(host), host
     )
 
 
