@@ -12,6 +12,7 @@ like it. Behind the titles and the programs' arguments, the file has a line for 
     a << #1 SEND Only; QP 0x11; PSN …        and arrives
     b    send  "done"  [3]                   an event of the other host waits for this call
     a    recv  "done"  after [3]             and this is it
+    b2   ibv_alloc_pd  = pd1                 a call of host b's second process
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from lab.paths import ROOT
 from lab.timeline import Call, Event
 
 CHANNEL_CALLS = ("ibv_req_notify_cq", "ibv_get_cq_event", "ibv_ack_cq_events")
-LINE = re.compile(r"(\w) (>>|>x|<<|<x|! |  ) ((?:  )*)((?:#\d+ )*)(.*)")
+LINE = re.compile(r"(\w)([ \d])(>>|>x|<<|<x|! |  ) ((?:  )*)((?:#\d+ )*)(.*)")
 CALL = re.compile(r"(\w+)(?:  (?!= )(.*?))??(?:  = (.*?))?(?:  after \[(\d+)\])?(?:  \[(\d+)\])?")
 
 
@@ -38,7 +39,7 @@ class Recording:
     arguments: Sequence[str] = ()  # what the programs were given
 
     def save(self, file: Path) -> None:
-        numbers, causes = _Numbers(), {}
+        numbers, causes, processes = _Numbers(), {}, defaultdict(dict)
         for event in self.events:
             if not event.is_packet:
                 causes |= {id(cause): 0 for cause in event.after}
@@ -47,7 +48,11 @@ class Recording:
         for event in self.events:
             if id(event) in causes:
                 causes[id(event)] = 1 + max(causes.values())
-            lines.append(numbers.renewed(event, _line(event, causes)))
+            line = numbers.renewed(event, _line(event, causes))
+            if not event.is_packet:
+                its = processes[event.host].setdefault(event.what.pid, len(processes[event.host]))
+                line = line.replace(" ", str(its + 1), 1) if its else line
+            lines.append(line)
         file.write_text("\n".join(lines) + "\n")
 
     @staticmethod
@@ -59,7 +64,7 @@ class Recording:
         under_way: dict[str, list[Event]] = defaultdict(list)  # packets, by what their lines say
         causes: dict[str, Event] = {}
         for line in lines.splitlines():
-            host, mark, indent, tags, words = LINE.fullmatch(line).groups()
+            host, process, mark, indent, tags, words = LINE.fullmatch(line).groups()
             if mark[0] in "<>":
                 name, qp, psn, length, *details = words.split("; ")
                 event = Event(host, 0, None, mark[0] == ">")
@@ -78,7 +83,7 @@ class Recording:
                 call, text, result, after, number = CALL.fullmatch(words).groups()
                 event = Event(host, 0, Call({
                     "call": call, "text": text or "", "result": result or "",
-                    "failed": mark == "! ", "depth": len(indent) // 2}))
+                    "failed": mark == "! ", "depth": len(indent) // 2, "pid": process}))
                 event.after = [causes[after]] if after else []
                 if number:
                     causes[number] = event
@@ -87,11 +92,12 @@ class Recording:
         return found
 
     def lanes(self, device: str, by_events: bool) -> dict[str, list[str]]:
-        """What is the same in each run, however busy the machine is: the calls of each program in
-        their order, and those packets of packets.lanes(). Not the same are:
+        """What is the same in each run, however busy the machine is: the calls of each process in
+        their order, the completions that it takes from each queue, and packets.lanes(). Not the
+        same are:
 
-        - the order of completions of receives and of sends: each have a lane of their own, and it
-          does not count how many a call takes;
+        - when a completion comes: those of receives have no order with others, none has one with
+          calls, and it does not count how many a call takes;
         - whether a completion is there before the program goes to sleep: the calls of the
           completion channel do not count;
         - with `by_events`, in which order a program that sleeps on several things at once is woken,
@@ -110,8 +116,8 @@ class Recording:
             for part in parts.split("; ") if queue else [parts]:
                 if by_events and (call.result[:6] == "EAGAIN" or queue and part[:5] == "SEND "):
                     continue
-                kind = ", receives" if queue and part.startswith("RECV") else ""
-                lane = (title + kind, its[0] if its and by_events else "")
+                kind = (", receives" if part[:4] == "RECV" else ", completions") if queue else ""
+                lane = (title + kind, (call.pid, its[0] if its and (by_events or queue) else ""))
                 lanes.setdefault(lane, []).append(f"{call.call} {part} = {call.result}")
         return normalise.lanes(lanes, device)
 
