@@ -110,14 +110,15 @@ class Recording:
             if event.is_packet or call.call in CHANNEL_CALLS:
                 continue
             title = self.titles.get(event.host, event.host)
-            its = re.search(r"qp 0x\w+|\b[a-z]+\d+", f"{call.text} {call.result}")
+            # The first object that it names; what goes over TCP, in quotes, names none.
+            its = re.match(r"[^\"]*?\b(qp 0x\w+|[a-z]+\d+)", f"{call.text} {call.result}")
             # A poll names the queue once for all that it took.
             queue, parts = re.fullmatch(r"(cq\d+: )?(.*)", call.text).groups()
             for part in parts.split("; ") if queue else [parts]:
                 if by_events and (call.result[:6] == "EAGAIN" or queue and part[:5] == "SEND "):
                     continue
                 kind = (", receives" if part[:4] == "RECV" else ", completions") if queue else ""
-                lane = (title + kind, (call.pid, its[0] if its and (by_events or queue) else ""))
+                lane = (title + kind, (call.pid, its[1] if its and (by_events or queue) else ""))
                 lanes.setdefault(lane, []).append(f"{call.call} {part} = {call.result}")
         return normalise.lanes(lanes, device)
 
