@@ -17,6 +17,25 @@ class Transcripts(unittest.TestCase):
                     found = transcript.differences(expected, found, needs_device.PLACE.device)
                     self.assertEqual(found, [], "\n".join(found))
 
+    def test_what_a_capture_may_differ_in(self):
+        expected = (ROOT / "tests/expected/02_send_recv.capture.transcript.txt").read_text()
+        command, title, *rows = expected.splitlines(True)
+        send, ack, answer, last = rows
+        not_ready = ack.replace("ACK", "RNR NAK, retry after 0.64 ms")
+
+        def differences(*packets):
+            return transcript.differences(expected, "".join([command, title, *packets]), "rxe0")
+
+        for same in (
+            rows, [send, answer, ack, last], [send, send, ack, ack, answer, last],
+            [send, not_ready, send, ack, answer, last],
+        ):
+            self.assertEqual(differences(*same), [])
+        for number in range(len(rows)):
+            self.assertTrue(differences(*rows[:number], *rows[number + 1 :]))
+        self.assertTrue(differences(send, not_ready, answer, last))
+        self.assertTrue(differences(send.replace("64 ", "65 "), ack, answer, last))
+
 
 if __name__ == "__main__":
     needs_device.main()
