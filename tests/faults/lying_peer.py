@@ -2,7 +2,9 @@
 """A peer for test_exchange_peers.py: takes one side of the exchange and does it wrong in the way it
 is told.
 
-    lying_peer.py client|server TCP-PORT WHAT
+    lying_peer.py --lie WHAT [--host HOST] --tcp-port PORT
+
+Other options are those of the programs, and do not count here.
 """
 import socket
 import sys
@@ -38,14 +40,15 @@ SAYS = {
 
 
 def main():
-    role, port, what = sys.argv[1:]
-    if role == "server":
-        server = socket.create_server(("", int(port)))
+    said = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+    what, host, port = said["--lie"], said.get("--host"), int(said["--tcp-port"])
+    if not host:
+        server = socket.create_server(("", port))
         print("listening on TCP port", server.getsockname()[1], flush=True)
         connection, _ = server.accept()
         connection.recv(100)
     else:
-        connection = socket.create_connection(("127.0.0.1", int(port)))
+        connection = socket.create_connection((host, port))
     try:
         connection.sendall(SAYS[what])
         if what in ("close", "half"):

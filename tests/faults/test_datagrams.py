@@ -3,18 +3,17 @@
 import re
 import unittest
 
+import liars
 import needs_device
-from test_exchange_peers import port_of, start
 
 PEER = str(needs_device.BUILD / "tests/faults/lying_datagrams")
 
 
 def pair(server, client):
     """Exit statuses and outputs of both."""
-    first = start(*server, "--tcp-port", "0")
-    second = start(*client, "--host", needs_device.PLACE.address, "--tcp-port", port_of(first))
-    said = [process.communicate(timeout=600)[0] for process in (second, first)]
-    return first.returncode, said[1], second.returncode, said[0]
+    outcome = liars.run(server, client)
+    said = {role: "".join(f"{line}\n" for line in outcome.of(role)) for role in outcome.status}
+    return outcome.status["server"], said["server"], outcome.status["client"], said["client"]
 
 
 class Datagrams(unittest.TestCase):

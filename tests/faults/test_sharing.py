@@ -6,6 +6,7 @@ import re
 import subprocess
 import unittest
 
+import liars
 import needs_device
 from lab import pair, place
 
@@ -81,7 +82,7 @@ def run(owner, worker):
         pair.Client(SERVING, lambda line: [*worker, "--device", PLACE.device, "--attach", line[1]]))
 
 
-class Sharing(unittest.TestCase):
+class Sharing(liars.Refused):
     def test_workers_that_lie(self):
         """Each is named, and the children are served as if nothing had happened."""
         environment = [f"HONEST={HONEST}", f"LIAR={LIAR}", f"DEVICE={PLACE.device}", f"NAME={NAME}"]
@@ -107,18 +108,16 @@ class Sharing(unittest.TestCase):
 
     def refused(self, lies, *arguments):
         """These take no device, and so need not be where it is."""
-        for lie, words in lies.items():
-            with self.subTest(lie):
-                outcome = pair.run(
-                    HERE,
-                    [LIAR, "--lie", lie, "--serve", NAME],
-                    pair.Client(
-                        SERVING,
-                        lambda line: [HONEST, "--limit", "2", *arguments, "--attach", line[1]]),
-                )
-                self.assertFalse(outcome.timed_out, outcome.text())
-                self.assertEqual(outcome.status["client"], 1, outcome.text())
-                self.assertIn(words, "\n".join(outcome.of("client")))
+
+        def run(lie):
+            limit = "2" if "in time" in lies[lie] else "60"
+            worker = [HONEST, "--limit", limit, *arguments, "--attach"]
+            return pair.run(
+                HERE, [LIAR, "--lie", lie, "--serve", f"{NAME}-{lie}"],
+                pair.Client(SERVING, lambda line: [*worker, line[1]]))
+
+        liars.side_by_side(
+            self, lies, run, lambda words, outcome: self.assertRefused(outcome, "client", words))
 
     def test_owners_that_lie(self):
         self.refused(AS_OWNER)
