@@ -171,37 +171,18 @@ def command(where: place.Place, module: str, options: dict) -> List[str]:
 
 
 def agent_command(args, where: place.Place, describe: bool) -> List[str]:
-    return command(
-        where,
-        "serve",
-        {
-            "device": where.device,
-            "address": where.address,
-            "build": str(build.directory()),
-            "quick": args.quick,
-            "wait": COME_LIMIT,
-            "describe": describe,
-        },
-    )
+    options = {
+        "device": where.device, "address": where.address, "build": str(build.directory()),
+        "quick": args.quick, "wait": COME_LIMIT, "describe": describe}
+    return command(where, "serve", options)
 
 
 def engine_command(args, only: List[str], where: place.Place, agent: dict) -> List[str]:
-    return command(
-        where,
-        "engine",
-        {
-            "device": where.device,
-            "build": str(build.directory()),
-            "quick": args.quick,
-            "only": only,
-            "repeats": args.repeats,
-            "seed": args.seed,
-            "limit": args.time_limit,
-            "host": agent["address"],
-            "port": agent["port"],
-            "token": agent["token"],
-        },
-    )
+    options = {
+        "device": where.device, "build": str(build.directory()), "quick": args.quick, "only": only,
+        "repeats": args.repeats, "seed": args.seed, "limit": args.time_limit,
+        "host": agent["address"], "port": agent["port"], "token": agent["token"]}
+    return command(where, "engine", options)
 
 
 @contextmanager

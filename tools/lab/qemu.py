@@ -29,27 +29,17 @@ def command(
     arch = kernels.arch()
     if not shutil.which(arch.qemu):
         raise LabError(f"{arch.qemu} is not installed: ./lab doctor names the package")
+    processor = (
+        ["-accel", "kvm", "-cpu", "host"]
+        if accelerator == "kvm"
+        else ["-accel", f"tcg,thread=multi,tb-size={TRANSLATED}", "-cpu", "max,erms=off"]
+    )
+    ethernet = ["-netdev", f"socket,id=wire,fd={wire}"]
+    ethernet += ["-device", "virtio-net-pci,netdev=wire,romfile="]
     return [
-        arch.qemu,
-        *arch.machine,
-        *(
-            ["-accel", "kvm", "-cpu", "host"]
-            if accelerator == "kvm"
-            else ["-accel", f"tcg,thread=multi,tb-size={TRANSLATED}", "-cpu", "max,erms=off"]
-        ),
-        "-m",
-        MEMORY_OF_HOST if host else MEMORY,
-        "-smp",
-        str(PROCESSORS),
-        "-nodefaults",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-no-user-config",
-        "-kernel",
-        str(kernel.image),
-        "-initrd",
-        str(initramfs),
+        arch.qemu, *arch.machine, *processor, "-m", MEMORY_OF_HOST if host else MEMORY,
+        "-smp", str(PROCESSORS), "-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
+        "-kernel", str(kernel.image), "-initrd", str(initramfs),
         # no_timer_check: on a busy machine the emulated timer's interrupts come too late for the
         # kernel's test of it, which ends in a panic ("IO-APIC + timer doesn't work").
         "-append",
@@ -58,21 +48,10 @@ def command(
         f" lab.ipv4={network.prefix(host)} lab.ipv6={network.ipv6_prefix(host)}"
         # Some tests use a stricter kernel.
         + (f" lab.host={host}" if host else "") + " " + os.environ.get("LAB_BOOT", ""),
-        "-serial",
-        "file:" + _quote(console),
-        "-device",
-        "virtio-serial-pci",
-        "-chardev",
-        f"socket,id=agent,fd={port}",
-        "-device",
-        "virtserialport,chardev=agent,name=lab.agent",
-        *(
-            []
-            if wire is None
-            else [
-                "-netdev", f"socket,id=wire,fd={wire}", "-device",
-                "virtio-net-pci,netdev=wire,romfile="]
-        ),
+        "-serial", "file:" + _quote(console), "-device", "virtio-serial-pci",
+        "-chardev", f"socket,id=agent,fd={port}",
+        "-device", "virtserialport,chardev=agent,name=lab.agent",
+        *(ethernet if host else []),
         *_share("host", Path("/"), "readonly=on"),
         *_share("project", ROOT, "readonly=off"),
     ]
