@@ -3,7 +3,6 @@
 honest one says of it."""
 import concurrent.futures
 import dataclasses
-import subprocess
 import unittest
 
 import needs_device
@@ -23,15 +22,6 @@ def run_cm(server, client, host=needs_device.PLACE.address, **options) -> pair.O
     @param host what the client is told"""
     place = dataclasses.replace(needs_device.PLACE, address=host)
     return examples.run_pair(place, server, client, port_option="--cm-port", **options)
-
-
-def rnr_naks() -> int:
-    """Receiver-not-ready NAKs that the device has sent."""
-    counter = f"/sys/class/infiniband/{needs_device.PLACE.device}/ports/1/hw_counters/send_rnr_err"
-    found = subprocess.run(
-        needs_device.PLACE.wrap(["cat", counter]), capture_output=True, text=True, check=True
-    )
-    return int(found.stdout)
 
 
 def side_by_side(test, cases, run, check) -> None:

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Peers of 21_group_send that lie about their runs and their credits, shapes at the edges, and
-receivers that are ready.
+"""Peers of 21_group_send that lie about their runs and their credits, and shapes at the edges.
 
 What can be wrong within a run: tests/unit/test_inbox.cpp."""
-import unittest
-
 import liars
 import needs_device
 
@@ -68,18 +65,6 @@ class Shapes(liars.Refused):
         self.assertRefused(
             run([HONEST], [HONEST, "--processes", "3"]), "server",
             "its --slots, --slot-size or --processes are not ours")
-
-
-class Receives(unittest.TestCase):
-    """The device counts the receiver-not-ready NAKs that it sends. So this test is alone on it."""
-
-    def test_no_message_finds_the_receiver_not_ready(self):
-        before = liars.rnr_naks()
-        for arguments in ((), ("--group", "1", "--slots", "16", "--messages", "300")):
-            with self.subTest(arguments):
-                outcome = run([HONEST, *arguments], [HONEST, "--repeats", "1", *arguments])
-                self.assertFalse(outcome.failed, outcome.text())
-                self.assertEqual(liars.rnr_naks(), before)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Clients of 09_shared_receive that lie, are greedy or die: theirs is the only connection that
 ends."""
-import re
 import unittest
 
 import needs_device
-from liars import rnr_naks, run, side_by_side
+from liars import run, side_by_side
 
 LIARS = str(needs_device.BUILD / "tests/faults/lying_clients")
 HONEST = needs_device.program("shared_receive")
@@ -66,28 +65,6 @@ class Lies(unittest.TestCase):
                 self.assertIn(
                     "--limit: it must be from --clients to half of --pool", outcome.text()
                 )
-
-
-class Pool(unittest.TestCase):
-    def test_small_pools_serve_many(self):
-        for clients, pool, limit in ((1, 2, 1), (7, 14, 7), (20, 64, 32), (48, 96, 48)):
-            with self.subTest(clients=clients, pool=pool, limit=limit):
-                before = rnr_naks()
-                outcome = run(
-                    [HONEST, "--clients", str(clients), "--pool", str(pool), "--limit", str(limit)],
-                    [HONEST, "--clients", str(clients), "--messages", "50"])
-                self.assertFalse(outcome.failed, outcome.text())
-                self.assertIn(
-                    f"{clients} clients have finished, with {clients * 50} messages",
-                    outcome.of("server"))
-                self.assertEqual(rnr_naks(), before, "a message found no receive")
-                self.assertGreater(int(re.search(r"(\d+) limit events", outcome.text())[1]), 0)
-
-    def test_without_a_refill_messages_find_no_receive(self):
-        before = rnr_naks()
-        broken = needs_device.program("shared_receive.no_refill")
-        self.assertTrue(run([broken], [broken]).failed)
-        self.assertGreater(rnr_naks(), before)
 
 
 if __name__ == "__main__":
