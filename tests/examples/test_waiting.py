@@ -1,23 +1,45 @@
 # SPDX-License-Identifier: MIT
-"""What lesson 06 says of waiting: the event is lost every time, and sleeping saves CPU time where
-it says so. Others that run at the same time would be measured, too."""
-import re
+"""What lesson 06 says of waiting: the event is lost every time, and a burst wakes once who sleeps
+for its last message. Its times are not compared: other programs run at the same time."""
+import json
+import os
+import subprocess
 import unittest
 
 import needs_device
 from lab import examples
 
-ROW = re.compile(r"^  (\S.*?)((?: +\d+\.\d{3} us)+)$")
+# As in 06_completions: messages of a burst, and how often each way to wait has its turn.
+BURST, TURNS = 32, 5
 
 
-def run(program, *arguments):
-    return examples.run(needs_device.PLACE, needs_device.BUILD, program, "pair", arguments)
+def run(program, *arguments, under=()):
+    return examples.run(
+        needs_device.PLACE, needs_device.BUILD, program, "pair", arguments, under=under)
 
 
-def table(lines):
-    """name of the way -> its numbers."""
-    rows = filter(None, map(ROW.match, lines))
-    return {row[1]: [float(number) for number in re.findall(r"[\d.]+", row[2])] for row in rows}
+def on_device(script, *arguments):
+    return subprocess.run(
+        needs_device.PLACE.wrap(["sh", "-e", "-c", script, "sh", *arguments]),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+
+
+def rounds(calls):
+    """Of each round of the server's (messages, how the CQ was armed, events). Its answer, a SEND,
+    ends a round."""
+    messages, armed, events = 0, set(), 0
+    for call in calls:
+        if call["failed"]:
+            continue
+        if call["call"] == "ibv_req_notify_cq":
+            armed.add("solicited only" in call["text"])
+        elif call["call"] == "ibv_get_cq_event":
+            events += 1
+        elif call["call"] in ("ibv_poll_cq", "ibv_start_poll"):
+            messages += sum(wc["opcode"] == "RECV" for wc in call["wcs"])
+        elif call["call"] == "ibv_post_send":
+            yield messages, armed, events
+            messages, armed, events = 0, set(), 0
 
 
 class Waiting(unittest.TestCase):
@@ -45,21 +67,28 @@ class Waiting(unittest.TestCase):
         self.assertEqual(outcome.of("")[0], "harmless events: slept on", outcome.text())
         self.assertRegex(outcome.of("")[1], "^a broken device: the device reports: ")
 
-    def test_sleeping_costs_less(self):
-        """On a machine that is busy with other things not every run shows it: the emulated machine
-        takes the time in which it did not run for CPU time of its programs."""
-        for _ in range(20):
-            outcome = run("completions")
-            self.assertFalse(outcome.failed, outcome.text())
-            waits, sends = table(outcome.of("server")), table(outcome.of("client"))
-            self.assertEqual((len(waits), len(sends)), (5, 5), outcome.text())
-            time, cpu, *_ = waits["sleep, any event"]
-            if (
-                cpu < time
-                and waits["sleep, solicited event"][3] < waits["poll, one at a time"][3] / 2
-            ):
-                return
-        self.fail(outcome.text())
+    def test_a_burst_wakes_once(self):
+        """Who polls gets no event. Who sleeps for solicited messages gets one for a burst, and in
+        each turn at most one that is old: of a message which the poll after arming has found."""
+        trace = f"/tmp/waiting-{os.getpid()}"
+        self.addCleanup(on_device, 'rm -f "$1"*', trace)
+        on_device(
+            'cp "$1" "$2".so', str(needs_device.BUILD / "tools/trace/libverbs_trace.so"), trace)
+        under = ["env", f"VERBS_TRACE={trace}", f"LD_PRELOAD={trace}.so"]
+        outcome = run("completions", under=under)
+        self.assertFalse(outcome.failed, outcome.text())
+        calls = [json.loads(line) for line in on_device('cat "$1"', trace).splitlines()]
+        calls.sort(key=lambda call: call["begin"])
+        (server,) = {call["pid"] for call in calls if call["call"] == "ibv_start_poll"}
+        found = list(rounds(call for call in calls if call["pid"] == server))
+        polling = [events for messages, armed, events in found if messages and not armed]
+        # three ways to wait for single messages and for bursts, and five ways to send
+        self.assertGreaterEqual(len(polling), (3 * 2 + 5) * TURNS)
+        self.assertEqual(sum(polling), 0, found)
+        sleeping = [
+            events for messages, armed, events in found if (messages, armed) == (BURST, {True})]
+        self.assertLessEqual(sum(sleeping), len(sleeping) + TURNS, found)
+        self.assertGreaterEqual(len(sleeping), 1, found)
 
     def test_one_round(self):
         outcome = run("completions", "--measure", "1")
