@@ -20,28 +20,33 @@ def run_probed(job):
     return close_probe.run(lesson.program, lesson.kind)
 
 
-# The change makes a race between two NICs. On a busy machine the server may find another message
-# that is not the next one. The number of runs, of which one must be as in the lesson.
-RACES = {("21_group_send", "on_completion"): 5}
+def without_further_attempts(lines):
+    """A shared client whose connection has gone tries to connect again, 0.1 s later. What came of
+    that it may print before the program ends: two threads do the two."""
+    kept, has_gone, is_further = [], False, False
+    for line in lines:
+        is_about = line.startswith("the connection to ")
+        is_further = is_about and has_gone or is_further and line.startswith("hint: ")
+        has_gone |= is_about
+        if not is_further:
+            kept.append(line)
+    return kept
 
 
 class Examples(unittest.TestCase):
-    def differences(self, outcome, expected):
+    def compare(self, outcome, expected):
         self.assertFalse(outcome.timed_out, outcome.text())
         # A kernel module hears of the connection's end in rdma_cm's context, and its worker may
         # print one line more after that.
         roles = {
             role: sorted(
-                outcome.of(role),
+                without_further_attempts(outcome.of(role)),
                 key=lambda line: line.startswith("error: the server has ended the connection"))
             for role in outcome.status
         }
-        return normalise.differences(
+        found = normalise.differences(
             variants.expected(expected, needs_device.PLACE).read_text(), roles,
             needs_device.PLACE.device)
-
-    def compare(self, outcome, expected):
-        found = self.differences(outcome, expected)
         self.assertEqual(found, [], "\n".join(found))
 
     def test_prints_what_the_lesson_shows(self):
@@ -84,10 +89,6 @@ class Examples(unittest.TestCase):
     def test_breaks_as_the_lesson_promises(self):
         def check(job, outcome):
             lesson, _, name = job
-            for _ in range(1, RACES.get((lesson.stem, name), 1)):
-                if not self.differences(outcome, examples.expected_file(lesson.stem, name)):
-                    break
-                outcome = run(job)
             self.compare(outcome, examples.expected_file(lesson.stem, name))
             self.assertEqual(max(outcome.status.values()), 1, outcome.text())
 
