@@ -323,7 +323,7 @@ class Measured(unittest.TestCase):
 
     def publish(self) -> None:
         self.write()
-        with mock.patch.object(sync, "main") as renew:
+        with mock.patch.object(sync, "renew") as renew:
             publish.publish(self.folder)
         renew.assert_called_once()
 
