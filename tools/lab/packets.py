@@ -96,16 +96,20 @@ def lanes(sent: Iterable[Packet]) -> dict[tuple[str, int], list[str]]:
     to it in their order, and the answers. Not the same are:
 
     - the order of packets for two QPs, and of answers and requests for one;
-    - how often a request is sent, because its acknowledgement is late: it counts once, and so does
-      each message of the connection manager;
-    - whether the receiver is ready at once: of the answers to a request, the last one counts."""
+    - how often a request is sent, because its acknowledgement is late: it counts once, and so do
+      its answer and each message of the connection manager;
+    - whether the receiver is ready at once, and sees no gap in what is sent again: a NAK does not
+      count if an acknowledgement of its request, or of a later one, follows."""
     found: dict[tuple[str, int], dict] = {}
     for packet in sent:
         kind = "answers" if packet.answers else "requests"
         lane = found.setdefault((f"{kind} from host {packet.host}", packet.dest_qp), {})
-        key = (packet.name, 0 if packet.dest_qp == GSI else packet.psn)
-        if packet.answers or key not in lane:
-            lane[key] = ", ".join([packet.name, f"{packet.length} B", *packet.details])
+        if packet.answers and not packet.nak:
+            for name, psn, nak in list(lane):
+                if nak and (packet.psn - psn) % 2**24 < 2**23:
+                    del lane[name, psn, nak]
+        key = (packet.name, 0 if packet.dest_qp == GSI else packet.psn, packet.nak)
+        lane.setdefault(key, ", ".join([packet.name, f"{packet.length} B", *packet.details]))
     return {key: list(lane.values()) for key, lane in found.items()}
 
 
