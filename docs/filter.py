@@ -137,8 +137,7 @@ def markdown(text: str, here: Path) -> str:
                 line = f"{line} {{#{name}}}"
             # In a code span, too, Doxygen takes :: for a name to link to.
             line = re.sub(
-                r"`(::[^`]*)`", lambda code: f"<code>{code[1].replace(':', '&#58;')}</code>", line
-            )
+                r"`(::[^`]*)`", lambda code: f"<code>{code[1].replace(':', '&#58;')}</code>", line)
             line = EMPHASIS.sub(r"\1[\2]\3\1", line)
             line = LINK.sub(lambda match: link(match, here), line)
             if page == "lessons/README":  # the index is the lessons' parent in the tree of pages

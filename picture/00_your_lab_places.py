@@ -8,9 +8,7 @@ def draw() -> str:
         "The three places that an RDMA device can come from",
         (
             "Tried in this order: a device that is there; SoftRoCE in this kernel; the emulated"
-            " machine."
-        ),
-    )
+            " machine."))
     columns = [
         (10, "1. a device that is there"),
         (275, "2. SoftRoCE in this kernel"),

@@ -10,9 +10,7 @@ def draw() -> str:
         "What happens, in order, on both sides",
         (
             "Both create and post a receive, tell each other over TCP where their queue pairs are,"
-            " bring them to RTS, and then each NIC sends, acknowledges and reports completions."
-        ),
-    )
+            " bring them to RTS, and then each NIC sends, acknowledges and reports completions."))
     for x, name, role in (
         (SERVER, "server's program", "server"),
         (SERVER_NIC, "server's NIC", "nic"),

@@ -8,9 +8,7 @@ def draw() -> str:
         "The objects of one side and who holds on to whom",
         (
             "The context holds a protection domain and a completion queue. The domain holds the"
-            " memory region and the queue pair. The queue pair talks to the peer's."
-        ),
-    )
+            " memory region and the queue pair. The queue pair talks to the peer's."))
     p.box(10, 10, 560, 300, "plain", "context: the open device (ibv_open_device)")
     p.box(28, 44, 330, 250, "server", "protection domain (ibv_alloc_pd)")
     p.box(

@@ -8,9 +8,7 @@ def draw() -> str:
         "The states of a queue pair",
         (
             "RESET, INIT, RTR, RTS in a row, with what each transition must be told and what each"
-            " state allows; an error leads to ERR, from where only RESET leads on."
-        ),
-    )
+            " state allows; an error leads to ERR, from where only RESET leads on."))
     states = [
         (10, "RESET", ["just created"], "plain"),
         (225, "INIT", ["receives may", "be posted"], "plain"),

@@ -9,9 +9,7 @@ def draw() -> str:
         (
             "The client's request names three pieces of memory; one message with the bytes of all"
             " three goes over the wire; the server's request names two pieces, of which the first"
-            " is filled and then the second."
-        ),
-    )
+            " is filled and then the second."))
     p.text(10, 24, "client: 3 pieces", style="bold", role="client")
     for y, text in ((40, "type 7"), (110, "gathered, "), (180, "not copied")):
         p.box(10, y, 130, 40, "memory")

@@ -11,9 +11,7 @@ def draw() -> str:
             " region A, domain B holds queue pair B and region B. Client A is connected to queue"
             " pair A. Its WRITE with the rkey of region A is allowed. Its WRITE with the rkey of"
             " region B is refused with a remote access error, although the key exists and the"
-            " region is open."
-        ),
-    )
+            " region is open."))
     p.text(10, 20, "client A", style="bold", role="client")
     p.text(330, 20, "server: one device, one context", style="bold", role="server")
     p.box(10, 34, 150, 256, "client", "queue pair", ("connected to QP A",))

@@ -9,9 +9,7 @@ def draw() -> str:
         (
             "The client's program posts a WRITE and later a READ to its own NIC. The server's NIC"
             " checks the rkey and the access flags and reads or writes the server's memory. The"
-            " server's program and CPU take no part."
-        ),
-    )
+            " server's program and CPU take no part."))
     p.box(10, 30, 110, 290, "client", "program")
     p.box(200, 30, 110, 290, "nic", "NIC")
     p.box(450, 30, 150, 290, "nic", "NIC")

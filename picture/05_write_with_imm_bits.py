@@ -8,9 +8,7 @@ def draw() -> str:
         "32 bits of immediate data",
         (
             "24 bits have the number of the first fragment, 8 bits how many there are. Fragments 20"
-            " to 23 are 00 00 14 04 on the wire."
-        ),
-    )
+            " to 23 are 00 00 14 04 on the wire."))
     p.box(10, 10, 585, 46, "memory", "number of the first", code=True)
     p.box(595, 10, 195, 46, "nic", "how many")
     p.text(585, 48, "24 bits", style="small", anchor="end")

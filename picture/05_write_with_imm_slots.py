@@ -10,9 +10,7 @@ def draw() -> str:
             "Client and server have sixteen slots each. One message writes the fragments 20 to 23"
             " from the client's slots 4 to 7 into the server's slots 4 to 7 and carries the"
             " immediate data 20, 4. The server's receive completes, it takes the fragments out,"
-            " posts a receive again, and answers with the same immediate data: the credit."
-        ),
-    )
+            " posts a receive again, and answers with the same immediate data: the credit."))
     p.text(10, 20, "client", style="bold", role="client")
     p.text(790, 20, "server", style="bold", role="server", anchor="end")
     for x, role in ((10, "client"), (620, "server")):
@@ -26,8 +24,7 @@ def draw() -> str:
             )
         p.text(x + 85, 300, "…", anchor="middle")
     p.arrow(
-        182, 217, 618, 217, "nic", label="one WRITE_WITH_IMM: 4 fragments, immediate data 20 | 4"
-    )
+        182, 217, 618, 217, "nic", label="one WRITE_WITH_IMM: 4 fragments, immediate data 20 | 4")
     p.text(400, 238, "takes a receive from the server's queue", style="small", anchor="middle")
     p.arrow(618, 290, 182, 290, "nic", label="one WRITE_WITH_IMM: nothing, immediate data 20 | 4")
     p.text(

@@ -33,9 +33,7 @@ def draw() -> str:
             "Left: a program polls an empty completion queue; a message completes; the program arms"
             " the queue and sleeps. The completion came before the arming, so there is no event,"
             " and the program sleeps forever. Right: the same, but the program polls again after"
-            " arming and finds the completion."
-        ),
-    )
+            " arming and finds the completion."))
     panel(p, 10, "Poll, arm, sleep: missed", False)
     panel(p, 415, "Poll, arm, poll: found", True)
     p.line(400, 10, 400, 335, dashed=True)

@@ -9,9 +9,7 @@ def draw() -> str:
         (
             "Holder 2 marks the value with 2 and falls asleep. Holder 3 takes the lock after the"
             " lease, marks the value with 3 and changes it from 0 to 1. Holder 2 wakes up and tries"
-            " to replace 2, 0 by 2, 1; the word is 3, 1, so nothing is written."
-        ),
-    )
+            " to replace 2, 0 by 2, 1; the word is 3, 1, so nothing is written."))
     p.box(10, 10, 150, 298, "client", "holder 2")
     p.box(640, 10, 150, 298, "client", "holder 3")
     p.box(325, 10, 150, 298, "memory", "value", ("mark | number",))

@@ -9,9 +9,7 @@ def draw() -> str:
         (
             "Left: both clients READ 7, then both WRITE 8; one increment is lost. Right: both send"
             " FETCH_ADD 1; the server's NIC executes one after the other, and the word becomes 8,"
-            " then 9."
-        ),
-    )
+            " then 9."))
     for x, title in ((10, "READ, then WRITE"), (420, "FETCH_ADD")):
         p.text(x, 20, title, style="bold")
         p.box(x, 32, 80, 256, "client", "client 1")

@@ -11,9 +11,7 @@ def draw() -> str:
             " have no receive queues: the message of each takes the next receive of the shared"
             " receive queue. The completion carries the number of the queue pair. When fewer"
             " receives are left than the limit, an asynchronous event wakes the server, which posts"
-            " all free buffers again."
-        ),
-    )
+            " all free buffers again."))
     p.text(10, 20, "clients", style="bold", role="client")
     p.text(160, 20, "server", style="bold", role="server")
     for i in range(4):

@@ -11,8 +11,7 @@ def draw() -> str:
             " over a part of it has a key of its own. Of type 2B, it is bound on one queue pair:"
             " the client on the other side of that queue pair reads and writes through it as far as"
             " the window's rights go. A client on another queue pair with the same key is refused."
-        ),
-    )
+        ))
     p.text(10, 22, "clients", style="bold", role="client")
     p.text(790, 22, "server", style="bold", role="server", anchor="end")
     p.box(10, 40, 130, 110, "client", "client A", ("has the key,", "on QP 17"))
@@ -21,8 +20,7 @@ def draw() -> str:
     p.box(305, 75, 170, 34, "nic", "", ("QP 17",))
     p.box(305, 255, 170, 34, "nic", "", ("QP 18",))
     p.box(
-        305, 128, 170, 98, "plain", "window, type 2B", ("bound on QP 17", "key 0x…02", "READ only")
-    )
+        305, 128, 170, 98, "plain", "window, type 2B", ("bound on QP 17", "key 0x…02", "READ only"))
     p.box(
         590,
         40,

@@ -9,9 +9,7 @@ def draw() -> str:
         (
             "RESET, INIT, RTR and RTS follow each other. A failure leads from RTS to ERR. From any"
             " state RESET is reached; the completion queue is emptied there, receives are posted in"
-            " INIT, and both sides exchange new PSNs before RTR."
-        ),
-    )
+            " INIT, and both sides exchange new PSNs before RTR."))
     for x, name in ((20, "RESET"), (220, "INIT"), (420, "RTR"), (620, "RTS")):
         p.box(x, 60, 110, 40, "nic")
         p.text(x + 55, 86, name, style="bold", anchor="middle")

@@ -12,9 +12,7 @@ def draw() -> str:
             "The server listens. The client resolves address and route, creates its queue pair and"
             " asks: REQ, which the server sees as CONNECT_REQUEST. The server creates its own queue"
             " pair, posts a receive and accepts: REP. The client answers RTU, and both see"
-            " ESTABLISHED. Either side's rdma_disconnect is seen by the other as DISCONNECTED."
-        ),
-    )
+            " ESTABLISHED. Either side's rdma_disconnect is seen by the other as DISCONNECTED."))
     for x, name, role in ((SERVER, "server", "server"), (CLIENT, "client", "client")):
         p.box(x - 120, 10, 240, 34, role)
         p.text(x, 32, name, style="bold", anchor="middle")
@@ -23,11 +21,9 @@ def draw() -> str:
     def does(x, y, call, note=""):
         left = x == SERVER
         p.parts.append(
-            f'<circle class="t-{"server" if left else "client"}" cx="{x}" cy="{y}" r="4"/>'
-        )
+            f'<circle class="t-{"server" if left else "client"}" cx="{x}" cy="{y}" r="4"/>')
         p.text(
-            x + (-12 if left else 12), y + 5, call, anchor="end" if left else "start", style="code"
-        )
+            x + (-12 if left else 12), y + 5, call, anchor="end" if left else "start", style="code")
         if note:
             p.text(
                 x + (-12 if left else 12), y + 22, note, anchor="end" if left else "start",
@@ -47,9 +43,7 @@ def draw() -> str:
             0,
             (
                 f'<rect class="b-plain" x="{x - 5}" y="{top}" width="10" height="{bottom - top}"'
-                ' rx="4"/>'
-            ),
-        )
+                ' rx="4"/>'))
 
     does(SERVER, 70, "rdma_bind_addr, rdma_listen")
     sleeps(SERVER, 84, 292)
@@ -60,15 +54,13 @@ def draw() -> str:
     does(CLIENT, 220, "rdma_create_qp", "QP in INIT")
     does(CLIENT, 262, "ibv_post_recv, rdma_connect")
     p.arrow(
-        CLIENT - 6, 272, SERVER + 6, 298, "client", label="REQ: QPN, PSN, private data", above=10
-    )
+        CLIENT - 6, 272, SERVER + 6, 298, "client", label="REQ: QPN, PSN, private data", above=10)
     sleeps(CLIENT, 280, 440)
     event(SERVER, 305, "CONNECT_REQUEST", "a new id, with its device")
     does(SERVER, 360, "rdma_create_qp", "QP in INIT")
     does(SERVER, 402, "ibv_post_recv, rdma_accept", "QP to RTR, to RTS")
     p.arrow(
-        SERVER + 6, 412, CLIENT - 6, 438, "server", label="REP: QPN, PSN, private data", above=10
-    )
+        SERVER + 6, 412, CLIENT - 6, 438, "server", label="REP: QPN, PSN, private data", above=10)
     sleeps(SERVER, 430, 492)
     p.text(CLIENT + 12, 447, "librdmacm: QP to RTR, to RTS", style="faint small")
     p.arrow(CLIENT - 6, 465, SERVER + 6, 491, "client", label="RTU: ready to use", above=10)

@@ -10,9 +10,7 @@ def draw() -> str:
             "epoll wakes the thread for connection events, for completions, for the timer and for"
             " signals. Each leads to the one client that it is about, by the id's context or by the"
             " queue pair's number. Each client owns its id, protection domain, regions and queue"
-            " pair; the completion queue is everybody's."
-        ),
-    )
+            " pair; the completion queue is everybody's."))
     p.box(10, 10, 250, 300, "server", "one thread")
     p.box(26, 44, 218, 40, "plain", "epoll: asleep")
     sources = [

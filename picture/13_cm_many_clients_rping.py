@@ -11,9 +11,7 @@ def draw() -> str:
         (
             "The client SENDs the address of the buffer with its ping. The server READs it and"
             " SENDs go ahead. The client SENDs the address of another buffer. The server WRITEs the"
-            " ping back into it and SENDs go ahead."
-        ),
-    )
+            " ping back into it and SENDs go ahead."))
     for x, name, role in ((CLIENT, "rping -c", "client"), (SERVER, "the server", "server")):
         p.box(x - 110, 10, 220, 34, role)
         p.text(x, 32, name, style="bold", anchor="middle")

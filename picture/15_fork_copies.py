@@ -10,9 +10,7 @@ def draw() -> str:
             "The parent has a buffer, a handle of the queue pair, and the mapped queue. After the"
             " fork the child has a copy of the buffer, which the NIC never writes, a copy of the"
             " handle, which names the same queue pair in the kernel, and on SoftRoCE the very same"
-            " queue, since that is mapped as shared memory."
-        ),
-    )
+            " queue, since that is mapped as shared memory."))
     p.text(10, 22, "parent", style="bold", role="server")
     p.text(790, 22, "child", style="bold", role="client", anchor="end")
     p.box(10, 32, 250, 200, "server")

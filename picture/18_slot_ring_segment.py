@@ -10,9 +10,7 @@ def draw() -> str:
             "The segment holds a header with the layout and four words, then 16 bytes of control"
             " for each slot, then a counter for each worker, then the data of all slots. Two"
             " workers write into slots, one consumer reads them. Each has it mapped at another"
-            " address."
-        ),
-    )
+            " address."))
     p.box(
         10,
         10,

@@ -13,9 +13,7 @@ def draw() -> str:
             " in each lap until then, and free in the lap after that. Claimed becomes abandoned"
             " when the worker drops the claim or dies; the consumer passes over it and makes it"
             " free in the next lap. Free slots that are too few, before the ring's end or between"
-            " two messages, become abandoned at once."
-        ),
-    )
+            " two messages, become abandoned at once."))
     p.box(10, 30, 130, 60, "plain", "free", ("lap n",))
     p.box(235, 30, 150, 60, "client", "claimed", ("worker w, lap n",))
     p.box(470, 30, 130, 60, "memory", "ready", ("of w, lap n",))

@@ -10,9 +10,7 @@ def draw() -> str:
             "Left: the worker looks whether the consumer sleeps and then publishes; the consumer"
             " looks for a message and says that it sleeps in between; nobody rings. Right: both"
             " first say what they do and then look; whichever order the four steps have, one of the"
-            " two sees the other."
-        ),
-    )
+            " two sees the other."))
     for x, title in ((10, "look, then say"), (420, "say, then look")):
         p.text(x, 20, title, style="bold")
         p.box(x, 32, 170, 288, "client", "worker")

@@ -31,9 +31,7 @@ def draw() -> str:
             " written, and free again. Two edges are each one number: the consumer moves next_,"
             " between sent and ready, and workers move head, between being written and free. At the"
             " three others each slot goes over by itself: the reader of an answer gives its slots"
-            " back, the peer answers, and workers publish, all in any order."
-        ),
-    )
+            " back, the peer answers, and workers publish, all in any order."))
     p.text(
         LEFT, 18, "positions grow to the right; after the ring's last slot comes its first",
         style="faint")

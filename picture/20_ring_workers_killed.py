@@ -20,9 +20,7 @@ def draw() -> str:
             "Eight slots in four moments. First, four slots are claimed by the victim and one"
             " message behind them is ready. The victim is killed, and the consumer waits. Its pidfd"
             " wakes the consumer, which abandons the four slots. Then the consumer passes over them"
-            " and takes the message behind them."
-        ),
-    )
+            " and takes the message behind them."))
     for number, (text, slots, mark) in enumerate(ROWS):
         y = 20 + STEP * number
         p.text(LEFT, y, f"{number + 1}. {text}", style="bold")

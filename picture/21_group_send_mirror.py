@@ -10,9 +10,7 @@ def draw() -> str:
             "Three processes have put messages into the client's ring: slots 20 to 27 are ready."
             " One WRITE_WITH_IMM carries them into the same slots of the server's mirror; its"
             " immediate data say first slot 20, eight slots. The server gives them back by a"
-            " WRITE_WITH_IMM of no bytes with the same immediate data."
-        ),
-    )
+            " WRITE_WITH_IMM of no bytes with the same immediate data."))
     p.text(10, 20, "client: the ring", style="bold", role="client")
     p.text(790, 20, "server: the mirror", style="bold", role="server", anchor="end")
     messages = (

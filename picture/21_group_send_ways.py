@@ -9,9 +9,7 @@ def draw() -> str:
         (
             "Separate: four calls, four requests, four receives, four completions at the server."
             " Chained: one call, and still four of everything else. Group: one call, one request,"
-            " one receive, one completion."
-        ),
-    )
+            " one receive, one completion."))
     ways = ((10, "separate", 4, 4), (278, "chained", 1, 4), (546, "group", 1, 1))
     for x, title, calls, requests in ways:
         p.text(x, 20, title, style="bold")
@@ -38,9 +36,7 @@ def draw() -> str:
                 f"{requests} time{'s' if requests > 1 else ''} through the NIC",
                 (
                     f"{requests} receive{'s' if requests > 1 else ''} and"
-                    f" completion{'s' if requests > 1 else ''} there"
-                ),
-            )
+                    f" completion{'s' if requests > 1 else ''} there"))
         ):
             p.text(x, 244 + 20 * line, text, style="small")
     p.text(
@@ -48,9 +44,7 @@ def draw() -> str:
         318,
         (
             "A system call for each post is what SoftRoCE needs; a NIC needs a doorbell instead."
-            " The rest is the same."
-        ),
+            " The rest is the same."),
         style="faint small",
-        anchor="middle",
-    )
+        anchor="middle")
     return p.svg()

@@ -10,9 +10,7 @@ def draw() -> str:
             "The caller makes the word waiting before it publishes its request. The sender makes it"
             " answered when the answer comes. The caller reads the answer and gives the slots back."
             " A caller that gives up makes waiting unwanted, and then the sender gives the slots"
-            " back when the answer comes."
-        ),
-    )
+            " back when the answer comes."))
     p.box(10, 30, 130, 60, "client", "waiting", ("caller wants it",))
     p.box(310, 30, 150, 60, "memory", "answered", ("caller may read it",))
     p.box(670, 30, 120, 60, "plain", "slots free")

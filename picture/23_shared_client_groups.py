@@ -10,9 +10,7 @@ def draw() -> str:
             "Requests in slots 20 to 27 go in two runs, as they were ready: 20 to 23 and 24 to 27."
             " The handlers end in another order. The answers to 20, 23, 24 and 25 are ready first:"
             " 20 goes alone, 23 to 25 in one run over the border of the two groups. The slow ones,"
-            " 21 and 22 and 26 and 27, follow. Each answer goes to its request's slots."
-        ),
-    )
+            " 21 and 22 and 26 and 27, follow. Each answer goes to its request's slots."))
     p.text(10, 20, "client", style="bold", role="client")
     p.text(790, 20, "server", style="bold", role="server", anchor="end")
     messages = ((0, 1, "A"), (1, 2, "B"), (3, 1, "C"), (4, 1, "D"), (5, 1, "E"), (6, 2, "F"))
@@ -21,8 +19,7 @@ def draw() -> str:
     def row(y, role, shown, fill):
         for slot in range(8):
             p.text(
-                x0 + step * slot + 30, y - 6, str(20 + slot), style="small faint", anchor="middle"
-            )
+                x0 + step * slot + 30, y - 6, str(20 + slot), style="small faint", anchor="middle")
         for first, count, name in messages:
             it = name in shown
             p.box(x0 + step * first, y, step * count - 4, 30, fill if it else "plain")
@@ -55,10 +52,8 @@ def draw() -> str:
         384,
         (
             "C', D' and E' come with one WRITE, though their requests went with two. B' goes as 21"
-            " | 2, F' as 26 | 2, when they are done."
-        ),
-        style="small",
-    )
+            " | 2, F' as 26 | 2, when they are done."),
+        style="small")
     p.text(
         10, 406,
         "The slots of A, C, D and E go back to the ring when their callers have read the answers.",

@@ -10,9 +10,7 @@ def draw() -> str:
             "A sender with two servers and two connections to each has four lanes, each with a ring"
             " of its own. A request goes to the servers in turns, or to the one that"
             " RequestOptions::server names. Of the two lanes to that server, a thread keeps to one."
-            " A lane that is down or full is passed over."
-        ),
-    )
+            " A lane that is down or full is passed over."))
     p.box(10, 10, 500, 280, "client", "client host")
     for number, y in enumerate((44, 104, 164, 224), 1):
         p.box(24, y, 110, 46, "plain", "")

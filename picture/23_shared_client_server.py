@@ -10,16 +10,13 @@ def draw() -> str:
             "Three client hosts. Each has one sender, and many processes that call it. Each"
             " connection of a sender arrives at the server's listener as a connection request, and"
             " becomes a session with a protection domain, memory and a window of its own. All"
-            " sessions share the pool of threads and the memory that the server gives to clients."
-        ),
-    )
+            " sessions share the pool of threads and the memory that the server gives to clients."))
     for number, (y, workers) in enumerate(((10, 3), (118, 2), (226, 4)), 1):
         p.box(10, y, 270, 96, "client", f"client host {number}")
         for i in range(workers):
             p.box(24 + 46 * i, y + 36, 38, 44, "plain", "")
             p.text(
-                43 + 46 * i, y + 63, "…" if i == 3 else f"p{i + 1}", anchor="middle", style="small"
-            )
+                43 + 46 * i, y + 63, "…" if i == 3 else f"p{i + 1}", anchor="middle", style="small")
         p.box(208, y + 36, 60, 44, "nic")
         p.text(238, y + 63, "sender", anchor="middle", style="small bold")
     p.box(392, 10, 398, 312, "server", "server")

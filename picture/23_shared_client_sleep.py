@@ -12,9 +12,7 @@ def draw() -> str:
             " epoll and is woken by a caller's doorbell or by a completion. The server's thread"
             " sleeps in epoll and is woken by a completion, or by the pool's eventfd. Another"
             " thread stands by while it runs a handler. The pool's threads sleep on a condition"
-            " variable and are woken by the server's thread."
-        ),
-    )
+            " variable and are woken by the server's thread."))
     p.box(
         10,
         40,

@@ -12,9 +12,7 @@ def draw() -> str:
             " requests, the answers, the bells that callers sleep on. The sender's thread owns one"
             " lane for each connection. On the server's host, one loop owns a session for each"
             " connection, with a mirror of the requests and a copy of it. Short handlers run in the"
-            " loop's thread, the others in a pool of threads."
-        ),
-    )
+            " loop's thread, the others in a pool of threads."))
     p.text(10, 20, "client's host", style="bold", role="client")
     p.text(790, 20, "server's host", style="bold", role="server", anchor="end")
     for x, title, what in (

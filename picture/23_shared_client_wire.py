@@ -11,9 +11,7 @@ def draw() -> str:
             " the token, makes the data connection. Then WRITE_WITH_IMM of runs of requests to the"
             " server, and of runs of answers to the client; a long response goes by WRITE_WITH_IMM"
             " on the data connection, without a header. A run of no slots says closing; then both"
-            " disconnect."
-        ),
-    )
+            " disconnect."))
     p.box(10, 10, 100, 510, "client", "client")
     p.box(690, 10, 100, 510, "server", "server")
     rows = [

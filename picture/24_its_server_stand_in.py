@@ -27,9 +27,7 @@ def draw() -> str:
             " handler returns before any event, so A comes back, has the loop, and sends the"
             " answer; B sleeps all the time. Right: an event comes while the handler runs, so B"
             " takes the loop. When the handler returns, A does not come back to the loop: B sends"
-            " the answer, and A stands by."
-        ),
-    )
+            " the answer, and A stands by."))
     for base, title, steps in (
         (10, "the handler returns first", LEFT),
         (430, "an event comes first", RIGHT),

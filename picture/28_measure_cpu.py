@@ -26,18 +26,15 @@ def draw(measured: Measured | None = None) -> str:
         + "; ".join(
             f"{name_of(row.arm)} with {load_words(row.parameter)}: {figure(row.median)}"
             for row in rows
-            if row.is_ok
-        )
-        + ".",
-    )
+            if row.is_ok)
+        + ".")
     p.text(10, 22, "CPU time for a request in µs, all programs together", style="bold")
     top = bottom = 32.0
     for number, in_flight in enumerate(sorted({processes_of(row.parameter)[1] for row in rows})):
         these = [row for row in rows if processes_of(row.parameter)[1] == in_flight]
         places = {
             row.parameter: load_words(row.parameter).split(",")[0]
-            for row in sorted(these, key=lambda row: processes_of(row.parameter))
-        }
+            for row in sorted(these, key=lambda row: processes_of(row.parameter))}
         if number % 2 == 0:
             top = bottom
         end = bars(
@@ -49,6 +46,5 @@ def draw(measured: Measured | None = None) -> str:
         bottom,
         [
             *missing(rows, [arm for arm, _, _ in ARMS], load_words),
-            "Each column has a scale of its own. " + key("bars"), measured.where()],
-    )
+            "Each column has a scale of its own. " + key("bars"), measured.where()])
     return p.svg()

@@ -16,18 +16,15 @@ def draw(measured: Measured | None = None) -> str:
     rows = measured.of_metric("groups", "messages_per_s")
     across = {
         float(row.parameter): row.parameter
-        for row in sorted(rows, key=lambda row: float(row.parameter))
-    }
+        for row in sorted(rows, key=lambda row: float(row.parameter))}
     lines = lines_of(rows, ARMS)
     p = Picture(
         0,
         "Rate by group size",
         "A plot with logarithmic axes, medians, messages a second. "
         + "; ".join(in_words(line, slots_words) for line in lines)
-        + ".",
-    )
+        + ".")
     y = panel(p, 8, 260, "Messages a second", across, "slots in a group", lines)
     footer(
-        p, y, [*missing(rows, [arm for arm, _, _ in ARMS], slots_words), key(), measured.where()]
-    )
+        p, y, [*missing(rows, [arm for arm, _, _ in ARMS], slots_words), key(), measured.where()])
     return p.svg()

@@ -11,8 +11,7 @@ PANELS = (
             ("ib_write_lat", "server", "circle"),
             ("read", "nic", "triangle"),
             ("ib_read_lat", "nic", "triangle"),
-        ),
-    ),
+        )),
     (
         "Echo, by polling: latency in µs",
         (
@@ -22,8 +21,7 @@ PANELS = (
             ("ucx", "memory", "diamond"),
             ("libfabric_mean", "nic", "triangle"),
             ("rsockets_mean", "plain", "circle"),
-        ),
-    ),
+        )),
     (
         "Echo, by events: latency in µs",
         (
@@ -31,9 +29,7 @@ PANELS = (
             ("send_events", "client", "square"),
             ("ib_send_lat -e", "client", "square"),
             ("tcp_mean", "plain", "diamond"),
-        ),
-    ),
-)
+        )))
 
 
 def draw(measured: Measured | None = None) -> str:
@@ -41,8 +37,7 @@ def draw(measured: Measured | None = None) -> str:
     rows = measured.of_metric("latency", "latency_us")
     across = {
         float(row.parameter): size_words(row.parameter)
-        for row in sorted(rows, key=lambda row: float(row.parameter))
-    }
+        for row in sorted(rows, key=lambda row: float(row.parameter))}
     p = Picture(0, "Latency by message size", "")
     notes, words, y = [], [], 8.0
     for title, arms in PANELS:
@@ -51,7 +46,6 @@ def draw(measured: Measured | None = None) -> str:
         words += [f"{title}. " + "; ".join(in_words(line, size_words) for line in lines) + "."]
         notes += missing(rows, [arm for arm, _, _ in arms], size_words)
     p.description = (
-        "Three plots with logarithmic axes, medians but where a mean is named. " + " ".join(words)
-    )
+        "Three plots with logarithmic axes, medians but where a mean is named. " + " ".join(words))
     footer(p, y, [*notes, key(), measured.where()])
     return p.svg()

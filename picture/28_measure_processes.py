@@ -30,12 +30,10 @@ def draw(measured: Measured | None = None) -> str:
             190,
             (
                 f"Each process with {in_flight_words(in_flight)}: µs for a request, all processes"
-                " together"
-            ),
+                " together"),
             {number: str(number) for number in numbers},
             "processes",
-            lines,
-        )
+            lines)
         words += ["; ".join(in_words(line, load_words) for line in lines) + "."]
     p.description = "Plots with logarithmic axes, medians, µs for a request. " + " ".join(words)
     footer(p, y, [*missing(rows, [arm for arm, _, _ in ARMS], load_words), key(), measured.where()])

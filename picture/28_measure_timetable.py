@@ -32,24 +32,20 @@ def draw() -> str:
             "In a closed loop the client sends its next request when the last one is answered, so"
             " that a stall of the server makes one long round, and all others are short. By a"
             " timetable requests are due all the time, and each that is due during the stall, or"
-            " while what has piled up is worked off, waits."
-        ),
-    )
+            " while what has piled up is worked off, waits."))
 
     def x(time: float) -> float:
         return LEFT + SCALE * time
 
     p.under(
         f'<rect class="b-bad" x="{x(STALL[0]):.1f}" y="30"'
-        f' width="{SCALE * (STALL[1] - STALL[0]):.1f}" height="330" opacity=".45" stroke="none"/>'
-    )
+        f' width="{SCALE * (STALL[1] - STALL[0]):.1f}" height="330" opacity=".45" stroke="none"/>')
     p.text(x(sum(STALL) / 2), 22, "the server stands still", anchor="middle", role="bad")
 
     def round_of(begin: float, end: float, y: float, height: float) -> None:
         p.parts.append(
             f'<rect class="box b-client" x="{x(begin):.1f}" y="{y}"'
-            f' width="{SCALE * (end - begin):.1f}" height="{height}" rx="2"/>'
-        )
+            f' width="{SCALE * (end - begin):.1f}" height="{height}" rx="2"/>')
 
     p.text(10, 62, "closed loop", style="bold")
     p.text(10, 80, "one long round", style="small faint")

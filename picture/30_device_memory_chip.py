@@ -10,9 +10,7 @@ def draw() -> str:
             "Above, the lock is in the server's memory: for each compare-and-swap the NIC has to"
             " fetch the word over PCIe and to write it back before the next one for this word can"
             " begin. Below, the lock is in the NIC's own memory, and a compare-and-swap ends there;"
-            " only the counter, which its holder reads and writes, is behind PCIe."
-        ),
-    )
+            " only the counter, which its holder reads and writes, is behind PCIe."))
     p.text(10, 20, "clients", style="bold", role="client")
     p.text(790, 20, "server", style="bold", role="server", anchor="end")
     for y, where in ((34, "host"), (196, "chip")):

@@ -10,9 +10,7 @@ def draw() -> str:
             "Process 3 has lock 1 and loses its connection to the server. The server closes the"
             " queue pair of process 3 and only then sets the lock to 0. A worker takes the lock and"
             " counts. Process 3 wakes up and writes; its packet finds no queue pair, and nothing is"
-            " written."
-        ),
-    )
+            " written."))
     p.box(10, 10, 150, 310, "client", "process 3")
     p.box(325, 10, 150, 310, "server", "server")
     p.box(640, 10, 150, 310, "client", "a worker")

@@ -43,10 +43,8 @@ def draw() -> str:
             "Side by side, from top to bottom: how each comes by a device, by events of the"
             " connection, and by memory that the device may use; how it posts a request and learns"
             " of its completion, and how it ends. In user space a thread sleeps on file descriptors"
-            " and asks; in the kernel callbacks are called, and a worker waits."
-        ),
-        width=900,
-    )
+            " and asks; in the kernel callbacks are called, and a worker waits."),
+        width=900)
     for x, name, role in (
         (LEFT, "user space: a thread asks", "server"),
         (RIGHT, "kernel: callbacks are called", "client"),

@@ -13,10 +13,8 @@ def draw() -> str:
             " which goes on. In the middle four queues: the two for READs have a completion queue"
             " that the waiting thread polls, the two for WRITEs one whose callbacks run in a"
             " softirq. On the right the server's memory, one region, which all four queues reach by"
-            " one key."
-        ),
-        width=900,
-    )
+            " one key."),
+        width=900)
     p.box(
         LEFT,
         60,
@@ -60,9 +58,7 @@ def draw() -> str:
         415,
         (
             "A READ waits behind no WRITE. Completed WRITEs free their request, and wake a thread"
-            " that wants the page back."
-        ),
+            " that wants the page back."),
         style="faint",
-        anchor="middle",
-    )
+        anchor="middle")
     return p.svg()

@@ -27,10 +27,8 @@ def main() -> int:
             print(
                 (
                     f"{source.name} needs {error.filename}: ./lab bench --publish writes the"
-                    " measurements"
-                ),
-                file=sys.stderr,
-            )
+                    " measurements"),
+                file=sys.stderr)
             failed = True
             continue
         if not target.exists() or target.read_text() != svg:

@@ -6,8 +6,7 @@ PACKET = bytes.fromhex(
     "0200000000010200000000020800"
     "4500006c6aae40004011bb360a4d00020a4d0001"
     "c3c012b700580000"
-    "0400ffff0000002080e7160b" + b"hello from the client".ljust(64, b"\0").hex() + "1ee72a5e"
-)
+    "0400ffff0000002080e7160b" + b"hello from the client".ljust(64, b"\0").hex() + "1ee72a5e")
 # The parts of it, from the outside in: name, bytes, what it is for, colour.
 PARTS = [
     ("Ethernet", 14, "MAC addresses", "plain"),
@@ -52,14 +51,11 @@ def draw() -> str:
         (
             "The packet of lesson 02's first SEND: Ethernet, IPv4, UDP, base transport header,"
             " payload and ICRC; the fields of the base transport header; and the headers that other"
-            " packets have behind it."
-        ),
-    )
+            " packets have behind it."))
     x = 10.0
     for name, size, what, role in PARTS:
         width = {"Ethernet": 135, "IPv4": 160, "UDP": 105, "BTH": 155, "payload": 132, "ICRC": 103}[
-            name
-        ]
+            name]
         p.box(x, 10, width - 4, 62, role, f"{name}, {size} B")
         p.text(x + 10, 56, what, style="small")
         x += width

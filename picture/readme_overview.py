@@ -9,9 +9,7 @@ def draw() -> str:
         (
             "A ladder of lessons, each with an example; what a lesson has taught moves to"
             " rdmacommon, which later examples and the reader's own project use; all of it runs on"
-            " SoftRoCE."
-        ),
-    )
+            " SoftRoCE."))
     steps = [
         ("01", "hello_device"),
         ("02", "send_recv"),
@@ -42,7 +40,5 @@ def draw() -> str:
         "runs on any Linux machine",
         [
             "an RDMA NIC, or SoftRoCE in your kernel, or SoftRoCE in an emulated machine that ./lab"
-            " starts for you"
-        ],
-    )
+            " starts for you"])
     return p.svg()

@@ -17,9 +17,7 @@ def draw() -> str:
             "On the left a socket: each program makes a system call, each kernel copies the bytes"
             " between the program's buffer and its own, and the NICs see only the kernels' buffers."
             " On the right RDMA: the client's NIC reads the client's buffer, and the server's NIC"
-            " writes into the server's. No kernel and no copy lies between."
-        ),
-    )
+            " writes into the server's. No kernel and no copy lies between."))
     for x, title, costs in (
         (10, "a socket", "a system call and a copy on each side, an interrupt"),
         (420, "RDMA, between two RDMA NICs", "no system call, no copy, no interrupt"),

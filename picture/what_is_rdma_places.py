@@ -12,9 +12,7 @@ def draw() -> str:
             "With TCP the kernel cuts the data into packets, acknowledges and repeats them. With an"
             " RDMA NIC the NIC does it, and the program hands it work directly; the kernel only"
             " sets things up. With SoftRoCE the program makes the same calls, and the kernel module"
-            " rdma_rxe does the NIC's work, on the CPU, over any Ethernet card."
-        ),
-    )
+            " rdma_rxe does the NIC's work, on the CPU, over any Ethernet card."))
     for x, title in COLUMNS:
         p.text(x + 125, 22, title, style="bold", anchor="middle")
     p.box(10, 36, 250, 50, "client", "your program")

@@ -10,9 +10,7 @@ def draw() -> str:
             "Two-sided: the client's program posts a SEND, and the message goes to a buffer that"
             " the server's program has posted. One-sided: the client's program names an address in"
             " the server's memory, and the server's NIC reads or writes there; the server's program"
-            " takes no part."
-        ),
-    )
+            " takes no part."))
     for x, title in ((10, "two-sided: SEND and receive"), (420, "one-sided: WRITE, READ, atomics")):
         p.text(x, 20, title, style="bold")
         p.box(x, 36, 140, 60, "client", "client", ("posts",))

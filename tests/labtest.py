@@ -28,8 +28,7 @@ def need_machine() -> None:
     why = (
         "this is the emulated machine"
         if place.INSIDE.exists()
-        else " ".join(packages.missing("machine"))
-    )
+        else " ".join(packages.missing("machine")))
     if why:
         print(f"skipped: no emulated machine here: {why}")
         sys.exit(1 if os.environ.get("LAB_REQUIRE_DEVICE") else 77)

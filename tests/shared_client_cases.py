@@ -37,11 +37,9 @@ class Shared(unittest.TestCase):
             [
                 *("sh", "-c", 'echo $$; exec "$0" "$@"'),
                 *(["env", *environment] if environment else []),
-                *(str(self.build / program), *options)]
-        )
+                *(str(self.build / program), *options)])
         process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
-        )
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
         self.addCleanup(self.end, process)
         process.guest = int(next_line(process))
         return process
@@ -55,15 +53,12 @@ class Shared(unittest.TestCase):
         """What a process has on its device, whichever thread has made it; other tests may run
         beside this one."""
         threads = {
-            int(number) for number in self.at(place, "ls", f"/proc/{process.guest}/task").split()
-        }
+            int(number) for number in self.at(place, "ls", f"/proc/{process.guest}/task").split()}
         return {
             kind: sum(
                 entry.get("pid") in threads
-                for entry in json.loads(self.at(place, "rdma", "-j", "resource", "show", kind))
-            )
-            for kind in ("qp", "cq", "mr", "pd", "cm_id")
-        }
+                for entry in json.loads(self.at(place, "rdma", "-j", "resource", "show", kind)))
+            for kind in ("qp", "cq", "mr", "pd", "cm_id")}
 
     def wait_for_resources(self, wanted):
         """The server's: when a client has ended, it may not have heard of it yet."""
@@ -116,8 +111,7 @@ class Shared(unittest.TestCase):
 
     def attached(self, *options):
         return self.start(
-            self.client_place, "examples/shared_client", "--attach", self.name, *options
-        )
+            self.client_place, "examples/shared_client", "--attach", self.name, *options)
 
     def worker(self, stage, *options):
         """One that has got as far as `stage`, and stays there."""
@@ -139,8 +133,7 @@ class Modes(Shared):
             float(number)
             for number in re.search(
                 r"^latency: median (\S+) us, 90 % (\S+) us, 99 % (\S+) us, most (\S+) us$", out,
-                re.MULTILINE).groups()
-        ]
+                re.MULTILINE).groups()]
         self.assertEqual(percentiles, sorted(percentiles))
         self.assertGreater(percentiles[0], 0)
         rates = [int(number) for number in re.findall(r"^(\d+) requests/s$", out, re.MULTILINE)]
@@ -198,8 +191,7 @@ class Modes(Shared):
             self.run_client(
                 "--processes", "0", "--threads", "500", "--requests", "100", "--connections", "5",
                 "--slots", "512", "--slot-size", "64"),
-            50_000,
-        )
+            50_000)
 
     def test_through_shared_memory_alone(self):
         """The program that it is compared with. Each response is checked there, and each process
@@ -209,15 +201,12 @@ class Modes(Shared):
                 out, _ = self.finish(
                     self.start(
                         self.client_place, "examples/memory_requests", "--processes",
-                        str(processes), "--in-flight", str(in_flight), "--requests", "200")
-                )
+                        str(processes), "--in-flight", str(in_flight), "--requests", "200"))
                 self.assertRegex(
                     out,
                     (
                         rf"^{processes} processes, {in_flight} in flight: a request every [\d.]+"
-                        r" us, CPU [\d.]+ us each\n$"
-                    ),
-                )
+                        r" us, CPU [\d.]+ us each\n$"))
 
 
 class Faults(Shared):
@@ -227,8 +216,7 @@ class Faults(Shared):
         self.serve("--workers", "20")
         self.sender()
         waiting = [
-            self.worker("waiting", "--count", "4", "--microseconds", "60000000") for _ in range(4)
-        ]
+            self.worker("waiting", "--count", "4", "--microseconds", "60000000") for _ in range(4)]
         patient = self.attached("--patient", "--seconds", "10")
         self.server.kill()
         killed = time.monotonic()
@@ -261,8 +249,7 @@ class Faults(Shared):
         self.serve("--workers", "8")
         self.sender()
         waiting = [
-            self.worker("waiting", "--count", "2", "--microseconds", "60000000") for _ in range(3)
-        ]
+            self.worker("waiting", "--count", "2", "--microseconds", "60000000") for _ in range(3)]
         self.sending.kill()
         killed = time.monotonic()
         for worker in waiting:
@@ -283,8 +270,7 @@ class Faults(Shared):
     def test_worker_killed_that_several_threads_serve(self):
         self.serve("--workers", "8", "--threads", "2")
         self.sender(
-            "--slots", "16", "--slot-size", "64", "--connections", "2", "--sender-threads", "2"
-        )
+            "--slots", "16", "--slot-size", "64", "--connections", "2", "--sender-threads", "2")
         self.kill_workers()
 
     def kill_workers(self):
@@ -295,11 +281,8 @@ class Faults(Shared):
                 self.assertEqual(
                     self.right(
                         self.attached(
-                            "--requests", "100", "--size", "100", "--response-size", "100"
-                        )
-                    ),
-                    200,
-                )
+                            "--requests", "100", "--size", "100", "--response-size", "100")),
+                    200)
         self.assertIsNone(self.sending.poll())
 
     def test_worker_that_closes_its_descriptors_while_requests_are_under_way(self):
@@ -350,8 +333,7 @@ class Faults(Shared):
         self.server.terminate()
         out, err = self.finish(self.server)
         self.assertLess(
-            float(re.search(r"each message: .* ([\d.]+) sleeps", out)[1]), 100, out + err
-        )
+            float(re.search(r"each message: .* ([\d.]+) sleeps", out)[1]), 100, out + err)
 
     def test_answers_that_nobody_collects(self):
         """The ring goes round them: the others are as fast as without, and the answers stay."""
@@ -367,8 +349,7 @@ class Faults(Shared):
         self.serve("--workers", "2")
         self.sender("--slots", "16")
         slow = self.attached(
-            "--threads", "1", "--requests", "1", "--microseconds", "6000000", "--timeout", "20"
-        )
+            "--threads", "1", "--requests", "1", "--microseconds", "6000000", "--timeout", "20")
         fast = self.attached("--threads", "1", "--requests", "200")
         self.assertEqual(self.right(fast), 200)
         self.assertIsNone(slow.poll())
@@ -513,12 +494,10 @@ REJECTED = {
     "slots-many": "it does not understand what we ask for",
 } | dict.fromkeys(
     ("magic", "nothing", "slots-13", "slot-size", "window-0", "largest", "purpose"),
-    "it does not understand what we ask for",
-)
+    "it does not understand what we ask for")
 # A data connection that the session does not want. The session itself goes on.
 UNWANTED = dict.fromkeys(
-    ("data-twice", "data-unwanted"), "it cannot take this client; its log says why"
-)
+    ("data-twice", "data-unwanted"), "it cannot take this client; its log says why")
 # What the sender says of a server that lies.
 LIES_OF_SERVERS = {
     "kind": "an answer: it is of kind 99",
@@ -616,8 +595,7 @@ class Liars(Shared):
         liar = self.lie(self.server_place, ["silence"], "--cm-port", "0", "--timeout", "20")
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
         client = self.client(
-            "--slots", "2048", "--slot-size", "64", "--requests", "1", "--timeout", "1"
-        )
+            "--slots", "2048", "--slot-size", "64", "--requests", "1", "--timeout", "1")
         self.assertIn("no answer within 1000 ms", self.finish(client, 1)[1])
 
 
@@ -644,8 +622,7 @@ class Soak(Shared):
         """awk '/^[0-9a-f]+-/ {s = $2 ~ /s/} /^Size:/ && s {sum += $2} END {print sum}' """
         "/proc/$process/smaps; "
         "ls /proc/$process/fd | wc -l; echo $(ls /proc/$process/task); done; "
-        f"for kind in {' '.join(kinds)}; do rdma -j resource show $kind; done"
-    )
+        f"for kind in {' '.join(kinds)}; do rdma -j resource show $kind; done")
 
     def sample(self, place, *processes):
         """@return for each process, the columns"""

@@ -16,8 +16,7 @@ LIBRARIES = {"rdmacommon": ROOT / "common", "rdmashared": ROOT / "shared"}
 
 def run(*argv, **options):
     return subprocess.run(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
-    )
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
 
 
 class Headers(unittest.TestCase):
@@ -27,8 +26,7 @@ class Headers(unittest.TestCase):
         cls.addClassCleanup(temp.cleanup)
         cls.include = copies.install(Path(temp.name)) / "include"
         cls.headers = sorted(
-            path.relative_to(cls.include).as_posix() for path in cls.include.rglob("*")
-        )
+            path.relative_to(cls.include).as_posix() for path in cls.include.rglob("*"))
         cls.headers = [name for name in cls.headers if name.endswith(".hpp")]
 
     def compiles(self, header):

@@ -72,8 +72,7 @@ def run(folder, server_argv, client_argv, counted):
     try:
         port = re.search(r"port (\d+)", server.stdout.readline())[1]
         client = start(
-            folder, "client", [word.replace("PORT", port) for word in client_argv], counted
-        )
+            folder, "client", [word.replace("PORT", port) for word in client_argv], counted)
         try:
             said = client.communicate(timeout=LIMIT)[0]
         finally:

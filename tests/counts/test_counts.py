@@ -29,13 +29,11 @@ def counted(requests, in_flight):
             str(requests), "--in-flight", str(in_flight)],
         capture_output=True,
         text=True,
-        timeout=300,
-    )
+        timeout=300)
     if run.returncode:
         raise AssertionError(run.stderr)
     return f"{run.stdout.strip()} {platform.machine()}", int(
-        re.search(r"Collected : (\d+)", run.stderr)[1]
-    )
+        re.search(r"Collected : (\d+)", run.stderr)[1])
 
 
 def for_a_request(in_flight):

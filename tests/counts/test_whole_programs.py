@@ -99,8 +99,7 @@ def total(counts):
     return (
         sum(sum(by_name.values()) for by_name in counts.values())
         if isinstance(counts, dict)
-        else counts
-    )
+        else counts)
 
 
 class Counted:
@@ -115,8 +114,7 @@ class Counted:
         for times in (1, 2):
             one = run(self.arm, times * self.each, self.counted)
             self.least[times] = min(
-                self.least.get(times, one), one, key=lambda each: total(each[0])
-            )
+                self.least.get(times, one), one, key=lambda each: total(each[0]))
         (few, _, few_requests), (many, said, many_requests) = self.least[1], self.least[2]
         requests = many_requests - few_requests
         if self.counted != "calls":
@@ -125,8 +123,7 @@ class Counted:
         for side in ("server", "client"):
             by_name = {
                 call: (count - few[side].get(call, 0)) / requests
-                for call, count in many[side].items()
-            }
+                for call, count in many[side].items()}
             found[f"{side}: system calls"] = sum(by_name.values())
             found |= {f"{side}: {call}": count for call, count in by_name.items() if count > 0.002}
         for whose, counts in re.findall(
@@ -135,8 +132,7 @@ class Counted:
             side = "client" if whose == "sender" else whose
             found |= {
                 f"{side}: --stats {what}": float(count)
-                for count, what in re.findall(r"([\d.]+) (posts|completions|wakes|sleeps)", counts)
-            }
+                for count, what in re.findall(r"([\d.]+) (posts|completions|wakes|sleeps)", counts)}
         return found
 
 
@@ -181,8 +177,7 @@ class Counts(unittest.TestCase):
         self.fail(
             f"{name}: for a request, these have grown, or have become fewer and want to be recorded"
             f" (--record): {wrong}\nwas {json.dumps(was, indent=1)}\nis"
-            f" {json.dumps(rounded(found), indent=1)}"
-        )
+            f" {json.dumps(rounded(found), indent=1)}")
 
     def least(self, what, was):
         return was[what] * (1 - MOST_CHANGE) - slack(what)
@@ -212,8 +207,7 @@ def counted(arm, tries):
 def record():
     expected = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
     expected[SYSTEM] = {name: counted(calls(name), TRIES) for name in CALLS} | {
-        name: counted(instructions(name), 1) for name in INSTRUCTIONS
-    }
+        name: counted(instructions(name), 1) for name in INSTRUCTIONS}
     EXPECTED.write_text(json.dumps(expected, indent=2, sort_keys=True) + "\n")
 
 

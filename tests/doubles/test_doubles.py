@@ -19,13 +19,11 @@ QUICK = ["--rounds", "8", "--no-deaths"]
 def run(*arguments, doubles=(MEMORY,), program="device_memory", kind="pair"):
     under = ["env", "FAKE_CALLS=1", f"LD_PRELOAD={':'.join(doubles)}"] if doubles else []
     return examples.run(
-        needs_device.PLACE, needs_device.BUILD, program, kind, arguments, under=under
-    )
+        needs_device.PLACE, needs_device.BUILD, program, kind, arguments, under=under)
 
 
 @unittest.skipIf(
-    "sanitize" in needs_device.BUILD.name, "the sanitizers' library has to be the first one loaded"
-)
+    "sanitize" in needs_device.BUILD.name, "the sanitizers' library has to be the first one loaded")
 @unittest.skipUnless(needs_device.PLACE.device.startswith("rxe"), "the doubles stand on SoftRoCE")
 class Doubles(unittest.TestCase):
     def assertAsInTheLesson(self, outcome):
@@ -36,11 +34,9 @@ class Doubles(unittest.TestCase):
         self.assertIn(STAND_IN, expected)
         roles = {
             role: [line for line in outcome.of(role) if not line.startswith("fake: ")]
-            for role in outcome.status
-        }
+            for role in outcome.status}
         found = normalise.differences(
-            expected.replace(STAND_IN, ON_CHIP), roles, needs_device.PLACE.device
-        )
+            expected.replace(STAND_IN, ON_CHIP), roles, needs_device.PLACE.device)
         self.assertEqual(found, [], "\n".join(found))
 
     def test_on_the_chip_all_is_as_in_the_lesson(self):
@@ -54,8 +50,7 @@ class Doubles(unittest.TestCase):
                 "fake: ibv_reg_dm_mr 65536 bytes at 0",
                 "fake: ibv_dereg_mr",
                 "fake: ibv_free_dm with 0 regions",
-            ],
-        )
+            ])
 
     def test_on_infiniband_by_lid(self):
         outcome = run(*QUICK, doubles=(MEMORY, INFINIBAND))
@@ -77,8 +72,7 @@ class Doubles(unittest.TestCase):
         self.assertFalse(outcome.failed, outcome.text())
         self.assertIn("12 different messages from 3 peers", outcome.of("server"))
         self.assertEqual(
-            sum("69 bytes, no GRH, from LID 7" in line for line in outcome.of("server")), 3
-        )
+            sum("69 bytes, no GRH, from LID 7" in line for line in outcome.of("server")), 3)
 
     def test_the_device_with_the_better_gid(self):
         """The first device in the list has only a link-local GID; the second has an IPv4 one, as in
@@ -95,8 +89,7 @@ class Doubles(unittest.TestCase):
             self.assertNotIn("NOT", outcome.text())
             self.assertIn("ok: not a word", outcome.text())
             self.assertEqual(
-                "ok: atomics need words that lie as such" in outcome.text(), bool(doubles)
-            )
+                "ok: atomics need words that lie as such" in outcome.text(), bool(doubles))
 
     def test_exercises(self):
         for name in ("30.1_move", "30.2_readers"):
@@ -106,8 +99,7 @@ class Doubles(unittest.TestCase):
                 lines[1:],
                 variants.expected(examples.expected_file(name), needs_device.PLACE)
                 .read_text()
-                .splitlines()[1:],
-            )
+                .splitlines()[1:])
 
 
 class Options(unittest.TestCase):

@@ -21,8 +21,7 @@ class Atomics(unittest.TestCase):
     def test_holders_that_lose_the_lock_while_they_work(self):
         # Ten milliseconds are less than what a process waits for a processor here.
         said = self.run_with(
-            "--processes", "8", "--increments", "0", "--locked", "50", "--lease", "10"
-        )
+            "--processes", "8", "--increments", "0", "--locked", "50", "--lease", "10")
         self.assertIn("the value under the lock is 400", said)
 
 

@@ -42,8 +42,7 @@ class Examples(unittest.TestCase):
             role: sorted(
                 without_further_attempts(outcome.of(role)),
                 key=lambda line: line.startswith("error: the server has ended the connection"))
-            for role in outcome.status
-        }
+            for role in outcome.status}
         found = normalise.differences(
             variants.expected(expected, needs_device.PLACE).read_text(), roles,
             needs_device.PLACE.device)
@@ -82,8 +81,7 @@ class Examples(unittest.TestCase):
                 for other in examples.others(lesson)
             },
             run,
-            check,
-        )
+            check)
 
     @unittest.skipIf(os.environ.get("LAB_NESTED"), "not built with the sanitizers")
     def test_breaks_as_the_lesson_promises(self):
@@ -100,8 +98,7 @@ class Examples(unittest.TestCase):
                 for name in examples.breaks(lesson)
             },
             run,
-            check,
-        )
+            check)
 
     @unittest.skipIf(os.environ.get("LAB_NESTED"), "once is enough with the sanitizers")
     def test_pair_is_a_pair_twice_in_a_row(self):

@@ -61,8 +61,7 @@ class Exercises(unittest.TestCase):
     def test_each_lesson_has_two(self):
         for lesson in set(examples.exercises().values()):
             self.assertGreaterEqual(
-                sum(its == lesson for its in examples.exercises().values()), 2, lesson.stem
-            )
+                sum(its == lesson for its in examples.exercises().values()), 2, lesson.stem)
 
     def test_each_lesson_has_one_that_changes_its_program(self):
         for lesson in set(examples.exercises().values()):

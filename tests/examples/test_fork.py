@@ -79,8 +79,7 @@ class Fork(unittest.TestCase):
                     PLACE.wrap([program, "--device", PLACE.device, "--when", when]),
                     capture_output=True, text=True)
                 self.assertEqual(
-                    said.stdout, "ibv_fork_init: %s\nthe page: %s\n" % wanted, said.stderr
-                )
+                    said.stdout, "ibv_fork_init: %s\nthe page: %s\n" % wanted, said.stderr)
 
 
 if __name__ == "__main__":

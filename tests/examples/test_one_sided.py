@@ -14,8 +14,7 @@ class OneSided(unittest.TestCase):
     def test_server_sleeps_while_it_is_read(self):
         # So many that what it takes to go to sleep and to wake up does not count.
         outcome = examples.run(
-            needs_device.PLACE, needs_device.BUILD, "read_write", "pair", ["--reads", "20000"]
-        )
+            needs_device.PLACE, needs_device.BUILD, "read_write", "pair", ["--reads", "20000"])
         self.assertFalse(outcome.failed, outcome.text())
         took, server = map(float, AWAKE.search("\n".join(outcome.of("server"))).groups())
         reads, client = map(float, AWAKE.search("\n".join(outcome.of("client"))).groups())

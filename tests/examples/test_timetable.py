@@ -14,8 +14,7 @@ shared_client_cases.Shared.server_place = (
 
 EACH = re.compile(r"a request every (\S+) us")
 LATENCY = re.compile(
-    r"^latency: median (\S+) us, 90 % (\S+) us, 99 % (\S+) us, most (\S+) us$", re.MULTILINE
-)
+    r"^latency: median (\S+) us, 90 % (\S+) us, 99 % (\S+) us, most (\S+) us$", re.MULTILINE)
 
 
 class Timetables(shared_client_cases.Shared):
@@ -59,8 +58,7 @@ class Timetables(shared_client_cases.Shared):
         out, _ = self.finish(load(processes, "--requests", str(requests), "--every", str(every_us)))
         self.assertRegex(out, LATENCY)
         return float(EACH.search(out)[1]), [
-            float(number) for number in LATENCY.search(out).groups()
-        ]
+            float(number) for number in LATENCY.search(out).groups()]
 
     def test_no_request_comes_before_it_is_due(self):
         """Each process has its own timetable, and the second one's begins half an interval
@@ -90,8 +88,7 @@ class Timetables(shared_client_cases.Shared):
         def check(load):
             _, err = self.finish(load(1, "--every", "1000", "--in-flight", "2"), 2)
             self.assertIn(
-                "--every: the program takes no responses while it sleeps; use --in-flight 1", err
-            )
+                "--every: the program takes no responses while it sleeps; use --in-flight 1", err)
 
         self.for_each(check)
 

@@ -62,8 +62,7 @@ class Waiting(unittest.TestCase):
     def test_asynchronous_events(self):
         """A new GID, or a port that is up, is no reason to stop waiting. A broken device is."""
         outcome = examples.run(
-            needs_device.PLACE, needs_device.BUILD, "../tests/examples/async_events", "device"
-        )
+            needs_device.PLACE, needs_device.BUILD, "../tests/examples/async_events", "device")
         self.assertEqual(outcome.of("")[0], "harmless events: slept on", outcome.text())
         self.assertRegex(outcome.of("")[1], "^a broken device: the device reports: ")
 

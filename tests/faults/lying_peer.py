@@ -57,8 +57,7 @@ def main():
         if what in ("wrong-done", "silent", "both-dones"):
             connection.recv(100)
             connection.sendall(
-                {"wrong-done": b"nope\0", "silent": b"done\0", "both-dones": b"done\0done\0"}[what]
-            )
+                {"wrong-done": b"nope\0", "silent": b"done\0", "both-dones": b"done\0done\0"}[what])
         if what == "both-dones":
             connection.shutdown(socket.SHUT_WR)
         while connection.recv(100):  # until the other side has had enough

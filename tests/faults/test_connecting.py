@@ -24,8 +24,7 @@ LIES = {
         "greeting-alone": "the client's request: it needs 0 bytes, and may have 1 to 1024",
         "too-long": "the client's request: it needs 1025 bytes, and may have 1 to 1024",
         "endless": (
-            "the client's request: it needs 18446744073709551615 bytes, and may have 1 to 1024"
-        ),
+            "the client's request: it needs 18446744073709551615 bytes, and may have 1 to 1024"),
         "short": "the peer's description: it has 20 bytes, not 24",
         "version": "the peer's description: it is of version 7, not 1",
         "empty": "the peer's description: its memory has no bytes",
@@ -50,8 +49,7 @@ LIES = {
 def client(*words, **environment):
     argv = ["env", *(f"{name}={value}" for name, value in environment.items()), CLIENT, *words]
     return subprocess.run(
-        needs_device.PLACE.wrap(argv), capture_output=True, text=True, timeout=600
-    )
+        needs_device.PLACE.wrap(argv), capture_output=True, text=True, timeout=600)
 
 
 def on_device(script):
@@ -76,8 +74,7 @@ class Events(unittest.TestCase):
 
     def test_no_such_host(self):
         self.assertError(
-            client("--host", "no.such.host.invalid"), "--host no.such.host.invalid", "unknown-host"
-        )
+            client("--host", "no.such.host.invalid"), "--host no.such.host.invalid", "unknown-host")
 
     def test_nobody_listens(self):
         self.assertError(
@@ -96,8 +93,7 @@ class Events(unittest.TestCase):
     def test_connect_error(self):
         outcome = liars.run_cm([SERVER, "--timeout", "2"], [LIAR, "--lie", "broken-qp"])
         self.assertIn(
-            "CONNECT_ERROR: instead of ESTABLISHED, with status", "\n".join(outcome.of("client"))
-        )
+            "CONNECT_ERROR: instead of ESTABLISHED, with status", "\n".join(outcome.of("client")))
         self.assertIn("troubleshooting.md#cm-connect-error", "\n".join(outcome.of("client")))
         self.assertEqual(outcome.status, {"server": 1, "client": 1})
 
@@ -166,10 +162,8 @@ class Lengths(unittest.TestCase):
                 self.assertTrue(
                     any(
                         re.fullmatch(rf"theirs  \w+:\w+:{length:016x}", line)
-                        for line in outcome.of("client")
-                    ),
-                    outcome.text(),
-                )
+                        for line in outcome.of("client")),
+                    outcome.text())
                 self.assertIn(
                     f'my memory before: "{"nobody has written here"[:length - 1]}"',
                     outcome.of("server"))
@@ -180,12 +174,10 @@ class Lengths(unittest.TestCase):
         self.assertEqual(outcome.status, {"server": 1, "client": 1})
         self.assertIn(
             "error: the client's request: it needs 1001 bytes, and may have 1 to 1000",
-            outcome.text(),
-        )
+            outcome.text())
         self.assertIn(
             "error: the server rejects: the text needs 1001 bytes, and the server gives up to 1000",
-            outcome.text(),
-        )
+            outcome.text())
 
     def test_more_than_one_message_holds(self):
         """SoftRoCE takes 8 MiB in a message on Linux 6.1, and 2 GiB on 6.12: there one is

@@ -46,14 +46,12 @@ class AmongHonestOnes(unittest.TestCase):
                 others.append(
                     subprocess.Popen(
                         wrap([HONEST, *to, *counting, "--processes", "2"]), stdout=subprocess.PIPE,
-                        stderr=subprocess.STDOUT, text=True)
-                )
+                        stderr=subprocess.STDOUT, text=True))
             if line.startswith("what is on the chip"):
                 others.append(
                     subprocess.Popen(
                         wrap([*liar, *to]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                        text=True)
-                )
+                        text=True))
         for other in others:
             said += other.communicate(timeout=600)[0].splitlines()
         return "\n".join(said), server.wait(60)
@@ -61,8 +59,7 @@ class AmongHonestOnes(unittest.TestCase):
     def test_lock_of_one_that_says_rubbish(self):
         said, status = self.run_with(LIAR, "--lie", "rubbish")
         self.assertRegex(
-            said, r"process \d is gone; its queue pair is closed\nlock 5, which it had, is free"
-        )
+            said, r"process \d is gone; its queue pair is closed\nlock 5, which it had, is free")
         self.assertIn("8176 locks, 0 of them taken", said)
         # The liar has not counted its 4.
         self.assertIn("4 increments were lost", said)
@@ -75,11 +72,9 @@ class AmongHonestOnes(unittest.TestCase):
 
     def test_one_that_is_turned_away(self):
         said, _ = self.run_with(
-            "sh", "-c", '"$0" --lie no-receive "$@"; "$0" --lie done-with-lock "$@"', LIAR
-        )
+            "sh", "-c", '"$0" --lie no-receive "$@"; "$0" --lie done-with-lock "$@"', LIAR)
         self.assertRegex(
-            said, r"turned process \d away: the SEND of the directory: completed with status 13"
-        )
+            said, r"turned process \d away: the SEND of the directory: completed with status 13")
         self.assertIn("8176 locks, 0 of them taken", said)
 
 

@@ -52,8 +52,7 @@ LIES = {
         "client": {
             "too-small": ("the peer's memory: the words are not in it",),
             "odd-address": ("the peer's memory: the words are not in it",),
-        },
-    },
+        }},
     # The peer says that its messages have arrived, or that ours have, and neither is so: nobody
     # sleeps forever for their event.
     "completions": {

@@ -48,8 +48,7 @@ class Lies(liars.Refused):
         ):
             with self.subTest(arguments):
                 self.assertRefused(
-                    liars.run([HONEST, *SHORT], [HONEST, *arguments]), "client", words
-                )
+                    liars.run([HONEST, *SHORT], [HONEST, *arguments]), "client", words)
         self.assertRefused(
             liars.run([HONEST, "--save", "/nowhere/at/all"], [HONEST, *SHORT]), "server",
             "/nowhere/at/all: cannot be written")
@@ -61,12 +60,10 @@ class Sizes(unittest.TestCase):
             for length in (5, 16):
                 with self.subTest(size, length=length):
                     outcome = liars.run(
-                        [HONEST], [HONEST, "--size", str(size), "--run", str(length)]
-                    )
+                        [HONEST], [HONEST, "--size", str(size), "--run", str(length)])
                     self.assertFalse(outcome.failed, outcome.text())
                     self.assertIn(
-                        f"received {size} bytes in {-(-size // 4096)} fragments", outcome.text()
-                    )
+                        f"received {size} bytes in {-(-size // 4096)} fragments", outcome.text())
 
     def test_a_file_arrives_as_it_is(self):
         with tempfile.TemporaryDirectory(dir=needs_device.BUILD) as folder:

@@ -55,8 +55,7 @@ class Shapes(liars.Refused):
 
     def test_a_message_that_does_not_fit(self):
         self.assertRefused(
-            self.both("--slots", "2", "--longest", "200"), "client", "a producer: it has failed"
-        )
+            self.both("--slots", "2", "--longest", "200"), "client", "a producer: it has failed")
 
     def test_shapes_that_differ(self):
         self.assertRefused(

@@ -36,8 +36,7 @@ class Hostile(shared_client_cases.Shared):
         # The address sanitizer keeps 256 MiB that have been freed, if it is not told to keep less.
         environment = ("ASAN_OPTIONS=quarantine_size_mb=16",)
         process = super().start(
-            place, program, *options, environment=environment, stderr=errors, **more
-        )
+            place, program, *options, environment=environment, stderr=errors, **more)
         process.errors = errors
         return process
 
@@ -64,8 +63,7 @@ class Hostile(shared_client_cases.Shared):
         """Each with a seed of its own. A server has its `port`."""
         seed = ("--seed", str(SEED + number))
         process = self.start(
-            place, "tests/faults/hostile_peer", *seed, *FOR_SO_LONG, *PATIENT, *options
-        )
+            place, "tests/faults/hostile_peer", *seed, *FOR_SO_LONG, *PATIENT, *options)
         print(f"{self.id()}: {next_line(process)}", end="", flush=True)
         if "--host" not in options:
             process.port = re.match(r"listening on rdma_cm port (\d+)", next_line(process))[1]
@@ -87,9 +85,7 @@ class Hostile(shared_client_cases.Shared):
             self.client(*LOAD, *SMALL, "--processes", "1", "--responses", *responses)
             for responses in (
                 ("slots", "--response-size", "600"),
-                ("connection", "--response-size", "6000"),
-            )
-        ]
+                ("connection", "--response-size", "6000"))]
         for client in honest:
             self.assertIn("up", next_line(client))
         where = ("--host", self.server_place.address, "--cm-port", self.port)
@@ -102,8 +98,7 @@ class Hostile(shared_client_cases.Shared):
         (served, dropped, rejected), _ = self.stop()
         print(
             f"{self.id()}: {right} responses to honest clients;"
-            f" {served} connections served, {dropped} dropped, {rejected} rejected"
-        )
+            f" {served} connections served, {dropped} dropped, {rejected} rejected")
         self.assertGreater(dropped + rejected, 0)
 
     def ask(self, *options):

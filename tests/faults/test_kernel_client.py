@@ -49,8 +49,7 @@ class KernelClient(unittest.TestCase):
                 for line in self.guest("dmesg").splitlines()
                 if guest_module.COMPLAINT.search(line)
             ],
-            [],
-        )
+            [])
 
     def works(self):
         outcome = self.run_against(self.server)
@@ -86,8 +85,7 @@ class KernelClient(unittest.TestCase):
                 lambda line: [
                     *GUEST, self.module, *words, f"server={self.where.address}", f"port={line[1]}"],
             ),
-            show=watch,
-        )
+            show=watch)
 
     def alone(self, *words):
         """Without a server. @return what it says, and how it ends"""
@@ -128,8 +126,7 @@ class Midway(KernelClient):
         for line in ("ROUTE_RESOLVED", "READ"):
             with self.subTest(line):
                 outcome = self.run_against(
-                    self.server, ENDLESS, at=line, then=["rdma", "link", "delete", "rxe0"]
-                )
+                    self.server, ENDLESS, at=line, then=["rdma", "link", "delete", "rxe0"])
                 self.guest("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "lab0")
                 self.assertEqual(outcome.status["client"], 0, outcome.text())
                 # Not always last: an event handler may run at the same time.
@@ -142,38 +139,31 @@ class Midway(KernelClient):
             with self.subTest(line):
                 self.assertFails(
                     self.run_against(
-                        self.server, ENDLESS, at=line, then=["pkill", "-9", "page_server"]
-                    ),
-                    "",
-                )
+                        self.server, ENDLESS, at=line, then=["pkill", "-9", "page_server"]),
+                    "")
 
     def test_many_queues(self):
         """Up to as many as the module has, with more pages than queues, and with fewer."""
         for queues, pages in ((1, 1), (1, 9), (3, 20), (8, 3), (8, 256)):
             with self.subTest(queues=queues, pages=pages):
                 outcome = self.run_against(
-                    self.server, f"queues={queues}", f"pages={pages}", "rounds=3"
-                )
+                    self.server, f"queues={queues}", f"pages={pages}", "rounds=3")
                 self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
                 said = outcome.of("client")
                 for number in range(2 * queues):
                     what = "READs" if number < queues else "WRITEs"
                     self.assertIn(
-                        f"ESTABLISHED      queue {number} of {2 * queues}, for {what}", said
-                    )
+                        f"ESTABLISHED      queue {number} of {2 * queues}, for {what}", said)
                 for page in range(pages):
                     self.assertIn(f"WRITE of page {page} by queue {queues + page % queues}", said)
                     self.assertIn(
-                        f"READ of page {page} by queue {page % queues}, and it is the same", said
-                    )
+                        f"READ of page {page} by queue {page % queues}, and it is the same", said)
                 # REG_MR with SEND, LOCAL_INV, and each page out and in three times
                 self.assertIn(
                     (
                         f"took the registration back, after 3 rounds and {2 + 6 * pages} calls of"
-                        " ib_post_send"
-                    ),
-                    said,
-                )
+                        " ib_post_send"),
+                    said)
 
     def test_loaded_and_unloaded_at_once(self):
         """Whatever it is about to do."""
@@ -230,8 +220,7 @@ class Never(KernelClient):
         }.items():
             with self.subTest(lie):
                 self.assertFails(
-                    self.run_against([*self.liar, "--lie", lie], "timeout=1", wait=20), words
-                )
+                    self.run_against([*self.liar, "--lie", lie], "timeout=1", wait=20), words)
 
     def test_server_takes_one_queue_only(self):
         """Lesson 12's server stops listening once it has a client."""
@@ -248,15 +237,12 @@ class Never(KernelClient):
             outcome.text(),
             (
                 r"error: (queue 0: QP access error \(-EIO\)|the server does not describe its memory"
-                r" \(-ETIMEDOUT\))"
-            ),
-        )
+                r" \(-ETIMEDOUT\))"))
 
     def test_server_refuses(self):
         outcome = self.run_against([*self.server, "--largest", "16383"])
         self.assertFails(
-            outcome, "the server rejects: it has no room for this client (-ECONNREFUSED)"
-        )
+            outcome, "the server rejects: it has no room for this client (-ECONNREFUSED)")
         self.assertIn("it needs 16384 bytes, and may have 1 to 16383", outcome.text())
 
     def test_client_lies(self):
@@ -276,13 +262,10 @@ class Never(KernelClient):
                         examples.LISTENING,
                         lambda line: [
                             *self.liar, "--lie", lie, "--host", self.where.address, "--cm-port",
-                            line[1]],
-                    ),
-                )
+                            line[1]]))
                 self.assertEqual(outcome.status["server"], 1, outcome.text())
                 self.assertIn(
-                    "error: the client's request: " + words, "\n".join(outcome.of("server"))
-                )
+                    "error: the client's request: " + words, "\n".join(outcome.of("server")))
 
 
 del KernelClient  # has no tests of its own

@@ -16,8 +16,7 @@ CLIENT = needs_device.program("many_client")
 LIAR = str(needs_device.BUILD / "tests/faults/lying_cm")
 SERVED = re.compile(
     r"served (\d+) clients, (\d+) of them rping's, at most (\d+) at once; rejected (\d+), dropped"
-    r" (\d+)"
-)
+    r" (\d+)")
 LIES = {
     "short": "the peer's description: it has 20 bytes, not 24",
     "version": "the peer's description: it is of version 7, not 1",
@@ -43,8 +42,7 @@ def resources():
     return next(
         {kind: link[kind] for kind in ("qp", "cq", "mr", "pd", "cm_id")}
         for link in json.loads(shown.stdout)
-        if link["ifname"] == PLACE.device
-    )
+        if link["ifname"] == PLACE.device)
 
 
 class Many(unittest.TestCase):
@@ -90,8 +88,7 @@ class Many(unittest.TestCase):
         self.serve()
         script = (
             f"for i in $(seq 20); do rping -c -C 100 -V -a {PLACE.address} -p {self.port} & p=\"$p"
-            " $!\"; done; for q in $p; do wait \"$q\" || exit 1; done"
-        )
+            " $!\"; done; for q in $p; do wait \"$q\" || exit 1; done")
         rpings = start(["sh", "-c", script])
         self.addCleanup(self.end, rpings)
         ours = self.client("--clients", "44", "--rounds", "200")
@@ -105,8 +102,7 @@ class Many(unittest.TestCase):
     def test_lesson_12s_client_is_served(self):
         self.serve()
         out, _ = self.finish(
-            self.client("the same protocol", program=needs_device.program("cm_client"))
-        )
+            self.client("the same protocol", program=needs_device.program("cm_client")))
         self.assertIn("they are the same", out)
         self.assertEqual(self.stop()[0], [1, 0, 1, 0, 0])
 

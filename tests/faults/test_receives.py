@@ -17,8 +17,7 @@ def rnr_naks() -> int:
     """Receiver-not-ready NAKs that the device has sent."""
     counter = f"/sys/class/infiniband/{needs_device.PLACE.device}/ports/1/hw_counters/send_rnr_err"
     found = subprocess.run(
-        needs_device.PLACE.wrap(["cat", counter]), capture_output=True, text=True, check=True
-    )
+        needs_device.PLACE.wrap(["cat", counter]), capture_output=True, text=True, check=True)
     return int(found.stdout)
 
 

@@ -63,8 +63,7 @@ class Lies(unittest.TestCase):
                 outcome = run([HONEST, *arguments], [HONEST])
                 self.assertEqual(outcome.status["server"], 2, outcome.text())
                 self.assertIn(
-                    "--limit: it must be from --clients to half of --pool", outcome.text()
-                )
+                    "--limit: it must be from --clients to half of --pool", outcome.text())
 
 
 if __name__ == "__main__":

@@ -90,8 +90,7 @@ class Sharing(liars.Refused):
             PLACE.wrap(["env", *environment, "sh", "-c", WORKERS, "sh", *AS_WORKER]),
             capture_output=True, text=True, timeout=600).stdout
         outcomes = re.findall(
-            r"(.*?)^client status (\d+)\n(.*?)^server status (\d+)\n", text, re.M | re.S
-        )
+            r"(.*?)^client status (\d+)\n(.*?)^server status (\d+)\n", text, re.M | re.S)
         for (lie, words), (client, _, server, status) in zip(
             AS_WORKER.items(), outcomes, strict=True
         ):
@@ -101,8 +100,7 @@ class Sharing(liars.Refused):
                 self.assertIn(f"one-owner:   worker 2 {words}", re.sub(r" \(\S+\)$", "", said[-1]))
                 for worker in (0, 1):
                     self.assertIn(
-                        f'one-owner:   worker {worker} received "request 1 of a child"', said
-                    )
+                        f'one-owner:   worker {worker} received "request 1 of a child"', said)
                 if lie == "shrink":
                     self.assertEqual(client, "shrinking: EPERM\n")
 
@@ -130,23 +128,20 @@ class Sharing(liars.Refused):
         self.assertFalse(outcome.failed, outcome.text())
         self.assertIn(
             'one-owner:   worker 2 received "request 1 of an unrelated process"',
-            outcome.of("server"),
-        )
+            outcome.of("server"))
 
     @unittest.skipIf(PLACE.kind != "machine", "takes root")
     def test_another_user_is_shown_the_door(self):
         """And the next one is let in."""
         both = (
             f'{" ".join(needs_device.AS_ANOTHER_USER)} "{LIAR}" --lie long --attach {NAME}; exec'
-            f' "{HONEST}" "$@"'
-        )
+            f' "{HONEST}" "$@"')
         outcome = run([HONEST], ["sh", "-c", both, "sh"])
         self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         self.assertRegex(outcome.of("client")[0], "error: the owner: it is gone|ECONNRESET")
         self.assertIn(
             'one-owner:   worker 2 received "request 1 of an unrelated process"',
-            outcome.of("server"),
-        )
+            outcome.of("server"))
 
     def test_no_owner(self):
         outcome = pair.run(HERE, [HONEST, "--attach", NAME])
@@ -172,9 +167,7 @@ class Sharing(liars.Refused):
                     (
                         rf"(?m)^{count} children\n"
                         r"(error: (sendmsg|(telling )?the other process): .*\n)*"
-                        r"and all have ended$"
-                    ),
-                )
+                        r"and all have ended$"))
 
 
 class Export(unittest.TestCase):
@@ -187,8 +180,7 @@ class Export(unittest.TestCase):
         self.assertEqual(outcome.status[""], 77, outcome.text())
         self.assertRegex(outcome.text(), r"the other process has uverbs\d+ and 552 bytes of memory")
         self.assertIn(
-            "skipped: this device cannot import: ibv_import_device says EOPNOTSUPP", outcome.text()
-        )
+            "skipped: this device cannot import: ibv_import_device says EOPNOTSUPP", outcome.text())
 
     @unittest.skipIf(
         "sanitize" in needs_device.BUILD.name,

@@ -35,8 +35,7 @@ class WrongChoices(unittest.TestCase):
     def test_more_reads_at_a_time_than_the_device_has(self):
         for program in ("read_write", "rate"):
             outcome = examples.run(
-                PLACE, needs_device.BUILD, program, "pair", ["--max-rd-atomic", "255"]
-            )
+                PLACE, needs_device.BUILD, program, "pair", ["--max-rd-atomic", "255"])
             self.assertEqual(outcome.status, {"server": 1, "client": 1}, outcome.text())
             self.assertIn("ibv_modify_qp(RTS): Invalid argument", outcome.text())
 
@@ -55,8 +54,7 @@ class WrongChoices(unittest.TestCase):
 
     def test_unknown_host(self):
         self.fails(
-            "--host", "no-such-host.invalid", says=["--host no-such-host.invalid", "#unknown-host"]
-        )
+            "--host", "no-such-host.invalid", says=["--host no-such-host.invalid", "#unknown-host"])
 
     def test_closed_port(self):
         self.fails(
@@ -66,12 +64,10 @@ class WrongChoices(unittest.TestCase):
             "1",
             says=[
                 f"no server at {PLACE.address} TCP port 1 yet; trying for 5 s", "ECONNREFUSED",
-                "#connection-refused"],
-        )
+                "#connection-refused"])
 
     @unittest.skipUnless(
-        PLACE.address == "10.77.0.1", "only the lab's own network has an address that nobody has"
-    )
+        PLACE.address == "10.77.0.1", "only the lab's own network has an address that nobody has")
     def test_host_that_is_down(self):
         self.fails("--host", "10.77.0.99", says=["ETIMEDOUT", "#connection-timeout"])
 
@@ -85,8 +81,7 @@ class WrongChoices(unittest.TestCase):
         port = next(line.split()[-1] for line in server.stdout if "listening" in line)
         try:
             self.fails(
-                "--tcp-port", port, says=[f"listen on TCP port {port}: Address already in use"]
-            )
+                "--tcp-port", port, says=[f"listen on TCP port {port}: Address already in use"])
         finally:
             server.terminate()
             server.communicate()

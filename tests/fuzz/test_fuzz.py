@@ -56,8 +56,7 @@ FLAGS = [
         f"-I{ROOT / folder}"
         for folder in (
             "common/include", "common/src", "shared/include", "shared/src", "examples/08_datagrams",
-            "examples/14_multicast", "examples/30_device_memory", "examples/21_group_send")
-    ),
+            "examples/14_multicast", "examples/30_device_memory", "examples/21_group_send")),
 ]
 SANITIZERS = "-fsanitize=fuzzer-no-link,address,undefined"
 
@@ -95,8 +94,7 @@ def link(fuzzer):
     objects = [str(TOP / f"{name}.o") for name in [fuzzer, *FUZZERS[fuzzer].split()]]
     run(
         ["clang++", SANITIZERS.replace("-no-link", ""), *objects, "-o", str(TOP / fuzzer)]
-        + ["-libverbs", "-lrdmacm"],
-    )
+        + ["-libverbs", "-lrdmacm"])
 
 
 def fuzz(fuzzer, new):
@@ -108,8 +106,7 @@ def fuzz(fuzzer, new):
             str(TOP / fuzzer), f"-seed={SEED}", f"-max_total_time={SECONDS}", "-timeout=20",
             "-max_len=2048", "-print_final_stats=1", f"-artifact_prefix={found}/{fuzzer}-",
             str(new), str(HERE / "corpus" / fuzzer)],
-        env={**os.environ, "UBSAN_OPTIONS": "print_stacktrace=1"},
-    )
+        env={**os.environ, "UBSAN_OPTIONS": "print_stacktrace=1"})
     executed = int(re.search(r"stat::number_of_executed_units: (\d+)", output)[1])
     covered = re.findall(r" cov: (\d+) ft: (\d+) corp: (\d+)", output)[-1]
     return executed, covered
@@ -132,17 +129,14 @@ class Fuzz(unittest.TestCase):
         with tempfile.TemporaryDirectory() as new, ThreadPoolExecutor(AT_ONCE) as pool:
             for fuzzer in FUZZERS:
                 (Path(new) / fuzzer).mkdir()
-            runs = {
-                fuzzer: pool.submit(fuzz, fuzzer, Path(new) / fuzzer) for fuzzer in FUZZERS
-            }
+            runs = {fuzzer: pool.submit(fuzz, fuzzer, Path(new) / fuzzer) for fuzzer in FUZZERS}
             for fuzzer, one in runs.items():
                 with self.subTest(fuzzer):
                     executed, (covered, features, inputs) = one.result()
                     print(
                         f"{fuzzer}: {executed} inputs, {covered} places of the code,"
                         f" {features} features, {inputs} inputs kept",
-                        flush=True,
-                    )
+                        flush=True)
                     self.assertGreater(executed, 100)
 
 

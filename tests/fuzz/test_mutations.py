@@ -33,8 +33,7 @@ CALLS = "\n".join(
             "end": 6,
             "wcs": [{"wr_id": 1, "qp": 17, "status": 0, "opcode": "SEND"}],
         },
-        {"call": "send", "begin": 7, "end": 8, "tcp": "a", "bytes": 57},
-    )
+        {"call": "send", "begin": 7, "end": 8, "tcp": "a", "bytes": 57})
 ).encode()
 # As tshark prints them: a SEND, its acknowledgement and a datagram of the connection manager.
 PACKET = {name: "" for name in packets.FIELDS} | {
@@ -75,8 +74,7 @@ PACKETS = "\n".join(
             "infiniband.reth.r_key": "0x12",
             "infiniband.reth.dmalen": "64",
             "infiniband.immdt": "00:00:00:2a",
-        },
-    )
+        })
 ).encode()
 FRAMES = b"".join(
     frames.pack(job, kind, data)
@@ -85,8 +83,7 @@ FRAMES = b"".join(
         (1, frames.STDOUT, b"hello\n" * 100),
         (2, frames.CREDIT, frames.NUMBER.pack(100)),
         (1, frames.EXIT, frames.NUMBER.pack(0)),
-    )
-)
+    ))
 
 
 class Mutator:

@@ -60,16 +60,14 @@ BY_DESIGN = {
 def excepted(program, call, wrong):
     """Why this is no failure of the program; "" if there is no reason."""
     may_be_silent, why = BY_DESIGN.get(
-        (program, call.side, call.function), BY_DESIGN.get((program, call.side, None), (False, ""))
-    )
+        (program, call.side, call.function), BY_DESIGN.get((program, call.side, None), (False, "")))
     silent = re.fullmatch(r"exit status \S+, and no message names the call", wrong)
     return why if wrong == inject.GOES_ON or (may_be_silent and silent) else ""
 
 
 def on_device(*argv):
     return subprocess.run(
-        PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
+        PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
 def programs():
@@ -105,13 +103,11 @@ class Inject(unittest.TestCase):
         def calls(job):
             lesson, program = job
             return self.injection.calls(
-                program, lesson.kind, arguments(lesson, program) + PATIENCE * has_timeout(lesson)
-            )
+                program, lesson.kind, arguments(lesson, program) + PATIENCE * has_timeout(lesson))
 
         with concurrent.futures.ThreadPoolExecutor(inject.AT_ONCE) as pool:
             return [
-                (*job, call) for job, found in zip(jobs, pool.map(calls, jobs)) for call in found
-            ]
+                (*job, call) for job, found in zip(jobs, pool.map(calls, jobs)) for call in found]
 
     def test_rules(self):
         for rule, (status, wanted) in {
@@ -129,8 +125,7 @@ class Inject(unittest.TestCase):
             with self.subTest(rule):
                 under = ["env", f"VERBS_INJECT={rule}", self.injection.preload]
                 outcome = examples.run(
-                    PLACE, needs_device.BUILD, "hello_device", "device", under=under
-                )
+                    PLACE, needs_device.BUILD, "hello_device", "device", under=under)
                 self.assertEqual(outcome.status, {"": status}, outcome.text())
                 self.assertIn(wanted, outcome.text())
 
@@ -144,8 +139,7 @@ class Inject(unittest.TestCase):
         print(
             f"{len(chosen)} of {len(known)} calls fail"
             + (f"; again: LAB_INJECT={its_seed} {AGAIN}" if its_seed else ""),
-            flush=True,
-        )
+            flush=True)
         before = on_device("rdma", "resource").stdout
 
         def run(job):

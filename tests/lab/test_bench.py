@@ -63,9 +63,7 @@ class Bench(unittest.TestCase):
                 self.folder,
                 "--only",
                 "latency/write,latency/ib_write_lat,rate/write_chained,groups/group,"
-                "requests/shared",
-            )
-        )
+                "requests/shared"))
         self.assertIn("latency 64: write/ib_write_lat", out)
         self.assertIn("without a goal:", out)
         self.check_rows(
@@ -89,8 +87,7 @@ class Bench(unittest.TestCase):
                 (arm, count)
                 for arm in ("separate", "chained", "group")
                 for count in ("4", "16", "64", "255")
-            },
-        )
+            })
         runs = self.table("runs")
         self.assertEqual({run["repeat"] for run in runs}, {"0", "1"})
         ratios = {ratio["name"]: ratio for ratio in self.table("ratios")}
@@ -116,8 +113,7 @@ class Bench(unittest.TestCase):
         self.finish(
             start(
                 self.folder, "--only", "latency/send", "--repeats", "1", "--server", "other",
-                BENCH_SSH=str(ssh))
-        )
+                BENCH_SSH=str(ssh)))
         self.assertEqual(Path(f"{ssh}.log").read_text(), "other\n")
         self.check_rows(("send", "latency_us"))
         self.assertEqual(
@@ -126,12 +122,10 @@ class Bench(unittest.TestCase):
 
     def test_server_that_cannot_be_reached(self):
         process = start(
-            self.folder, "--only", "latency/send", "--server", "nowhere", BENCH_SSH="false"
-        )
+            self.folder, "--only", "latency/send", "--server", "nowhere", BENCH_SSH="false")
         _, err = process.communicate(timeout=600)
         self.assertEqual(
-            (process.returncode, "the agent on nowhere did not start" in err), (1, True), err
-        )
+            (process.returncode, "the agent on nowhere did not start" in err), (1, True), err)
 
     def test_wrong_words(self):
         for words, says in (

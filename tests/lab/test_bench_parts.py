@@ -44,16 +44,14 @@ LIMIT = 5
 MARK = str(10_000_000 + os.getpid())  # the seconds of a sleep, by which it is found again
 HANGS = (
     f'subprocess.Popen(["/bin/sleep", "{MARK}"]); print("about to wait", flush=True);'
-    ' time.sleep(60)'
-)
+    ' time.sleep(60)')
 
 
 def run(arm, *values, metric="latency_us", group="latency", parameter="64", pair="it"):
     """One run of an arm in each repeat."""
     return [
         results.Run(0, pair, group, arm, parameter, repeat, metric, float(value))
-        for repeat, value in enumerate(values)
-    ]
+        for repeat, value in enumerate(values)]
 
 
 def made(*runs, most=5, **broken):
@@ -68,8 +66,7 @@ class Figures(unittest.TestCase):
     def test_median_and_quartiles(self):
         (row,) = made(run("write", 9, 10, 30, 10.1, 9.9)).rows()
         self.assertEqual(
-            (row.median, row.low, row.high, row.runs, row.state), (10, 9.9, 10.1, 5, "ok")
-        )
+            (row.median, row.low, row.high, row.runs, row.state), (10, 9.9, 10.1, 5, "ok"))
         self.assertEqual(row.unit, "us")
         self.assertEqual(results.quartiles([7]), (7, 7))
 
@@ -89,8 +86,7 @@ class Figures(unittest.TestCase):
             hits = 0
             for _ in range(2000):
                 low, high = results.interval(
-                    [1 / (1 - chance.random()) ** 0.5 for _ in range(count)], level
-                )
+                    [1 / (1 - chance.random()) ** 0.5 for _ in range(count)], level)
                 hits += low <= median <= high
             self.assertGreater(hits / 2000, 0.94, count)
             self.assertLess(hits / 2000, 0.985, count)
@@ -119,8 +115,7 @@ class Figures(unittest.TestCase):
         (ratio,) = made(run("write", 1, 1), run("ib_write_lat", 1, 1)).ratios()
         self.assertEqual(
             (ratio.state, ratio.ratio, ratio.low, ratio.why),
-            ("undecided", 1, None, "2 repeats are too few"),
-        )
+            ("undecided", 1, None, "2 repeats are too few"))
 
     def test_what_makes_both_sides_slower_does_not_touch_the_ratio(self):
         slower = [8, 9, 10, 11, 12, 20]
@@ -183,8 +178,7 @@ class Figures(unittest.TestCase):
                     "arm": "ib_write_lat",
                     "parameter": "64",
                     "why": "again",
-                }
-            )
+                })
         self.assertEqual(
             [(row.arm, row.state) for row in found.rows()],
             [("write", "ok"), ("ib_write_lat", "failed")])
@@ -203,8 +197,7 @@ class Figures(unittest.TestCase):
             row = next(row for row in found.rows() if row.arm == "ib_write_lat")
             self.assertEqual(
                 (row.state, row.why, row.median, row.metric),
-                (state, "that is why", None, "latency_us"),
-            )
+                (state, "that is why", None, "latency_us"))
 
     def test_goals_are_of_arms_that_there_are(self):
         measured = {
@@ -225,37 +218,32 @@ class Figures(unittest.TestCase):
             sorted(goal.name for pair in pairs for goal in pair.goals),
             sorted(goal.name for goal in goals.GOALS))
         self.assertEqual(
-            {probe.key for pair in pairs for probe in pair.probes}, {probe.key for probe in probes}
-        )
+            {probe.key for pair in pairs for probe in pair.probes}, {probe.key for probe in probes})
         self.assertEqual(
             {
                 len(pair.probes)
                 for pair in pairs
                 if not pair.goals and pair.probes[0].group != "timetable"
             },
-            {1},
-        )
+            {1})
         self.assertEqual(
             [
                 [probe.parameter for probe in pair.probes]
                 for pair in pairs
                 if pair.probes[0].group == "timetable"
             ],
-            [["100", "50", "90"]] * 3,
-        )
+            [["100", "50", "90"]] * 3)
         for pair in pairs:
             for goal in pair.goals:
                 self.assertTrue(
                     {(goal.ours, goal.parameter), (goal.peer, goal.parameter)}
                     <= {measured for probe in pair.probes for measured in probe.measures},
-                    pair.name,
-                )
+                    pair.name)
         self.assertEqual(len({pair.name for pair in pairs}), len(pairs))
 
     def test_files(self):
         found = made(
-            run("write", 1.23456789, 1.23456789), ib_write_lat=("skipped", "not there, at all")
-        )
+            run("write", 1.23456789, 1.23456789), ib_write_lat=("skipped", "not there, at all"))
         with tempfile.TemporaryDirectory() as folder:
             found.write(Path(folder) / "new", {"host": "x"})
             text = {path.name: path.read_text() for path in (Path(folder) / "new").iterdir()}
@@ -264,26 +252,20 @@ class Figures(unittest.TestCase):
             (
                 "number,pair,group,arm,parameter,repeat,metric,value\n"
                 "0,it,latency,write,64,0,latency_us,1.23457\n"
-                "0,it,latency,write,64,1,latency_us,1.23457\n"
-            ),
-        )
+                "0,it,latency,write,64,1,latency_us,1.23457\n"))
         self.assertEqual(
             text["results.csv"],
             (
                 "group,arm,parameter,metric,unit,median,low,high,runs,state,why\n"
                 "latency,write,64,latency_us,us,1.23457,1.23457,1.23457,2,ok,\n"
-                "latency,ib_write_lat,64,latency_us,us,,,,0,skipped,\"not there, at all\"\n"
-            ),
-        )
+                "latency,ib_write_lat,64,latency_us,us,,,,0,skipped,\"not there, at all\"\n"))
         self.assertEqual(
             text["ratios.csv"],
             (
                 "name,group,ours,peer,parameter,metric,ratio,low,high,"
                 "repeats,limit,state,why\n"
                 "write/ib_write_lat,latency,write,ib_write_lat,64,latency_us,,,,0,"
-                "<= 1.03,skipped,\"ib_write_lat: not there, at all\"\n"
-            ),
-        )
+                "<= 1.03,skipped,\"ib_write_lat: not there, at all\"\n"))
         self.assertEqual(json.loads(text["machine.json"]), {"host": "x"})
 
 
@@ -294,12 +276,10 @@ class Outputs(unittest.TestCase):
         probe = next(
             probe
             for probe in arms.probes(False)
-            if (arm, parameter) in probe.measures and probe.group == group
-        )
+            if (arm, parameter) in probe.measures and probe.group == group)
         return {
             (name, value, metric): figure
-            for name, value, metric, figure in probe.parse(text, probe)
-        }
+            for name, value, metric, figure in probe.parse(text, probe)}
 
     def one(self, group, arm, parameter, text, metric):
         return self.parsed(group, arm, parameter, text)[arm, parameter, metric]
@@ -310,56 +290,43 @@ class Outputs(unittest.TestCase):
 
         line = (
             "write, 64 bytes, polling: median 9.012 us, 90% 9.500 us, 99% 11.250 us, 99.9% 30.100"
-            " us, most 210.000 us\n"
-        )
+            " us, most 210.000 us\n")
         self.assertEqual(latency("write", line), 9.012)
         self.assertEqual(self.one("latency", "write", "64", line, "p99_us"), 11.25)
         heads = (
             " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]   "
-            " t_stdev[usec]   99% percentile[usec]\n"
-        )
+            " t_stdev[usec]   99% percentile[usec]\n")
         self.assertEqual(
             latency(
                 "ib_send_lat -e",
                 heads + " 64      1000          64.34          3208.16      93.53    "
-                "\t       110.39      \t129.15 \t\t318.57  \t\t3208.16\n-----\n",
-            ),
-            93.53,
-        )
+                "\t       110.39      \t129.15 \t\t318.57  \t\t3208.16\n-----\n"),
+            93.53)
         self.assertEqual(
             latency(
-                "ucx", "iterations,50.0_percentile_lat,avg_lat\n 500,17.000,19.088,19.088,3.20\n"
-            ),
-            17,
-        )
+                "ucx", "iterations,50.0_percentile_lat,avg_lat\n 500,17.000,19.088,19.088,3.20\n"),
+            17)
         self.assertEqual(
             latency(
                 "libfabric_mean",
                 (
                     "bytes   #sent   #ack     total       time     MB/sec    usec/xfer  "
                     " Mxfers/sec\n64      1k      =1k      125k        0.66s      0.19     328.71  "
-                    "     0.00\n"
-                ),
-            ),
-            328.71,
-        )
+                    "     0.00\n")),
+            328.71)
         self.assertEqual(
             latency(
                 "rsockets_mean",
                 (
                     "name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n"
-                    "custom    64      1       1k      125k        0.31s      0.00     157.14\n"
-                ),
-            ),
-            157.14,
-        )
+                    "custom    64      1       1k      125k        0.31s      0.00     157.14\n")),
+            157.14)
         # a whole round trip
         self.assertEqual(
             latency(
                 "tcp_mean",
                 "1 processes, 1 in flight: a request every 150.000 us, CPU 90.000 us each\n"),
-            75,
-        )
+            75)
 
     def test_rates(self):
         both = self.parsed(
@@ -371,15 +338,12 @@ class Outputs(unittest.TestCase):
         # A slot is a message, and there are 16 in one WRITE.
         self.assertAlmostEqual(
             self.one(
-                "groups", "ib_write_bw", "16", line.replace(" 64 ", " 1024 ", 1), "messages_per_s"
-            ),
-            16 * 64582,
-        )
+                "groups", "ib_write_bw", "16", line.replace(" 64 ", " 1024 ", 1), "messages_per_s"),
+            16 * 64582)
         slots = "".join(
             f"  {count:3} in a turn     20.000 us     10.000 us      2.000 us      1.0 times     "
             " 1.0 times\n"
-            for count in (4, 16, 64, 255)
-        )
+            for count in (4, 16, 64, 255))
         self.assertEqual(self.one("groups", "group", "255", slots, "messages_per_s"), 500_000)
         self.assertEqual(self.one("groups", "separate", "4", slots, "messages_per_s"), 50_000)
 
@@ -387,8 +351,7 @@ class Outputs(unittest.TestCase):
         text = (
             "4 processes of 1 threads: 200 responses, and all of them right\na request every 23.123"
             " us, CPU 40.100 us each\nsender: each message: 0.400 posts, 0.500 completions, 0.100"
-            " wakes, 0.200 sleeps, 1.300 system calls\n"
-        )
+            " wakes, 0.200 sleeps, 1.300 system calls\n")
         self.assertEqual(
             list(self.parsed("requests", "shared", "16x1", text).values()),
             [23.123, 40.1, 0.4, 0.5, 0.1, 1.3])
@@ -422,8 +385,7 @@ class Programs(unittest.TestCase):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-        )
+            text=True)
         self.addCleanup(self.end, process)
         return process
 
@@ -434,9 +396,7 @@ class Programs(unittest.TestCase):
             stream.close()
 
     def agent(self, **options):
-        process = self.start(
-            "serve", address="127.0.0.1", wait=300, describe=False, **options
-        )
+        process = self.start("serve", address="127.0.0.1", wait=300, describe=False, **options)
         return process, json.loads(process.stdout.readline())["agent"]
 
     def engine(self, agent, only, **options):
@@ -471,8 +431,7 @@ class Programs(unittest.TestCase):
                 "ib_read_lat": "failed",
                 "libfabric_mean": "failed",
                 "rsockets_mean": "skipped",
-            },
-        )
+            })
         self.assertEqual((rows["ib_write_lat"].median, rows["ib_write_lat"].runs), (2.5, 2))
         self.assertEqual(
             rows["ib_send_lat"].why,
@@ -494,8 +453,7 @@ class Programs(unittest.TestCase):
             where, ["latency/ib_write_lat", "latency/ib_read_lat"], **options
         ).communicate(timeout=600)
         numbers = [
-            event["number"] for event in map(json.loads, out.splitlines()) if "number" in event
-        ]
+            event["number"] for event in map(json.loads, out.splitlines()) if "number" in event]
         # The agent does not report the warm-up. Five repeats are enough, since no goal compares
         # these two arms.
         self.assertEqual(numbers, list(range(3, 13)))
@@ -505,8 +463,7 @@ class Programs(unittest.TestCase):
         one = self.order(repeats=6)
         for repeat in range(6):
             self.assertEqual(
-                sorted(one[2 * repeat : 2 * repeat + 2]), ["ib_read_lat", "ib_write_lat"]
-            )
+                sorted(one[2 * repeat : 2 * repeat + 2]), ["ib_read_lat", "ib_write_lat"])
         self.assertEqual(self.order(repeats=6), one)  # by the same seed
         self.assertGreater(len({tuple(one[at : at + 2]) for at in range(0, 12, 2)}), 1)
         self.assertNotEqual(self.order(repeats=6, seed=2), one)
@@ -538,8 +495,7 @@ class Programs(unittest.TestCase):
         stranger = self.engine({**where, "token": "guessed"}, ["latency/ib_write_lat"])
         _, err = stranger.communicate(timeout=600)
         self.assertEqual(
-            (stranger.returncode, "lab: the agent at 127.0.0.1: " in err), (1, True), err
-        )
+            (stranger.returncode, "lab: the agent at 127.0.0.1: " in err), (1, True), err)
         engine = self.engine(where, ["latency/ib_write_lat"])
         out, err = engine.communicate(timeout=600)
         self.assertEqual((engine.returncode, agent.wait(600)), (0, 0), err)
@@ -577,8 +533,7 @@ class Commit(unittest.TestCase):
 
     def test_of_a_clone(self):
         self.assertEqual(
-            self.commit('case "$3" in rev-parse) echo 0123456789ab ;; esac'), "0123456789ab"
-        )
+            self.commit('case "$3" in rev-parse) echo 0123456789ab ;; esac'), "0123456789ab")
         self.assertEqual(
             self.commit('case "$3" in rev-parse) echo 0123456789ab ;; *) echo " M file" ;; esac'),
             "0123456789ab+")

@@ -47,12 +47,10 @@ class Check(unittest.TestCase):
             check.unmet("server", wanted, [*wanted[:2], "received 2", "took 9.123 us"], "rxe0"),
             [
                 "the server does not print: received two",
-                "the server prints, and should not: received 2"],
-        )
+                "the server prints, and should not: received 2"])
         self.assertEqual(check.unmet("server", wanted, wanted, "rxe0"), [])
         self.assertEqual(
-            check.unmet("program", ["a", "b"], ["a"], "rxe0"), ["the program does not print: b"]
-        )
+            check.unmet("program", ["a", "b"], ["a"], "rxe0"), ["the program does not print: b"])
 
 
 if __name__ == "__main__":

@@ -59,8 +59,7 @@ class CommandLine(unittest.TestCase):
 
     def test_works_from_any_folder(self):
         result = subprocess.run(
-            [ROOT / "lab", "run", "nosuch"], cwd="/", capture_output=True, text=True
-        )
+            [ROOT / "lab", "run", "nosuch"], cwd="/", capture_output=True, text=True)
         self.assertIn("no example nosuch", result.stderr)
 
     def test_without_home(self):
@@ -84,8 +83,7 @@ class CommandLine(unittest.TestCase):
         ) as caught:
             packages.ensure("build")
         self.assertIn(
-            "As root: apt-get install -y --no-install-recommends meson", str(caught.exception)
-        )
+            "As root: apt-get install -y --no-install-recommends meson", str(caught.exception))
         for tool, says in (
             ("dnf", "dnf install meson"),
             ("pacman", "pacman -S --needed meson"),

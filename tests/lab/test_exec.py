@@ -69,8 +69,7 @@ class Exec(unittest.TestCase):
             "sh", "-c", 'printf "%s|" "$@" "$MARK"', "sh", *words,
             env={**ENVIRONMENT, "MARK": "x y"})
         self.assertEqual(
-            result.stdout, b"".join(os.fsencode(word) + b"|" for word in [*words, "x y"])
-        )
+            result.stdout, b"".join(os.fsencode(word) + b"|" for word in [*words, "x y"]))
 
     def test_five_megabytes_both_ways(self):
         data = random.Random(1).randbytes(5 << 20)
@@ -102,8 +101,7 @@ class Exec(unittest.TestCase):
                 ["sh", "-c", f'"$0" exec -- sh -c "cat; echo out; echo err >&2" {closed}', LAB],
                 env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=600)
             self.assertEqual(
-                (process.returncode, b"err\n" in process.stderr), (0, "2>" not in closed), closed
-            )
+                (process.returncode, b"err\n" in process.stderr), (0, "2>" not in closed), closed)
             self.assertNotIn(b"Traceback", process.stderr)
 
     def test_output_pipe_that_closes(self):
@@ -116,16 +114,14 @@ class Exec(unittest.TestCase):
     def test_time_limit(self):
         began = time.monotonic()
         result = finish(
-            labtest.lab("exec", "--timeout", "3", "--", "sh", "-c", "echo before; exec sleep 60")
-        )
+            labtest.lab("exec", "--timeout", "3", "--", "sh", "-c", "echo before; exec sleep 60"))
         self.assertEqual((result.returncode, result.stdout), (124, b"before\n"))
         self.assertEqual(result.stderr, b"lab: stopped after the time limit of 3 s\n")
         self.assertLess(time.monotonic() - began, 60)  # which the command would have taken
 
     def test_time_limit_of_a_stubborn_command_that_nobody_reads(self):
         process = labtest.lab(
-            "exec", "--timeout", "0.5", "--", "sh", "-c", "trap '' TERM; exec yes"
-        )
+            "exec", "--timeout", "0.5", "--", "sh", "-c", "trap '' TERM; exec yes")
         self.assertEqual(process.wait(timeout=600), 124)
         finish(process)
 
@@ -201,8 +197,7 @@ class Terminal(unittest.TestCase):
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 44, 88, 0, 0))
         # The new size arrives by a signal: look until it is there.
         os.write(
-            terminal, b"until [ \"$(stty size)\" = '44 88' ]; do :; done; echo re''sized; exit 9\n"
-        )
+            terminal, b"until [ \"$(stty size)\" = '44 88' ]; do :; done; echo re''sized; exit 9\n")
         read_until(b"resized")
         try:
             while os.read(terminal, 4096):

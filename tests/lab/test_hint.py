@@ -38,8 +38,7 @@ class Hint(unittest.TestCase):
 
     def test_all_at_once(self):
         self.assertEqual(
-            len(self.numbers("05.1", "--all")), len(hint.hints(examples.find_exercise("05.1")))
-        )
+            len(self.numbers("05.1", "--all")), len(hint.hints(examples.find_exercise("05.1"))))
 
     def test_solution_is_a_whole_file(self):
         for name in examples.exercises():
@@ -59,8 +58,7 @@ class Hint(unittest.TestCase):
                     self.assertLessEqual(max(map(len, text.splitlines())), 100)
                 self.assertIn(
                     f"Hints: ./lab hint {name.split('_')[0]}\n",
-                    examples.exercise_start(name),
-                )
+                    examples.exercise_start(name))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,7 @@ class Kernel(unittest.TestCase):
         self.addCleanup(
             lambda: (
                 os.environ.pop("LAB_CACHE") if saved is None else os.environ.update(LAB_CACHE=saved)
-            )
-        )
+            ))
         self.cache = Path(temp.name)
         # Downloading takes time and network: the one thing that is replaced here.
         self.downloads = 0
@@ -79,8 +78,7 @@ class Kernel(unittest.TestCase):
 
     def test_modules_come_after_what_they_need(self):
         order = [
-            path.name.split(".")[0].replace("-", "_") for path in kernel._load_order(self.real)
-        ]
+            path.name.split(".")[0].replace("-", "_") for path in kernel._load_order(self.real)]
         self.assertLess(order.index("ib_core"), order.index("ib_uverbs"))
         self.assertLess(order.index("ib_uverbs"), order.index("rdma_rxe"))
         self.assertLess(order.index("9pnet"), order.index("9p"))
@@ -107,8 +105,7 @@ class Kernel(unittest.TestCase):
 
 
 @unittest.skipUnless(
-    os.environ.get("LAB_TEST_DOWNLOAD"), "downloads 70 MB: LAB_TEST_DOWNLOAD=1 for it"
-)
+    os.environ.get("LAB_TEST_DOWNLOAD"), "downloads 70 MB: LAB_TEST_DOWNLOAD=1 for it")
 class Download(unittest.TestCase):
     def test_as_this_user(self):
         with tempfile.TemporaryDirectory(prefix="lab cache ") as temp:

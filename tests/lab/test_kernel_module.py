@@ -55,8 +55,7 @@ class Headers(unittest.TestCase):
         """The message says what to remove."""
         with tempfile.TemporaryDirectory() as folder:
             old = kernel.Kernel(
-                "1.0-none", Path(folder) / "vmlinuz", Path(folder) / "lib/modules/1.0-none"
-            )
+                "1.0-none", Path(folder) / "vmlinuz", Path(folder) / "lib/modules/1.0-none")
             with mock.patch.object(
                 kernel, "output_of", return_value="linux-headers-9.9-some\n"
             ), mock.patch("subprocess.run"), self.assertRaisesRegex(
@@ -81,8 +80,7 @@ class Log(unittest.TestCase):
             "Oops: 0000 [#1] PREEMPT SMP NOPTI",
             (
                 "WARNING: CPU: 0 PID: 48 at drivers/infiniband/sw/rxe/rxe_pool.c:255"
-                " __rxe_cleanup+0x118/0x160 [rdma_rxe]"
-            ),
+                " __rxe_cleanup+0x118/0x160 [rdma_rxe]"),
             "INFO: task rmmod:123 blocked for more than 120 seconds.",
             "rcu: INFO: rcu_preempt self-detected stall on CPU",
             "divide error: 0000 [#1] PREEMPT SMP NOPTI",

@@ -48,9 +48,7 @@ REFUSALS = {
         RUN,
         (
             "lab: /tmp/clone/build: permission denied; LAB_BUILD=FOLDER names another folder to"
-            " build in"
-        ),
-    ),
+            " build in")),
     "a build folder without the right to write": (
         "mkdir -m 500 build; chown nobody build",
         RUN,
@@ -61,67 +59,50 @@ REFUSALS = {
         RUN,
         (
             "lab: /tmp/clone/build/.lab-lock: its file system is read-only; LAB_BUILD=FOLDER names"
-            " another folder to build in"
-        ),
-    ),
+            " another folder to build in")),
     "a full disk": (
         "mkdir build; mount -t tmpfs -o nr_inodes=1,mode=777 tmpfs build",
         RUN,
         (
             "lab: no space left on the disk of /tmp/clone/build/.lab-lock: free some, or choose"
-            " another disk; LAB_BUILD=FOLDER names another folder to build in"
-        ),
-    ),
+            " another disk; LAB_BUILD=FOLDER names another folder to build in")),
     "files that root's build has left": (
         (
             "mkdir -p build/examples; printf 'rule w\\n command = touch $out\\nbuild"
-            " examples/send_recv: w\\n' >build/build.ninja; chown nobody build build/build.ninja"
-        ),
+            " examples/send_recv: w\\n' >build/build.ninja; chown nobody build build/build.ninja"),
         RUN + " 2>&1 | tail -n 1 >&2; false",
-        "lab: /tmp/clone/build/examples belongs to root: sudo chown -R nobody /tmp/clone/build",
-    ),
+        "lab: /tmp/clone/build/examples belongs to root: sudo chown -R nobody /tmp/clone/build"),
     "a cache that root's ./lab has made": (
         "mkdir -p /tmp/home/.cache/rdma-by-example",
         IN_MACHINE,
         (
             "lab: /tmp/home/.cache/rdma-by-example belongs to root: sudo chown -R nobody"
-            " /tmp/home/.cache/rdma-by-example"
-        ),
-    ),
+            " /tmp/home/.cache/rdma-by-example")),
     "a cache folder that cannot be made": (
         "export LAB_CACHE=/dev/null/cache",
         IN_MACHINE,
         (
             "lab: /dev/null/cache: Not a directory; LAB_CACHE=FOLDER names another folder for"
-            " downloads"
-        ),
-    ),
+            " downloads")),
     "a /tmp that only root may write to": (
         "chmod 755 /tmp",
         IN_MACHINE,
         (
             "lab: /tmp/rdma-by-example-65534: permission denied; /tmp must be a folder that every"
-            " user can write to: as root, chmod 1777 /tmp"
-        ),
-    ),
+            " user can write to: as root, chmod 1777 /tmp")),
     "a folder in /tmp that another user has taken": (
         "mkdir /tmp/rdma-by-example-65534",
         IN_MACHINE,
         (
             "lab: /tmp/rdma-by-example-65534 belongs to another user or is open to others: as root,"
-            " rm -r /tmp/rdma-by-example-65534"
-        ),
-    ),
+            " rm -r /tmp/rdma-by-example-65534")),
     "no home folder": (
         "unset HOME",
         IN_MACHINE.replace("65534", "54321").replace(
-            "nobody ", "setpriv --reuid=54321 --clear-groups "
-        ),
+            "nobody ", "setpriv --reuid=54321 --clear-groups "),
         (
             "lab: HOME is not set, and this user has no home folder: set HOME, or LAB_CACHE to a"
-            " folder for downloads"
-        ),
-    ),
+            " folder for downloads")),
 }
 UNDO = """
 status=$?
@@ -139,8 +120,7 @@ class Refusals(unittest.TestCase):
             with self.subTest(name):
                 result = labtest.run("sh", "-c", f"{BEGIN}{done}\nset +e\n({command}){UNDO}")
                 self.assertEqual(
-                    (result.returncode, result.stderr.decode().strip()), (1, says), result.stdout
-                )
+                    (result.returncode, result.stderr.decode().strip()), (1, says), result.stdout)
 
     def test_shared_memory_takes_no_dev_shm(self):
         program = build.directory() / "examples/slot_ring"
@@ -149,10 +129,8 @@ class Refusals(unittest.TestCase):
             "-c",
             (
                 'umount /dev/shm && "$0"; status=$?; mount -t tmpfs -o mode=1777 tmpfs /dev/shm;'
-                ' exit $status'
-            ),
-            str(program),
-        )
+                ' exit $status'),
+            str(program))
         self.assertEqual(result.returncode, 0, result.stderr.decode())
 
 
@@ -178,8 +156,7 @@ class Download(unittest.TestCase):
                 **labtest.named("download"),
                 "LAB_CACHE": str(self.folder / "cache"),
                 "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
-            },
-        )
+            })
 
     def partial(self):
         return list((self.folder / "cache/kernel").glob(".partial-*"))
@@ -207,14 +184,12 @@ class Messages(unittest.TestCase):
                 "from lab.obstacles import guarded; raise SystemExit(guarded(lambda: {}['no']))"],
             env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
             capture_output=True,
-            text=True,
-        )
+            text=True)
         self.assertEqual(result.returncode, 1)
         self.assertIn("Traceback", result.stderr)
         self.assertEqual(
             result.stderr.splitlines()[-1],
-            "lab: this is a bug in ./lab: please report it with the lines above",
-        )
+            "lab: this is a bug in ./lab: please report it with the lines above")
 
     def test_a_disk_that_is_full_while_it_compiles(self):
         """The compiler's own message is long, and may not say it at all."""
@@ -227,14 +202,11 @@ class Messages(unittest.TestCase):
             str(caught.exception),
             (
                 f"no space left on the disk of {build.directory()}: free some, or choose another"
-                " disk; LAB_BUILD=FOLDER names another folder to build in"
-            ),
-        )
+                " disk; LAB_BUILD=FOLDER names another folder to build in"))
 
     def test_other_errors_are_bugs(self):
         self.assertIsNone(
-            obstacles.explain(FileNotFoundError(2, "No such file or directory", "/no/such"))
-        )
+            obstacles.explain(FileNotFoundError(2, "No such file or directory", "/no/such")))
 
 
 if __name__ == "__main__":

@@ -79,28 +79,22 @@ class Progress(unittest.TestCase):
     def test_run_notes_what_has_worked(self):
         self.assertEqual(self.do_run(self.outcome(server=0, client=1), "02"), (1, ""))
         self.assertEqual(
-            self.do_run(self.outcome(timed_out=True, server=0, client=0), "02"), (1, "")
-        )
+            self.do_run(self.outcome(timed_out=True, server=0, client=0), "02"), (1, ""))
         self.assertEqual(
-            self.do_run(self.outcome(server=0, client=0), "02"), (0, "run 02_send_recv\n")
-        )
+            self.do_run(self.outcome(server=0, client=0), "02"), (0, "run 02_send_recv\n"))
         self.assertEqual(
-            self.do_run(self.outcome(server=0, client=0), "02"), (0, "run 02_send_recv\n")
-        )
+            self.do_run(self.outcome(server=0, client=0), "02"), (0, "run 02_send_recv\n"))
 
     def test_a_device_that_cannot_do_it_does_not_stop_the_reader(self):
         self.assertEqual(
-            self.do_run(self.outcome(server=77, client=77), "10"), (1, "run 10_memory_windows\n")
-        )
+            self.do_run(self.outcome(server=77, client=77), "10"), (1, "run 10_memory_windows\n"))
 
     def test_a_break_is_noted_if_it_has_failed(self):
         self.assertEqual(
-            self.do_run(self.outcome(server=0, client=0), "02", "--break", "no_grh"), (1, "")
-        )
+            self.do_run(self.outcome(server=0, client=0), "02", "--break", "no_grh"), (1, ""))
         self.assertEqual(
             self.do_run(self.outcome(server=1, client=1), "02", "--break", "no_grh"),
-            (0, "broken 02_send_recv no_grh\n"),
-        )
+            (0, "broken 02_send_recv no_grh\n"))
 
     def test_an_exercise_is_noted_if_it_is_solved(self):
         for missing, noted in ((["x"], ""), ([], "solved 02.1_three_messages\n")):
@@ -112,8 +106,7 @@ class Progress(unittest.TestCase):
                 io.StringIO()
             ):
                 self.assertEqual(
-                    check.main(SimpleNamespace(exercise="02.1", watch=False)), int(bool(missing))
-                )
+                    check.main(SimpleNamespace(exercise="02.1", watch=False)), int(bool(missing)))
             self.assertEqual(self.noted(), noted)
 
     def test_what_tests_run_does_not_count(self):
@@ -130,12 +123,10 @@ class Progress(unittest.TestCase):
         for ignored in ("", "not/absolute"):
             self.set(XDG_STATE_HOME=ignored)
             self.assertEqual(
-                progress.file(), Path("/home/x/.local/state/rdma-by-example/progress") / name
-            )
+                progress.file(), Path("/home/x/.local/state/rdma-by-example/progress") / name)
         with mock.patch.object(progress, "ROOT", ROOT.parent / "another" / ROOT.name):
             self.assertNotEqual(
-                progress.file().name, name, "another clone's progress is not this one's"
-            )
+                progress.file().name, name, "another clone's progress is not this one's")
         with mock.patch.object(Path, "home", side_effect=RuntimeError):
             self.assertIsNone(progress.file())
             progress.note("run", "02_send_recv")
@@ -145,18 +136,15 @@ class Progress(unittest.TestCase):
     def test_two_at_a_time(self):
         code = (
             "import sys; from lab import progress\nfor i in range(100): progress.note('run',"
-            " f'{sys.argv[1]}-{i}')"
-        )
+            " f'{sys.argv[1]}-{i}')")
         started = [
             subprocess.Popen(
                 [sys.executable, "-c", code, str(n)],
                 env={**os.environ, "PYTHONPATH": str(ROOT / "tools")})
-            for n in range(6)
-        ]
+            for n in range(6)]
         self.assertEqual([process.wait(60) for process in started], [0] * 6)
         self.assertEqual(
-            progress.read(), {("run", f"{n}-{i}") for n in range(6) for i in range(100)}
-        )
+            progress.read(), {("run", f"{n}-{i}") for n in range(6) for i in range(100)})
 
     def test_damage(self):
         self.file.parent.mkdir()
@@ -192,8 +180,7 @@ class Progress(unittest.TestCase):
             command = shlex.split(commands[0], comments=True)
             expected = {
                 "run": lambda stem: (
-                    ["./lab", "doctor"] if stem == "00_your_lab" else ["./lab", "run", stem]
-                ),
+                    ["./lab", "doctor"] if stem == "00_your_lab" else ["./lab", "run", stem]),
                 "broken": lambda stem, name: ["./lab", "run", stem, "--break", name],
                 "solved": lambda name: ["./lab", "check", name.split("_")[0]],
             }[line[0]](*line[1:])

@@ -49,14 +49,11 @@ class Choosing(unittest.TestCase):
                     (
                         "x.transcript.kernel-6.2.rdma-core-45.txt"
                         if is_variant
-                        else "x.transcript.txt"
-                    ),
-                )
+                        else "x.transcript.txt"))
 
     def test_without_a_variant(self):
         self.assertEqual(
-            self.chosen("x.break.y.txt", kernel=(9, 9), rdma_core=(99,)), "x.break.y.txt"
-        )
+            self.chosen("x.break.y.txt", kernel=(9, 9), rdma_core=(99,)), "x.break.y.txt")
         self.assertEqual(self.chosen("no_such.txt", kernel=(9, 9), rdma_core=(99,)), "no_such.txt")
         self.assertEqual(self.chosen("x.txt"), "x.txt")
 
@@ -67,8 +64,7 @@ class Choosing(unittest.TestCase):
             path = self.folder / name
             self.assertEqual(bool(variants.conditions(path)), variants.base(path) != path, name)
         self.assertEqual(
-            variants.conditions(self.folder / NAMES[5]), {"kernel": (6, 2), "rdma-core": (45,)}
-        )
+            variants.conditions(self.folder / NAMES[5]), {"kernel": (6, 2), "rdma-core": (45,)})
         for wrong in ("kernel", "6.4", "kernel-six", "glibc-2.41", "kernel-6.4.x"):
             with self.subTest(wrong), self.assertRaises(ValueError):
                 variants.named(file, wrong)
@@ -104,8 +100,7 @@ class Used(unittest.TestCase):
     """Those of tests/expected."""
 
     FILES = [
-        path for path in sorted((ROOT / "tests/expected").iterdir()) if variants.conditions(path)
-    ]
+        path for path in sorted((ROOT / "tests/expected").iterdir()) if variants.conditions(path)]
 
     def test_each_differs_from_an_output_that_is_there(self):
         self.assertGreater(len(self.FILES), 5)
@@ -113,8 +108,7 @@ class Used(unittest.TestCase):
             with self.subTest(path.name):
                 sides = [
                     [normalise.normalise(line, "rxe0") for line in file.read_text().splitlines()]
-                    for file in (variants.base(path), path)
-                ]
+                    for file in (variants.base(path), path)]
                 self.assertNotEqual(*sides)
 
     def test_its_lesson_shows_it_and_names_the_condition(self):
@@ -127,9 +121,7 @@ class Used(unittest.TestCase):
                 self.assertTrue(
                     any(
                         f"<!-- {marker} tests/expected/{path.name} -->" in text
-                        for marker in ("newer", "output")
-                    )
-                )
+                        for marker in ("newer", "output")))
                 words = " ".join(text.split())
                 for what, number in variants.conditions(path).items():
                     condition = f"{what} {'.'.join(map(str, number))}"
@@ -143,8 +135,7 @@ class Used(unittest.TestCase):
             }.items():
                 Path(folder, name).write_text(lines)
             self.assertEqual(
-                sync.newer(Path("x.md"), "x.kernel-6.4.txt"), ["```text", "new 3.500 us", "```"]
-            )
+                sync.newer(Path("x.md"), "x.kernel-6.4.txt"), ["```text", "new 3.500 us", "```"])
             with self.assertRaisesRegex(ValueError, "names no condition"):
                 sync.newer(Path("x.md"), "x.txt")
 

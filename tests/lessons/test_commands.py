@@ -31,13 +31,11 @@ def in_test_timeline():
                 arguments = " ".join(
                     ["", "--", *given]
                     if (given := recording.Recording.load(file).arguments)
-                    else []
-                )
+                    else [])
                 commands.add(
                     f"./lab trace {lesson.stem}"
                     + (f" --break {which}" if which else "")
-                    + arguments
-                )
+                    + arguments)
     return commands
 
 
@@ -98,10 +96,8 @@ class Commands(unittest.TestCase):
         self.assertEqual(
             blocks(
                 "<!-- not-run: x -->\n```sh\na\n```\n```sh\nb\n```\n<!-- not-run: y"
-                " -->\n```sh\nc\n```\n"
-            ),
-            ["b\n"],
-        )
+                " -->\n```sh\nc\n```\n"),
+            ["b\n"])
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ LESSON = ROOT / "lessons/02_send_recv.md"
 TERMS = glossary.read(
     "## Completion\n\n<!-- words: completion, completions -->\n\nX.\n\n"
     "## Completion queue\n\n<!-- words: completion queue, CQ -->\n\nX.\n\n"
-    "## Slot\n\n<!-- words: slot; only: 18 -->\n\nX.\n"
-)
+    "## Slot\n\n<!-- words: slot; only: 18 -->\n\nX.\n")
 CQ = "(glossary.md#completion-queue)"
 ONE = "(glossary.md#completion)"
 
@@ -21,8 +20,7 @@ class Glossary(unittest.TestCase):
         result = glossary.linked(text, path, TERMS)
         self.assertEqual(result, expected)
         self.assertEqual(
-            glossary.linked(result, path, TERMS), expected, "linking twice changes nothing"
-        )
+            glossary.linked(result, path, TERMS), expected, "linking twice changes nothing")
 
     def test_first_use_of_each_term(self):
         self.links(
@@ -47,8 +45,7 @@ class Glossary(unittest.TestCase):
     def test_a_wrong_link_goes(self):
         self.links("a queue [x](glossary.md#completion-queue), the CQ", f"a queue x, the [CQ]{CQ}")
         self.links(
-            "[CQ](glossary.md#renamed) and [CQ](glossary.md#completion-queue)", f"[CQ]{CQ} and CQ"
-        )
+            "[CQ](glossary.md#renamed) and [CQ](glossary.md#completion-queue)", f"[CQ]{CQ} and CQ")
 
     def test_a_term_over_the_end_of_a_line_comes_on_one(self):
         self.links("the completion\nqueue is full\n", f"the [completion queue]{CQ}\nis full\n")

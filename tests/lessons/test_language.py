@@ -32,8 +32,7 @@ def comments(text):
     """Of C++ or C, each on its line."""
     return "\n".join(
         match[1] if (match := re.search(r"(?://+|^ \*|/\*+) ?(.*)$", line)) else ""
-        for line in text.split("\n")
-    )
+        for line in text.split("\n"))
 
 
 def found(text):
@@ -79,35 +78,24 @@ class Language(unittest.TestCase):
             [
                 line
                 for line, *_ in found(
-                    comments("int whoever; // not a word\n\n/// Wait\n/// for whoever it is.\n")
-                )
-            ],
-            [4],
-        )
+                    comments("int whoever; // not a word\n\n/// Wait\n/// for whoever it is.\n"))],
+            [4])
         self.assertEqual(
             [
                 words
                 for _, words, _ in found(
-                    "It works for ever. Who waits, polls.\nTo poll costs time."
-                )
-            ],
-            ["for ever", "Who", "To poll costs"],
-        )
+                    "It works for ever. Who waits, polls.\nTo poll costs time.")],
+            ["for ever", "Who", "To poll costs"])
         self.assertEqual(
             found(
-                "```text\nfor ever\n```\n<!-- snippet a b -->\nwhoever\n<!-- end -->\n`is to be`"
-            ),
-            [],
-        )
+                "```text\nfor ever\n```\n<!-- snippet a b -->\nwhoever\n<!-- end -->\n`is to be`"),
+            [])
         self.assertEqual(
             [
                 line
                 for line, *_ in found(
-                    "<!-- not-run: why -->\nwhoever\n<!-- snippet a b -->\n<!-- end -->\n"
-                )
-            ],
-            [2],
-        )
+                    "<!-- not-run: why -->\nwhoever\n<!-- snippet a b -->\n<!-- end -->\n")],
+            [2])
 
 
 if __name__ == "__main__":

@@ -27,8 +27,7 @@ def without_code(text: str) -> str:
 
 def anchors(path: Path) -> set:
     return {
-        slug(heading) for heading in re.findall(r"^#+ (.*)", without_code(path.read_text()), re.M)
-    }
+        slug(heading) for heading in re.findall(r"^#+ (.*)", without_code(path.read_text()), re.M)}
 
 
 def problems(path: Path, text: str) -> list:
@@ -45,16 +44,14 @@ def problems(path: Path, text: str) -> list:
             found.append(f"{path.name}: {linked.name} has no heading for #{anchor}")
         if picture and len(label) < 15:
             found.append(
-                f"{path.name}: the picture {target} needs words for those who cannot see it"
-            )
+                f"{path.name}: the picture {target} needs words for those who cannot see it")
     return found
 
 
 class Links(unittest.TestCase):
     def test_every_link_leads_somewhere(self):
         self.assertEqual(
-            [problem for page in PAGES for problem in problems(page, page.read_text())], []
-        )
+            [problem for page in PAGES for problem in problems(page, page.read_text())], [])
 
     def test_a_wrong_link_is_found(self):
         page = ROOT / "lessons/02_send_recv.md"
@@ -78,8 +75,7 @@ class Links(unittest.TestCase):
                 if lesson.has_program or name in headings or name in OF_TEXTS
             ]
             self.assertEqual(
-                [heading for heading in headings if heading in SECTIONS], wanted, lesson.stem
-            )
+                [heading for heading in headings if heading in SECTIONS], wanted, lesson.stem)
             if lesson.has_program:
                 self.assertIn("../picture/", text, lesson.stem)
 

@@ -43,10 +43,7 @@ def made_up() -> list:
                     RESULTS,
                     (
                         group, arm, str(parameter), metric, "", f"{median:g}",
-                        f"{median * 0.97:g}", f"{median * 1.04:g}", "15", "ok", ""),
-                )
-            )
-        )
+                        f"{median * 0.97:g}", f"{median * 1.04:g}", "15", "ok", ""))))
 
     for number, arm in enumerate(LATENCY):
         for size, metric in itertools.product(SIZES, ("latency_us", "p99_us")):
@@ -84,11 +81,8 @@ def ratio(**words) -> dict:
                 RATIOS,
                 (
                     "ping-pong", "latency", "write", "ib_write_lat", "8", "latency_us", "1.034",
-                    "1.02", "1.05", "15", "<= 1.03", "undecided"),
-            )
-        ),
-        **words,
-    }
+                    "1.02", "1.05", "15", "<= 1.03", "undecided"))),
+        **words}
 
 
 class Measured(unittest.TestCase):
@@ -103,8 +97,7 @@ class Measured(unittest.TestCase):
             ratio(),
             ratio(
                 peer="libfabric_mean", ours="write_imm_mean", ratio="", low="", high="",
-                repeats="0", limit="< 0.95", state="skipped"),
-        ]
+                repeats="0", limit="< 0.95", state="skipped")]
         self.machine = {
             "date": "2031-02-03T04:05:06Z",
             "host": "h",
@@ -141,8 +134,7 @@ class Measured(unittest.TestCase):
         self.write()
         return {
             path.stem: ElementTree.parse(path).getroot()
-            for path in plots.draw_all(self.folder, self.folder)
-        }
+            for path in plots.draw_all(self.folder, self.folder)}
 
     @staticmethod
     def words(plot) -> str:
@@ -170,8 +162,7 @@ class Measured(unittest.TestCase):
         self.assertEqual(self.points(drawn["processes"]), 4 * 6)
         self.assertEqual(self.points(drawn["cpu"]), 4 * 6)
         self.assertIn(
-            "WRITE: 50.1 at 8 B to 778 at 64 KiB", drawn["latency"].find(SVG + "desc").text
-        )
+            "WRITE: 50.1 at 8 B to 778 at 64 KiB", drawn["latency"].find(SVG + "desc").text)
 
     def test_what_is_not_valid_has_no_point_and_a_note(self):
         change(self.rows, "failed", "no end", group="latency", arm="read", parameter="1024")
@@ -198,8 +189,7 @@ class Measured(unittest.TestCase):
         lines = sorted(
             path.get("d").count("M")
             for path in plot.findall(SVG + "path")
-            if "line" in path.get("class").split()
-        )
+            if "line" in path.get("class").split())
         self.assertEqual(lines, [1, 1, 1, 2])
 
     def test_a_single_row_says_that_all_failed(self):
@@ -213,8 +203,7 @@ class Measured(unittest.TestCase):
                     "metric": metric,
                     "state": "failed",
                     "why": "no device",
-                }
-            )
+                })
             self.assertIn("Not shown: UCX: failed (no device)", self.words(self.draw()["latency"]))
             self.assertIn("| UCX |" + " failed |" * len(SIZES), self.table("latency"))
 
@@ -234,8 +223,7 @@ class Measured(unittest.TestCase):
             for row in self.rows:
                 if row["arm"] in ("tcp", "shared"):
                     row.update(
-                        {name: str(float(row[name]) * far) for name in ("median", "low", "high")}
-                    )
+                        {name: str(float(row[name]) * far) for name in ("median", "low", "high")})
             change(self.rows, "failed", "a long reason " * 20, arm="ib_read_lat")
             for name, plot in self.draw().items():
                 boxes = []
@@ -243,8 +231,7 @@ class Measured(unittest.TestCase):
                     width = pixels(text.text) * (1.2 if "bold" in text.get("class") else 1)
                     left = (
                         float(text.get("x"))
-                        - {"start": 0, "middle": width / 2, "end": width}[text.get("text-anchor")]
-                    )
+                        - {"start": 0, "middle": width / 2, "end": width}[text.get("text-anchor")])
                     boxes.append((left, float(text.get("y")), width, text.text))
                     self.assertGreaterEqual(left, 0, (name, text.text))
                     self.assertLess(left + width, 800, (name, text.text))
@@ -253,16 +240,14 @@ class Measured(unittest.TestCase):
                 ):
                     self.assertFalse(
                         abs(y1 - y2) < 12 and x1 < x2 + width2 and x2 < x1 + width1,
-                        (name, one, two),
-                    )
+                        (name, one, two))
 
     # ---- tables
 
     def table(self, name: str) -> str:
         self.write(self.published, measured.PREFIX)
         return sync.renewed(
-            f"<!-- table {name} -->\nold\n<!-- end -->\n", ROOT / "lessons/28_measure.md"
-        )
+            f"<!-- table {name} -->\nold\n<!-- end -->\n", ROOT / "lessons/28_measure.md")
 
     def test_tables(self):
         change(self.rows, "failed", "no end", group="latency", arm="read", parameter="1024")
@@ -289,17 +274,13 @@ class Measured(unittest.TestCase):
             "goals": [
                 (
                     "| WRITE / `ib_write_lat` | latency | 8 B | 1.034 | 1.020–1.050 | ≤ 1.03 |"
-                    " undecided |"
-                ),
+                    " undecided |"),
                 (
                     "| WRITE_WITH_IMM, polling (mean) / libfabric (mean) | latency | 8 B | – | – |"
-                    " < 0.95 | skipped |"
-                ),
-            ],
+                    " < 0.95 | skipped |")],
             "machine": [
                 "rxe7 (rdma_rxe, Ethernet, MTU 1024); 2 × Abacus 9, emulated machine; Linux 7.8.9;"
-                " 2031-02-03; perftest 4.5; commit 0123456789ab."
-            ],
+                " 2031-02-03; perftest 4.5; commit 0123456789ab."],
         }.items():
             text = self.table(name)
             self.assertNotIn("old", text)

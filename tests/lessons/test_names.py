@@ -35,14 +35,11 @@ class Names(unittest.TestCase):
         for lesson in ladder.read():
             self.assertTrue(lesson.file.exists(), lesson.stem)
             self.assertEqual(
-                (ROOT / "examples" / lesson.stem).is_dir(), lesson.has_program, lesson.stem
-            )
+                (ROOT / "examples" / lesson.stem).is_dir(), lesson.has_program, lesson.stem)
             self.assertEqual(
-                lesson.program in examples.programs(lesson), lesson.has_program, lesson.stem
-            )
+                lesson.program in examples.programs(lesson), lesson.has_program, lesson.stem)
         self.assertLessEqual(
-            {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}, set(stems)
-        )
+            {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}, set(stems))
         self.assertEqual({path.stem for path in (ROOT / "lessons").glob("[0-9]*.md")}, set(stems))
 
     def test_examples_stay_short(self):
@@ -57,8 +54,7 @@ class Names(unittest.TestCase):
         for lesson in ladder.read():
             folder = ROOT / "examples" / lesson.stem
             known |= {lesson.stem} | {
-                f"{lesson.stem}.break.{path.stem}" for path in folder.glob("break/*.patch")
-            }
+                f"{lesson.stem}.break.{path.stem}" for path in folder.glob("break/*.patch")}
             known |= {name for name, its in examples.exercises().items() if its == lesson}
             known |= {f"{lesson.stem}.{other}" for other in examples.others(lesson)}
         names = {
@@ -79,8 +75,7 @@ def banner(lesson, name):
 def grade(lesson, name):
     """One star, two or three; "" if the exercise does not say."""
     found = re.match(
-        rf"// Exercise {name.split('_')[0]} \((★{{1,3}})\): \S", banner(lesson, name)[0]
-    )
+        rf"// Exercise {name.split('_')[0]} \((★{{1,3}})\): \S", banner(lesson, name)[0])
     return found[1] if found else ""
 
 
@@ -98,17 +93,14 @@ class Exercises(unittest.TestCase):
         for lesson in ladder.read():
             names = [name for name, its in examples.exercises().items() if its == lesson]
             told = re.findall(
-                r"^(\d+)\. \[(.+?)\]\((.+?)\) \((★+)\): \S", lesson.file.read_text(), re.M
-            )
+                r"^(\d+)\. \[(.+?)\]\((.+?)\) \((★+)\): \S", lesson.file.read_text(), re.M)
             files = [examples.exercise_task(name) for name in names]
             self.assertEqual(
                 told,
                 [
                     (str(number), file.name, f"../{file.relative_to(ROOT)}", grade(lesson, name))
-                    for number, (name, file) in enumerate(zip(names, files), 1)
-                ],
-                lesson.stem,
-            )
+                    for number, (name, file) in enumerate(zip(names, files), 1)],
+                lesson.stem)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ class Pictures(unittest.TestCase):
             [sys.executable, str(ROOT / "picture/draw.py"), "--check"], capture_output=True,
             text=True)
         self.assertEqual(
-            result.returncode, 0, "run python3 picture/draw.py: " + result.stdout + result.stderr
-        )
+            result.returncode, 0, "run python3 picture/draw.py: " + result.stdout + result.stderr)
 
     def test_widths_do_not_depend_on_python(self):
         """The sum of ten floats 6.3 is 63.0 since Python 3.12, and was 62.99999999999999."""

@@ -66,8 +66,7 @@ class Site(unittest.TestCase):
         sections = json.loads(text.removeprefix("const sections = ").removesuffix(";\n"))
         ids = {
             page.name: set(re.findall(r'id="([^"]+)"', page.read_text()))
-            for page in self.html.glob("page_lessons_*.html")
-        }
+            for page in self.html.glob("page_lessons_*.html")}
         for _, _, address, _ in sections:
             page, _, anchor = address.partition("#")
             self.assertIn(page, ids)
@@ -125,12 +124,10 @@ class Site(unittest.TestCase):
             parts = (
                 re.split(r'<div class="memitem">', text)[1:]
                 if page.stem.endswith("_8hpp")
-                else [text]
-            )
+                else [text])
             helpers += len(parts)
             without |= {
-                f"{page.name}: {part[:200]}" for part in parts if 'href="page_lessons_' not in part
-            }
+                f"{page.name}: {part[:200]}" for part in parts if 'href="page_lessons_' not in part}
         self.assertEqual(without, set())
         self.assertGreater(helpers, 80)
 
@@ -138,14 +135,11 @@ class Site(unittest.TestCase):
         self.assertEqual(
             docs_filter.header(
                 "/// @file\n/// Lesson 02_send_recv.\n\n/// One.\nint one();\n/// Two:"
-                " 04_read_write.\nint two();\n"
-            ),
+                " 04_read_write.\nint two();\n"),
             (
                 '/// @file\n/// Lesson @ref page_lessons_02_send_recv "02_send_recv".\n\n'
                 '/// One. @see lesson @ref page_lessons_02_send_recv "02_send_recv"\nint one();\n'
-                '/// Two: @ref page_lessons_04_read_write "04_read_write".\nint two();\n'
-            ),
-        )
+                '/// Two: @ref page_lessons_04_read_write "04_read_write".\nint two();\n'))
 
     def test_ninja_makes_it_in_its_own_folder(self):
         """`ninja docs`, as people type it who know Meson, with a build folder of any name."""

@@ -46,8 +46,7 @@ class Sync(unittest.TestCase):
 
     def test_usage_of_a_header(self):
         new = sync.renewed(
-            "<!-- usage shared/include/rdmashared/messages.hpp -->\n<!-- end -->\n", LESSON
-        )
+            "<!-- usage shared/include/rdmashared/messages.hpp -->\n<!-- end -->\n", LESSON)
         self.assertRegex(new, r"(?s)-->\n```cpp\nstruct .*\n\n[^\n]+\n```\n<!-- end -->\n$")
         self.assertNotIn("///", new)
 
@@ -57,9 +56,7 @@ class Sync(unittest.TestCase):
             good = Path(folder, "07_x.txt")
             good.write_text("[a] on TCP port 1\n[a] b\n[a] c\n[a] 1.000 us\n[a] d\n")
             changed = Path(folder, "07_x.break.y.txt")
-            changed.write_text(
-                "[a] on TCP port 2\n[a] b\n[a] c\n[a] 2.000 us\n[a] d\n[a] no\n"
-            )
+            changed.write_text("[a] on TCP port 2\n[a] b\n[a] c\n[a] 2.000 us\n[a] d\n[a] no\n")
             self.assertEqual(sync.news(changed), ["...", "[a] 2.000 us", "[a] d", "[a] no"])
             self.assertEqual(sync.news(good), good.read_text().splitlines())
 
@@ -67,8 +64,7 @@ class Sync(unittest.TestCase):
         for text, says in {
             "<!-- usage shared/src/wire.hpp -->\n<!-- end -->\n": "no code in its first comment",
             "x\n<!-- snippet examples/02_send_recv/send_recv.cpp no-such -->\n<!-- end -->\n": (
-                ":2: "
-            ),
+                ":2: "),
             "<!-- snippet no/such/file.cpp tag -->\n<!-- end -->\n": "No such file",
             "<!-- snippet onlyonething -->\n<!-- end -->\n": "missing",
             "<!-- snipet a b -->\n<!-- end -->\n": "no marker is called snipet",
@@ -87,8 +83,7 @@ class Sync(unittest.TestCase):
             + "word " * 1799
             + "\n| a | table |\n```cpp\n"
             + "code;\n\n" * 100
-            + "```\n"
-        )
+            + "```\n")
         self.assertEqual(sync.reading_minutes(text), 15)  # 10 for the words, 5 for the code
         self.assertEqual(sync.reading_minutes("a few words"), 5)
 

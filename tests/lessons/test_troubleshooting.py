@@ -13,8 +13,7 @@ ANCHORS = {headings.slug(heading) for _, heading, _ in ROWS}
 SEEN = "\n".join(sees for _, _, sees in ROWS)
 # A row of hints.cpp: what it is about, and how it ends, the strings in between perhaps in pieces.
 ROW = re.compile(
-    r'^    \{((?:"[\w() ]+", E\w+)|IBV_WC_\w+|RDMA_CM_EVENT_\w+, -?\d+),(.*?)\},?$', re.M | re.S
-)
+    r'^    \{((?:"[\w() ]+", E\w+)|IBV_WC_\w+|RDMA_CM_EVENT_\w+, -?\d+),(.*?)\},?$', re.M | re.S)
 
 
 def sources() -> dict:
@@ -93,16 +92,13 @@ class Troubleshooting(unittest.TestCase):
 
     def test_a_hint_without_an_anchor_is_found(self):
         self.assertEqual(
-            anchors_of('throw Error("a, b", f(1, 2), hint("do", "flush"));'), ({"flush"}, [])
-        )
+            anchors_of('throw Error("a, b", f(1, 2), hint("do", "flush"));'), ({"flush"}, []))
         self.assertEqual(
-            anchors_of('throw Error("a", "b", hint_for_errno(call, error));'), (set(), [])
-        )
+            anchors_of('throw Error("a", "b", hint_for_errno(call, error));'), (set(), []))
         self.assertEqual(anchors_of('throw Error("a", "b", "just do it");')[1], ['"just do it"'])
         self.assertEqual(anchors_of('throw Error("a", "b", hint("do it", ""));')[1], ['"do it" ""'])
         self.assertEqual(
-            anchors_of('    {IBV_WC_X, "do"\n     "it", "flush"},\n', True), ({"flush"}, [])
-        )
+            anchors_of('    {IBV_WC_X, "do"\n     "it", "flush"},\n', True), ({"flush"}, []))
         self.assertEqual(anchors_of('    {IBV_WC_X, "do"\n     "it"},\n', True)[1], ["IBV_WC_X"])
         self.assertEqual(anchors_of('    {"call", EX, "do it", ""},\n', True)[1], ['"call", EX'])
 
@@ -124,8 +120,7 @@ class Troubleshooting(unittest.TestCase):
                 re.findall(r"error: ((?:ibv|rdma)_\w+)[^:]*: ([A-Z][a-z ]+),", text)
             ):
                 self.assertTrue(
-                    any(call in sees for _, _, sees in ROWS), f"{path.name}: {call}: {error}"
-                )
+                    any(call in sees for _, _, sees in ROWS), f"{path.name}: {call}: {error}")
             for event in set(re.findall(r"error: (?:[\w ]+: )?([A-Z_]{8,}): ", text)):
                 self.assertIn(event, SEEN, path.name)
 

@@ -34,24 +34,20 @@ class Usage(unittest.TestCase):
         command = next(
             entry["command"]
             for entry in commands
-            if entry["file"].endswith("23_shared_client/shared_client.cpp")
-        )
+            if entry["file"].endswith("23_shared_client/shared_client.cpp"))
         words = shlex.split(command)
         return [
             words[0],
             *(
                 word
                 for word in words[1:]
-                if word.startswith(("-I", "-D", "-std", "-f", "-W")) and word != "-Winvalid-pch"
-            ),
-        ]
+                if word.startswith(("-I", "-D", "-std", "-f", "-W")) and word != "-Winvalid-pch")]
 
     def compiles(self, header: str, types: str, code: str):
         others = "#include <rdmashared/server.hpp>\n" if header == "messages.hpp" else ""
         source = (
             f"#include <rdmashared/{header}>\n{others}{types}\nvoid use({HEADERS[header]})"
-            f" {{\n{code}\n}}\n"
-        )
+            f" {{\n{code}\n}}\n")
         return subprocess.run(
             [*self.compiler(), "-Wno-unused", "-fsyntax-only", "-x", "c++", "-"], input=source,
             capture_output=True, text=True, cwd=build.directory(), timeout=600)
@@ -67,8 +63,7 @@ class Usage(unittest.TestCase):
     def test_what_is_not_there_is_found(self):
         types, code = usage((FOLDER / "sender.hpp").read_text())
         self.assertIn(
-            "listen", self.compiles("sender.hpp", types, code + '\nsender.listen("name");').stderr
-        )
+            "listen", self.compiles("sender.hpp", types, code + '\nsender.listen("name");').stderr)
 
     def test_every_header_with_a_usage_is_known(self):
         self.assertEqual(

@@ -25,8 +25,7 @@ def declared() -> set:
     installed."""
     text = "\n".join(path.read_text() for path in HEADERS if path.exists())
     return set(
-        re.findall(r"^(?:[\w *]*[ *])?((?:ibv|rdma)_\w+)\(", verbs.NO_CODE.sub(" ", text), re.M)
-    )
+        re.findall(r"^(?:[\w *]*[ *])?((?:ibv|rdma)_\w+)\(", verbs.NO_CODE.sub(" ", text), re.M))
 
 
 def rdma_core() -> int:
@@ -52,17 +51,13 @@ class Verbs(unittest.TestCase):
         functions = {"ibv_resize_cq", "ibv_unimport_dm"}
         self.assertEqual(without_phrase("x = ibv_resize_cq(cq, 5);", set()), {"ibv_resize_cq"})
         self.assertEqual(
-            without_phrase("p(dm, ibv_unimport_dm); ibv_dm *dm;", functions), {"ibv_unimport_dm"}
-        )
+            without_phrase("p(dm, ibv_unimport_dm); ibv_dm *dm;", functions), {"ibv_unimport_dm"})
         self.assertEqual(
             without_phrase(
-                '// ibv_resize_cq(cq)\nf("ibv_resize_cq()"); /* ibv_resize_cq() */', functions
-            ),
-            set(),
-        )
+                '// ibv_resize_cq(cq)\nf("ibv_resize_cq()"); /* ibv_resize_cq() */', functions),
+            set())
         self.assertEqual(
-            without_phrase("void rdma_read(ibv_qp *qp) {}\n  rdma_read(qp);", functions), set()
-        )
+            without_phrase("void rdma_read(ibv_qp *qp) {}\n  rdma_read(qp);", functions), set())
         self.assertEqual(without_phrase("ibv_qp *qp; ibv_sge what{};", functions), set())
         for header in HEADERS:
             if header.exists():
@@ -70,10 +65,8 @@ class Verbs(unittest.TestCase):
                     (
                         {"ibv_reg_mr", "ibv_post_send", "ibv_start_poll"}
                         if "verbs" in header.name
-                        else {"rdma_connect", "rdma_get_src_port"}
-                    ),
-                    declared(),
-                )
+                        else {"rdma_connect", "rdma_get_src_port"}),
+                    declared())
 
     def test_a_phrase_without_a_call_is_found(self):
         with mock.patch.dict(verbs.CALLS, {"ibv_no_such": "x"}):
@@ -89,8 +82,7 @@ class Verbs(unittest.TestCase):
         # rdma-core is new enough.
         newer = {name for name, since in verbs.MAN_SINCE.items() if rdma_core() >= since}
         self.assertEqual(
-            {name for name in verbs.MAN if name in pages}, {"ibv_reg_mr_iova"} & pages | newer
-        )
+            {name for name in verbs.MAN if name in pages}, {"ibv_reg_mr_iova"} & pages | newer)
 
     def test_lesson_is_one_that_has_it(self):
         used = verbs.uses()

@@ -35,8 +35,7 @@ STOCK = {
     },
     f"ib_write_bw -R {PERFTEST}": {"leak": "it does not destroy what it made with rdma_cm"},
     "ucx_perftest -t am_lat -x rc_verbs -d {device}:1 -p {port} -n 50 -w 5": {
-        "freed-registered": "UCX frees its test's buffer before it deregisters it"
-    },
+        "freed-registered": "UCX frees its test's buffer before it deregisters it"},
     "fi_pingpong -p verbs -e msg -I 20": {},
 }
 # With other words for the client.

@@ -16,8 +16,7 @@ TOPS = ("common", "shared", "examples", "tools")
 STRING = r'"(?:[^"\\]|\\.)*"'
 THROWN = re.compile(rf"\b(?:Error|Unsupported|nonsense)\(\s*((?:{STRING}|[^;\"])*?)\)\s*;", re.S)
 RIDDLE = re.compile(
-    r"^(?:it )?(?:who|whoever|whose|what) (?!it\b|was\b|is in\b)|\bhas not the\b", re.I
-)
+    r"^(?:it )?(?:who|whoever|whose|what) (?!it\b|was\b|is in\b)|\bhas not the\b", re.I)
 
 
 def of_cpp(path):
@@ -35,8 +34,7 @@ def words(node):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
         return "".join(
-            words(part) if isinstance(part, ast.Constant) else "…" for part in node.values
-        )
+            words(part) if isinstance(part, ast.Constant) else "…" for part in node.values)
     if isinstance(node, ast.BinOp):
         return words(node.left) + words(node.right)
     return "…"

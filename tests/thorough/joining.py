@@ -16,8 +16,7 @@ def start(*argv):
     running.append(
         subprocess.Popen(
             [f"{FOLDER}/{argv[0]}", *argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True)
-    )
+            text=True))
     return running[-1]
 
 

@@ -48,8 +48,7 @@ class Browser(unittest.TestCase):
             if path.name != "look.html"
             and not re.search(
                 r"_source\.html$|-members\.html$|^(globals|functions|namespacemembers|dir_)",
-                path.name)
-        )
+                path.name))
         cls.wide, cls.said = cls.look(WIDE)
 
     @classmethod
@@ -64,8 +63,7 @@ class Browser(unittest.TestCase):
         pages = pages or cls.pages
         for begin in range(0, len(pages), AT_ONCE):
             wanted = urllib.parse.quote(
-                json.dumps({"pages": pages[begin : begin + AT_ONCE], "width": width})
-            )
+                json.dumps({"pages": pages[begin : begin + AT_ONCE], "width": width}))
             with tempfile.TemporaryDirectory() as profile:
                 result = subprocess.run(
                     [
@@ -76,8 +74,7 @@ class Browser(unittest.TestCase):
                         f"{cls.address}/look.html#{wanted}"],
                     capture_output=True,
                     text=True,
-                    timeout=LIMIT,
-                )
+                    timeout=LIMIT)
             body = re.search(r"<body>(\{.*\})</body>", result.stdout, re.S)
             if not body:
                 raise AssertionError(
@@ -97,8 +94,7 @@ class Browser(unittest.TestCase):
                 for name, page in self.wide.items()
                 if page["pictures"] + page["nameless"]
             },
-            {},
-        )
+            {})
 
     def test_links_lead_to_what_there_is(self):
         missing = set()
@@ -129,8 +125,7 @@ class Browser(unittest.TestCase):
         for lesson in ladder.read():
             if lesson.has_program:
                 self.assertGreater(
-                    self.wide[f"page_lessons_{lesson.stem}.html"]["coloured"], 0, lesson.stem
-                )
+                    self.wide[f"page_lessons_{lesson.stem}.html"]["coloured"], 0, lesson.stem)
 
     def test_finds_words(self):
         for word, wanted in (("RNR", "rnr-retry"), ("EINVAL", "einval"), ("ibv_post_send", "post")):
@@ -143,8 +138,7 @@ class Browser(unittest.TestCase):
                         f"{self.address}/page_lessons_README.html?find={word}"],
                     capture_output=True,
                     text=True,
-                    timeout=LIMIT,
-                )
+                    timeout=LIMIT)
             found = re.search(r'<ul id="found">(.*?)</ul>', result.stdout, re.S)
             self.assertIsNotNone(found, result.stderr[-2000:])
             self.assertIn(wanted, found[1].lower())

@@ -26,8 +26,7 @@ def configure(name, compiler, *options):
             [
                 "meson", "setup", str(folder), str(ROOT), "-Dwerror=true", "-Dnested=true",
                 "-Doptimization=0", "-Ddebug=false", *options],
-            CXX=compiler,
-        )
+            CXX=compiler)
     return folder
 
 
@@ -73,8 +72,7 @@ class Builds(unittest.TestCase):
         commands = json.loads((folder / "compile_commands.json").read_text())
         sources = [
             command for command in commands
-            if (folder / command["file"]).resolve().is_relative_to(ROOT / "tests")
-        ]
+            if (folder / command["file"]).resolve().is_relative_to(ROOT / "tests")]
         self.assertGreater(len(sources), 50)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for command, result in zip(sources, pool.map(check_syntax, sources)):
@@ -96,8 +94,7 @@ class Builds(unittest.TestCase):
                 "meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs", "unit",
                 "test_examples", "test_atomics", "test_failures", "test_exchange_peers",
                 "test_fragments", "test_datagrams", "test_trace"],
-            **environment,
-        )
+            **environment)
         self.assertIn("Fail:               0", output)
 
 

@@ -28,8 +28,7 @@ class Examples(copies.Copies):
         self.new("--from", "13", "--only", "many_client", folder=top / "subprojects/alone")
         names = ["alone", *(lesson.stem for lesson in COPIED)]
         (top / "meson.build").write_text(
-            "project('copies', 'cpp')\n" + "".join(f"subproject('{name}')\n" for name in names)
-        )
+            "project('copies', 'cpp')\n" + "".join(f"subproject('{name}')\n" for name in names))
         copies.run(
             ["meson", "setup", "build", *copies.FAST], top,
             PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
@@ -50,8 +49,7 @@ class Examples(copies.Copies):
                     self.skipTest(needs_device.why_not(lesson))
                 outcome = examples.run(
                     needs_device.PLACE, top / "flat", lesson.program, lesson.kind,
-                    under=["env", f"LD_LIBRARY_PATH={self.installed}/lib"]
-                )
+                    under=["env", f"LD_LIBRARY_PATH={self.installed}/lib"])
                 self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
                 if lesson.kind == "kernel":  # its last line may come twice (test_examples)
                     continue
@@ -60,8 +58,7 @@ class Examples(copies.Copies):
                 ).read_text()
                 roles = {role: outcome.of(role) for role in outcome.status}
                 self.assertEqual(
-                    normalise.differences(expected, roles, needs_device.PLACE.device), []
-                )
+                    normalise.differences(expected, roles, needs_device.PLACE.device), [])
 
     def test_with_static_libraries(self):
         """By Meson and by CMake: the programs carry the libraries of ours that they use."""
@@ -74,14 +71,12 @@ class Examples(copies.Copies):
                 PKG_CONFIG_PATH=str(static / "lib/pkgconfig"))
             copies.run(["ninja", "-C", "by_meson"], project)
             copies.run(
-                ["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={static}"], project
-            )
+                ["cmake", "-S", ".", "-B", "by_cmake", f"-DCMAKE_PREFIX_PATH={static}"], project)
             copies.run(["cmake", "--build", "by_cmake", "--parallel", "2"], project)
             for folder in ("by_meson", "by_cmake"):
                 with self.subTest(example=example, build=folder):
                     needed = copies.run(
-                        ["readelf", "--dynamic", project / folder / program], project
-                    )
+                        ["readelf", "--dynamic", project / folder / program], project)
                     self.assertIn("libibverbs", needed)
                     self.assertNotRegex(needed, "librdma(common|shared)")
                     copies.run([project / folder / program, "--help"], project)
@@ -90,8 +85,7 @@ class Examples(copies.Copies):
         """By Meson and by CMake: both define HAVE_WR_FLUSH. Where rdma-core is too old, another
         member has that name for this test."""
         header = copies.run(
-            ["sh", "-c", "echo '#include <infiniband/verbs.h>' | c++ -E -x c++ -"], self.top
-        )
+            ["sh", "-c", "echo '#include <infiniband/verbs.h>' | c++ -E -x c++ -"], self.top)
         flags = "" if "wr_flush" in header else "-Dwr_abort=wr_flush"
         project = self.new("--from", "atomics")
         copies.run(
@@ -104,8 +98,7 @@ class Examples(copies.Copies):
             set(re.findall(r"-D(HAVE_\w+)", copies.run(words, project)))
             for words in (
                 ["grep", "-rh", "CXX_DEFINES", "by_cmake"],
-                ["ninja", "-C", "by_meson", "-t", "commands"])
-        )
+                ["ninja", "-C", "by_meson", "-t", "commands"]))
         self.assertEqual(by_cmake, by_meson)
         self.assertIn("HAVE_WR_FLUSH", by_cmake)
 
@@ -121,8 +114,7 @@ class Examples(copies.Copies):
                 [
                     "make", "-s", "-C", tree, f"M={project}", f"CC={kbuild.compiler(tree)}",
                     "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"],
-                project,
-            )
+                project)
             self.assertTrue((project / "kernel_client.ko").exists())
 
     def commands(self, lesson):

@@ -19,10 +19,8 @@ class Large(unittest.TestCase):
         self.assertIn(
             (
                 f"received {SIZE} bytes in {SIZE >> 12} fragments, {SIZE >> 16} messages, checksum"
-                " right"
-            ),
-            outcome.text(),
-        )
+                " right"),
+            outcome.text())
 
 
 if __name__ == "__main__":

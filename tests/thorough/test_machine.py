@@ -21,8 +21,7 @@ def processes_with(text: str) -> "list[str]":
         try:
             if text.encode() in (path / "cmdline").read_bytes() + (path / "environ").read_bytes():
                 found.append(
-                    (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                )
+                    (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
             continue
     return found
@@ -47,8 +46,7 @@ class Life(unittest.TestCase):
         result = run("sh", "-c", "echo c > /proc/sysrq-trigger; sleep 60", env=environment)
         self.assertEqual(result.returncode, 125)
         self.assertRegex(
-            result.stderr.decode(), r"the emulated machine died: .*(\n  console: .*)*panic"
-        )
+            result.stderr.decode(), r"the emulated machine died: .*(\n  console: .*)*panic")
 
     def test_goes_away_when_idle_and_takes_qemu_along(self):
         environment = {**self.machine("idle"), "LAB_IDLE": "1"}
@@ -66,8 +64,7 @@ class Life(unittest.TestCase):
         # What it has left behind is in nobody's way, be it two who start the next machine at once.
         both = [
             start("sh", "-c", "cat /proc/sys/kernel/random/boot_id; exec sleep 60", env=environment)
-            for _ in range(2)
-        ]
+            for _ in range(2)]
         boots = {process.stdout.readline() for process in both}
         self.assertEqual(len(boots), 1)
         pids = status(environment)
@@ -97,8 +94,7 @@ class Elsewhere(unittest.TestCase):
     def clone(self):
         folder = temporary_folder(self) / "a clone, with comma"
         shutil.copytree(
-            ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__")
-        )
+            ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "lab", folder)
         return folder
 
@@ -174,8 +170,7 @@ class Places(unittest.TestCase):
     def test_native_results_are_those_of_the_machine(self):
         code, out, err = self.inside(
             "lab exec -- nothing-here; echo $?; lab exec --timeout 0.3 -- sleep 20; echo $?; "
-            "lab exec -- sh -c 'kill -9 $$'; echo $?"
-        )
+            "lab exec -- sh -c 'kill -9 $$'; echo $?")
         self.assertEqual(out.split(), ["127", "124", "137"])
         self.assertIn("lab: nothing-here: No such file or directory", err)
 
@@ -209,19 +204,16 @@ class Places(unittest.TestCase):
             lines[3:6],
             ["no emulated machine was running", "removed the SoftRoCE device", "made again: 0"])
         self.assertEqual(
-            lines[6:], ["no emulated machine was running", "removed the SoftRoCE device", "lab0"]
-        )
+            lines[6:], ["no emulated machine was running", "removed the SoftRoCE device", "lab0"])
 
     def test_no_place_at_all(self):
         code, out, err = self.inside(
             "rdma link delete rxe0; PATH=/nowhere:/bin; mount -t tmpfs none /lib/modules; "
             "lab exec -- true; code=$?; umount /lib/modules; "
-            "rdma link add rxe0 type rxe netdev lab0; exit $code"
-        )
+            "rdma link add rxe0 type rxe netdev lab0; exit $code")
         self.assertEqual(code, 1)
         self.assertRegex(
-            err, r"^lab: no RDMA device is available\. device: .+; softroce: .+; machine: .+\n$"
-        )
+            err, r"^lab: no RDMA device is available\. device: .+; softroce: .+; machine: .+\n$")
 
 
 if __name__ == "__main__":

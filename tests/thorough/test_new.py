@@ -35,8 +35,7 @@ class New(copies.Copies):
                 "cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.installed}",
                 "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
                 "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-missing-field-initializers"],
-            project,
-        )
+            project)
         run(["cmake", "--build", "build", "--parallel", "2"], project)
 
     def sends_and_receives(self, project, *prefix):
@@ -50,8 +49,7 @@ class New(copies.Copies):
             needs_device.PLACE,
             [
                 *prefix, "python3", "-I", "-S", str(ROOT / "tests/thorough/joining.py"),
-                str(project / "build"), needs_device.PLACE.address],
-        )
+                str(project / "build"), needs_device.PLACE.address])
         self.assertRegex(
             outcome.text(),
             r"""^client: get: .* this key has no value .*
@@ -93,8 +91,7 @@ $""",
             {path.name for path in project.iterdir()},
             {
                 "server.cpp", "client.cpp", "messages.hpp", "meson.build", "CMakeLists.txt",
-                "README.md", "LICENSE", "lessons"},
-        )
+                "README.md", "LICENSE", "lessons"})
         self.serves_and_is_joined(project, *self.meson(project))
 
     def test_shared_client_as_a_subproject(self):
@@ -111,8 +108,7 @@ $""",
             (["--join", "nobody"], 1, "error: "),
         ):
             result = subprocess.run(
-                [project / "build/client", *arguments], capture_output=True, text=True
-            )
+                [project / "build/client", *arguments], capture_output=True, text=True)
             self.assertEqual((result.returncode, result.stdout), (status, ""), arguments)
             self.assertIn(says, result.stderr)
 
@@ -135,19 +131,14 @@ $""",
             + "".join(
                 f"find_package(rdmashared {version} QUIET)\nmessage(STATUS \"{version}:"
                 " ${rdmashared_FOUND}\")\nunset(rdmashared_DIR CACHE)\n"
-                for version in wanted
-            )
-        )
+                for version in wanted))
         said = run(
-            ["cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.installed}"], folder
-        )
+            ["cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.installed}"], folder)
         self.assertEqual(
             {
                 version: found == "1"
-                for version, found in re.findall(r"^-- (\d.*): (\d)$", said, re.M)
-            },
-            wanted,
-        )
+                for version, found in re.findall(r"^-- (\d.*): (\d)$", said, re.M)},
+            wanted)
 
     def own_library(self):
         """A project with the sources of the library, one of which has been changed."""
@@ -157,15 +148,13 @@ $""",
         with (project / "rdmashared/src/caller.cpp").open("a") as source:
             source.write(
                 'const char *said_by_the_copy();\nconst char *said_by_the_copy() { return "changed'
-                ' by its reader"; }\n'
-            )
+                ' by its reader"; }\n')
         return project
 
     def uses_own_library(self, project, *prefix):
         self.assertIn(b"changed by its reader", (project / "build/client").read_bytes())
         self.assertNotIn(
-            "librdmashared", run(["readelf", "--dynamic", project / "build/client"], project)
-        )
+            "librdmashared", run(["readelf", "--dynamic", project / "build/client"], project))
         self.serves_and_is_joined(project, *prefix)
 
     def test_sources_against_the_installed_library(self):
@@ -182,8 +171,7 @@ $""",
             project = self.new(*options)
             for name in ("meson.build", "CMakeLists.txt"):
                 self.assertLessEqual(
-                    len((project / name).read_text().splitlines()), 15, (options, name)
-                )
+                    len((project / name).read_text().splitlines()), 15, (options, name))
             readme = (project / "README.md").read_text()
             self.assertIn("meson setup build", readme)
             self.assertIn("cmake -S . -B build", readme)
@@ -197,14 +185,12 @@ $""",
     def test_each_program_of_an_example_is_built(self):
         meson = (self.new("--from", "12") / "meson.build").read_text()
         self.assertEqual(
-            re.findall(r"^executable\('(\w+)'", meson, re.M), ["cm_server", "cm_client"]
-        )
+            re.findall(r"^executable\('(\w+)'", meson, re.M), ["cm_server", "cm_client"])
 
     def test_only_takes_what_one_program_needs(self):
         project = self.new("--from", "13", "--only", "many_client")
         self.assertEqual(
-            {path.name for path in project.glob("*.?pp")}, {"many_client.cpp", "children.hpp"}
-        )
+            {path.name for path in project.glob("*.?pp")}, {"many_client.cpp", "children.hpp"})
         self.assertEqual(
             re.findall(r"^executable\('(\w+)'", (project / "meson.build").read_text(), re.M),
             ["many_client"])
@@ -219,16 +205,14 @@ $""",
 
     def test_says_what_there_is_not(self):
         self.fails(
-            2, "00_your_lab is a lesson without a program", self.top / "none", "--from", "00"
-        )
+            2, "00_your_lab is a lesson without a program", self.top / "none", "--from", "00")
         self.fails(
             2, "02_send_recv has no program send_recw (did you mean send_recv?)", self.top / "none",
             "--from", "02", "--only", "send_recw")
 
     def test_sources_are_of_the_library_only(self):
         self.fails(
-            2, "02_send_recv has no --sources", self.top / "none", "--from", "02", "--sources"
-        )
+            2, "02_send_recv has no --sources", self.top / "none", "--from", "02", "--sources")
         self.assertFalse((self.top / "none").exists())
 
 

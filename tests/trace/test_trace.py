@@ -28,8 +28,7 @@ if SANITIZED:  # whose library has to be the first one
         0,
         subprocess.run(
             ["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
-        ).stdout.strip(),
-    )
+        ).stdout.strip())
 
 
 def on_device(*argv, **options):
@@ -42,8 +41,7 @@ def gid_index():
     return (
         on_device(needs_device.program("hello_device"), "--device", PLACE.device)
         .stdout.split("examples use GID index ")[1]
-        .split()[0]
-    )
+        .split()[0])
 
 
 class Call(dict):
@@ -73,8 +71,7 @@ class Traced(unittest.TestCase):
         for call in calls:
             self.assertLessEqual(call.begin, call.end, call)
             self.assertEqual(
-                {type(call[key]) for key in ("pid", "tid", "begin", "end", "depth")}, {int}, call
-            )
+                {type(call[key]) for key in ("pid", "tid", "begin", "end", "depth")}, {int}, call)
         return sorted(calls, key=lambda call: call.begin)
 
     def pair(self, *argv, client=None):
@@ -86,11 +83,9 @@ class Traced(unittest.TestCase):
         both = self.calls(".s"), self.calls(".c")
         for calls in both:
             self.assertEqual(
-                [call for call in calls if call.failed and call.result != "did not return"], []
-            )
+                [call for call in calls if call.failed and call.result != "did not return"], [])
             self.assertEqual(
-                [call for call in calls if "?" in call.text + call.result and not call.tcp], []
-            )
+                [call for call in calls if "?" in call.text + call.result and not call.tcp], [])
         return *both, outcome
 
 
@@ -126,8 +121,7 @@ class Example(Traced):
             me, peer = (
                 [int(field, 16) for field in words[1].split(":")[1:3]]
                 for words in lines
-                if words[0] in ("me", "peer")
-            )
+                if words[0] in ("me", "peer"))
             calls = [call for call in by_qp[me[0]] if not call.tcp and call.call != "listen"]
             self.assertEqual(
                 [call.call for call in calls if call.call != "ibv_poll_cq"],
@@ -135,27 +129,23 @@ class Example(Traced):
                     "ibv_open_device", "ibv_alloc_pd", "ibv_reg_mr", "ibv_create_cq",
                     "ibv_create_qp", "ibv_modify_qp", "ibv_post_recv", "ibv_modify_qp",
                     "ibv_modify_qp", "ibv_post_send", "ibv_destroy_qp", "ibv_destroy_cq",
-                    "ibv_dereg_mr", "ibv_dealloc_pd", "ibv_close_device"],
-            )
+                    "ibv_dereg_mr", "ibv_dealloc_pd", "ibv_close_device"])
             self.assertEqual({(call.depth, call.failed) for call in calls}, {(0, False)})
             self.assertEqual({call.tid for call in calls}, {calls[0].pid})
             created, registered = named(calls, "ibv_create_qp")[0], named(calls, "ibv_reg_mr")[0]
             self.assertEqual(
-                (created.type, created.sq_sig_all, created.result), ("RC", False, f"qp {me[0]:#x}")
-            )
+                (created.type, created.sq_sig_all, created.result), ("RC", False, f"qp {me[0]:#x}"))
             self.assertEqual((registered.length, registered.text), (128, "pd1, 128 B, LOCAL_WRITE"))
             rkey = f" rkey {registered.lkey:#x}" if HAS_RKEY else ""
             self.assertEqual(registered.result, f"mr1 lkey {registered.lkey:#x}{rkey}")
             self.assertEqual(
-                [call.state for call in named(calls, "ibv_modify_qp")], ["INIT", "RTR", "RTS"]
-            )
+                [call.state for call in named(calls, "ibv_modify_qp")], ["INIT", "RTR", "RTS"])
             to = states(calls)
             self.assertEqual((to["RTR"].qp, to["RTR"].dest_qp, to["RTR"].rq_psn), (me[0], *peer))
             self.assertIn(to["RTR"].path_mtu, (256, 512, 1024, 2048, 4096))
             self.assertIn(f"dest QP {peer[0]:#x}", to["RTR"].text)
             self.assertEqual(
-                (to["RTS"].qp, to["RTS"].sq_psn, to["RTS"].rq_psn), (me[0], me[1], None)
-            )
+                (to["RTS"].qp, to["RTS"].sq_psn, to["RTS"].rq_psn), (me[0], me[1], None))
             self.assertIn("timeout 14, retry_cnt 6, rnr_retry 6", to["RTS"].text)
             self.assertEqual(
                 [(call.qp, call.wrs) for call in named(calls, "ibv_post_recv")],
@@ -172,17 +162,12 @@ class Example(Traced):
                                 "length": 64,
                                 "signaled": True,
                                 "inline": False,
-                            }
-                        ],
-                    )
-                ],
-            )
+                            }])])
             self.assertCountEqual(
                 completions(calls, "ibv_poll_cq"),
                 [
                     {"wr_id": 1, "status": "SUCCESS", "qp": me[0], "opcode": "RECV", "length": 64},
-                    {"wr_id": 2, "status": "SUCCESS", "qp": me[0], "opcode": "SEND"}],
-            )
+                    {"wr_id": 2, "status": "SUCCESS", "qp": me[0], "opcode": "SEND"}])
             self.assertEqual(
                 [call.text for call in calls if call.call.startswith("ibv_de")],
                 ["qp %#x" % me[0], "cq1", "mr1", "pd1"])
@@ -252,12 +237,10 @@ class StockTools(Traced):
                 [(wr["opcode"], wr["length"], wr["wr_id"], wr["signaled"]) for wr in sent],
                 [("SEND", size, 2, True)] * count)
             self.assertTrue(
-                all(call.qp == qpn and len(call.wrs) == 1 for call in named(calls, post))
-            )
+                all(call.qp == qpn and len(call.wrs) == 1 for call in named(calls, post)))
             done = Counter(
                 (wc["opcode"], wc.get("length"), wc["status"], wc["qp"])
-                for wc in completions(calls, "ibv_poll_cq")
-            )
+                for wc in completions(calls, "ibv_poll_cq"))
             received = size + 40 if "ud" in tool else size  # with the GRH
             self.assertEqual(
                 done,
@@ -269,8 +252,7 @@ class StockTools(Traced):
             else:
                 self.assertEqual(
                     (states(calls)["RTR"].dest_qp, states(calls)["RTR"].rq_psn),
-                    (peer, int(peer_psn, 16)),
-                )
+                    (peer, int(peer_psn, 16)))
         return both
 
     def test_rc_pingpong(self):
@@ -299,17 +281,14 @@ class StockTools(Traced):
         server, client, _ = self.pair("rping", "-s", *ours, client=["rping", "-c", *ours])
         sizes = {
             opcode: [
-                wr["length"] for wr in requests(server, "ibv_post_send") if wr["opcode"] == opcode
-            ]
-            for opcode in ("RDMA_READ", "RDMA_WRITE", "SEND")
-        }
+                wr["length"] for wr in requests(server, "ibv_post_send") if wr["opcode"] == opcode]
+            for opcode in ("RDMA_READ", "RDMA_WRITE", "SEND")}
         self.assertEqual(
             sizes,
             {"RDMA_READ": [size] * count, "RDMA_WRITE": [size] * count, "SEND": [16] * 2 * count})
         # The server reads and writes what the client has registered.
         reachable = {
-            (call.addr, call.rkey) for call in named(client, "ibv_reg_mr") if call.length == size
-        }
+            (call.addr, call.rkey) for call in named(client, "ibv_reg_mr") if call.length == size}
         used = {
             (wr["addr"], wr["rkey"])
             for wr in requests(server, "ibv_post_send")
@@ -326,8 +305,7 @@ class StockTools(Traced):
                 for call in named(server, "rdma_get_cm_event")
                 if call.event
             ][:2],
-            [("CONNECT_REQUEST", "id2", 0), ("ESTABLISHED", "id2", 0)],
-        )
+            [("CONNECT_REQUEST", "id2", 0), ("ESTABLISHED", "id2", 0)])
         # What librdmacm does on the program's behalf.
         for calls, peer in ((server, client), (client, server)):
             created = named(calls, "ibv_create_qp")
@@ -338,10 +316,8 @@ class StockTools(Traced):
             self.assertEqual(
                 {
                     call.depth
-                    for call in named(calls, "rdma_create_qp", "rdma_accept", "rdma_connect")
-                },
-                {0},
-            )
+                    for call in named(calls, "rdma_create_qp", "rdma_accept", "rdma_connect")},
+                {0})
             self.assertEqual(
                 [call.result for call in named(calls, "rdma_create_id") if call.depth == 0], ["id1"]
             )
@@ -371,10 +347,8 @@ class StockTools(Traced):
                     "256", "-F")
                 self.assertEqual(
                     Counter(
-                        (wr["opcode"], wr["length"]) for wr in requests(client, "ibv_post_send")
-                    ),
-                    {(opcode, 256): 20},
-                )
+                        (wr["opcode"], wr["length"]) for wr in requests(client, "ibv_post_send")),
+                    {(opcode, 256): 20})
 
     def test_a_failing_call(self):
         # Without -g there is no GRH, which RoCE cannot do without.
@@ -385,9 +359,7 @@ class StockTools(Traced):
                 READY,
                 lambda _: [
                     *self.under(".c"), "ibv_rc_pingpong", "-d", PLACE.device, "-p", self.port,
-                    PLACE.address],
-            ),
-        )
+                    PLACE.address]))
         self.assertNotIn(0, outcome.status.values(), outcome.text())
         failed = [call for call in self.calls(".s") if call.failed]
         self.assertEqual(
@@ -466,8 +438,7 @@ class Program(Traced):
                     "fenced": True,
                     **atomic,
                 },
-            ],
-        )
+            ])
         self.assertEqual((good.failed, good.bad), (False, None))
         self.assertEqual((bad.failed, bad.bad, bad.result), (True, 1, "EINVAL Invalid argument"))
         self.assertEqual(
@@ -475,8 +446,7 @@ class Program(Traced):
             [
                 (told["receiver"], {"wr_id": 1, "length": 32}),
                 (told["receiver"], {"wr_id": 2, "length": 32}),
-            ],
-        )
+            ])
         done = completions(calls, "ibv_poll_cq")
         self.assertEqual(
             [wc for wc in done if wc["qp"] == told["receiver"]],
@@ -497,25 +467,21 @@ class Program(Traced):
                     "length": 10,
                     "imm": 7,
                 },
-            ],
-        )
+            ])
         self.assertEqual(
             [(wc["wr_id"], wc["opcode"]) for wc in done if wc["qp"] == told["sender"]],
             [(2**64 - 1, "SEND"), (5, "FETCH_ADD")])
         self.assertTrue(
             all(
                 isinstance(call.empty, int) and call.cq == "cq1"
-                for call in named(calls, "ibv_poll_cq")
-            )
-        )
+                for call in named(calls, "ibv_poll_cq")))
         # A PD keeps its label if it could not go.
         self.assertEqual(
             [(call.text, call.result) for call in named(calls, "ibv_dealloc_pd")],
             [("pd1", "EBUSY Device or resource busy"), ("pd1", "")])
         refused = named(calls, "ibv_reg_mr")[1]
         self.assertEqual(
-            (refused.failed, refused.result, refused.lkey), (True, "EINVAL Invalid argument", None)
-        )
+            (refused.failed, refused.result, refused.lkey), (True, "EINVAL Invalid argument", None))
 
     def test_extended(self):
         told, calls = self.traced("extended")
@@ -543,9 +509,7 @@ class Program(Traced):
                         "inline": True,
                         "imm": 0x55AA,
                     },
-                ],
-            ),
-        )
+                ]))
         done = {
             cq: [
                 wc
@@ -567,8 +531,7 @@ class Program(Traced):
                     "imm": 0x55AA,
                 },
                 {"wr_id": 1, "status": "WR_FLUSH_ERR", "qp": told["qp"]},
-            ],
-        )
+            ])
         # This CQ cannot name the QP, but there is only one that completes to it.
         self.assertEqual(
             [(wc["wr_id"], wc["qp"], wc["opcode"]) for wc in done["cq2"]],
@@ -595,19 +558,16 @@ class Program(Traced):
     def test_threads(self):
         _, calls = self.traced("threads")
         posts = Counter(
-            (call.tid, call.wrs[0]["wr_id"] >> 32) for call in named(calls, "ibv_post_recv")
-        )
+            (call.tid, call.wrs[0]["wr_id"] >> 32) for call in named(calls, "ibv_post_recv"))
         self.assertEqual((len(posts), set(posts.values())), (4, {500}))
         self.assertEqual(
-            len(named(calls, "ibv_open_device")), len(named(calls, "ibv_close_device"))
-        )
+            len(named(calls, "ibv_open_device")), len(named(calls, "ibv_close_device")))
         self.assertEqual({call.depth for call in calls}, {0})
 
     def test_fork(self):
         output = self.run_traced("fork")
         children = {
-            int(line.split()[1]) for line in output.splitlines() if line.startswith("child")
-        }
+            int(line.split()[1]) for line in output.splitlines() if line.startswith("child")}
         self.assertEqual(len(children), 20)
         by_pid = Counter(call.pid for call in named(self.calls(), "ibv_open_device"))
         self.assertEqual({by_pid[child] for child in children}, {1})
@@ -620,8 +580,7 @@ class Program(Traced):
 
     def test_without_the_variable(self):
         owners = dict(
-            line.split(None, 1) for line in self.run_traced("untouched", traced=False).splitlines()
-        )
+            line.split(None, 1) for line in self.run_traced("untouched", traced=False).splitlines())
         self.assertEqual([owner for owner in owners.values() if "verbs_trace" in owner], [], owners)
         # the check itself works
         owners = dict(line.split(None, 1) for line in self.run_traced("untouched").splitlines())

@@ -29,8 +29,7 @@ class Bench(unittest.TestCase):
             self.assertGreater(float(rows[arm, metric]["median"]), 0)
         self.assertEqual(
             (machine["options"]["two_hosts"], machine["server"]["device"]),
-            (True, two_hosts.A.device),
-        )
+            (True, two_hosts.A.device))
 
 
 if __name__ == "__main__":

@@ -29,8 +29,7 @@ def packet_once(found):
     return list(
         {
             (packet.host, packet.name, packet.dest_qp, packet.psn): packet for packet in found
-        }.values()
-    )
+        }.values())
 
 
 class Capture(unittest.TestCase):
@@ -38,8 +37,7 @@ class Capture(unittest.TestCase):
         """The packets of a stock tool between the two hosts."""
         with Tap(A, pcap("test")):
             listener = subprocess.Popen(
-                A.wrap(server), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
+                A.wrap(server), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.addCleanup(listener.kill)
             two_hosts.on("a", "sh", "-c", f"until ss -ltn | grep -q ':{client[-1]} '; do :; done")
             done = subprocess.run(B.wrap(client[:-1]), capture_output=True, text=True, timeout=600)
@@ -64,14 +62,11 @@ class Capture(unittest.TestCase):
                 ("a", "Acknowledge"),
                 ("a", "SEND Only"),
                 ("b", "Acknowledge"),
-            )
-        )
+            ))
         self.assertEqual(
-            first[:3] + first[5:], ("b", "a", "SEND Only", "64", "acknowledgement requested")
-        )
+            first[:3] + first[5:], ("b", "a", "SEND Only", "64", "acknowledgement requested"))
         self.assertEqual(
-            second[:3] + second[5:], ("a", "b", "SEND Only", "64", "acknowledgement requested")
-        )
+            second[:3] + second[5:], ("a", "b", "SEND Only", "64", "acknowledgement requested"))
         self.assertEqual(ack[:3] + ack[5:], ("a", "b", "Acknowledge", "", "ACK, MSN 1"))
         # each acknowledges the other's PSN
         self.assertEqual((ack[4], second_ack[4]), (first[4], second[4]))
@@ -83,8 +78,7 @@ class Capture(unittest.TestCase):
             result = lab("run", "--two-hosts", "02_send_recv")
         lines = {
             role: re.search(rf"\[{role}\] me +\w+:(\w+):(\w+):", result.stdout).groups()
-            for role in ("server", "client")
-        }
+            for role in ("server", "client")}
         numbers = {role: (int(qpn, 16), int(psn, 16)) for role, (qpn, psn) in lines.items()}
         sends = {
             packet.host: packet
@@ -92,11 +86,9 @@ class Capture(unittest.TestCase):
             if packet.name == "SEND Only"
         }
         self.assertEqual(
-            (sends["b"].dest_qp, sends["b"].psn), (numbers["server"][0], numbers["client"][1])
-        )
+            (sends["b"].dest_qp, sends["b"].psn), (numbers["server"][0], numbers["client"][1]))
         self.assertEqual(
-            (sends["a"].dest_qp, sends["a"].psn), (numbers["client"][0], numbers["server"][1])
-        )
+            (sends["a"].dest_qp, sends["a"].psn), (numbers["client"][0], numbers["server"][1]))
 
     def test_rnr_nak(self):
         result = lab("capture", "02_send_recv", "--break", "no_receive")
@@ -131,8 +123,7 @@ class Capture(unittest.TestCase):
                 ("a", "RDMA READ Response First", 1024),
                 ("a", "RDMA READ Response Middle", 1024),
                 ("a", "RDMA READ Response Last", 952),
-            ],
-        )
+            ])
         # the responses have used up PSNs of the requester's
         self.assertEqual(reads[4].psn - reads[0].psn, 3)
         atomics = self.perftest("ib_atomic_lat", "-A", "CMP_AND_SWAP")
@@ -162,8 +153,7 @@ class Capture(unittest.TestCase):
     def test_wireshark_opens_it(self):
         lab("capture", "02")
         about = subprocess.run(
-            ["capinfos", "-E", "-t", pcap("send_recv")], capture_output=True, text=True, check=True
-        )
+            ["capinfos", "-E", "-t", pcap("send_recv")], capture_output=True, text=True, check=True)
         self.assertIn("nanosecond", about.stdout)
 
     def test_empty_capture_is_an_error(self):

@@ -47,8 +47,7 @@ class Events(unittest.TestCase):
                 pass
         said = client.communicate(timeout=600)[1]
         self.assertIn(
-            "UNREACHABLE: instead of ESTABLISHED, with status -110, Connection timed out", said
-        )
+            "UNREACHABLE: instead of ESTABLISHED, with status -110, Connection timed out", said)
         self.assertIn("troubleshooting.md#cm-unreachable", said)
 
 
@@ -81,10 +80,8 @@ class ManyClients(unittest.TestCase):
         self.assertIn(
             (
                 "dropped a client: a request: completed with status 12, transport retry counter"
-                " exceeded"
-            ),
-            server.stderr.readline(),
-        )
+                " exceeded"),
+            server.stderr.readline())
         print(f"  noticed after {time.monotonic() - began:.1f} s", flush=True)
         server.terminate()
         self.assertIn("dropped 1\n", server.communicate(timeout=600)[0])

@@ -30,10 +30,8 @@ class Lossy(unittest.TestCase):
                 and packet.name.startswith("UD")
                 or packet.host == "b"
                 and "SEND" in packet.name
-                for packet in packets.read(file)
-            )
-            for file in (left, came)
-        ]
+                for packet in packets.read(file))
+            for file in (left, came)]
 
     def test_all_messages_arrive(self):
         left, came = self.run_it()

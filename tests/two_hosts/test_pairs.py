@@ -52,14 +52,12 @@ class Pairs(unittest.TestCase):
         on("b", "ip", "link", "set", "lab0", "mtu", "9000")
         for server, client in ((A, B), (B, A)):
             outcome = examples.run(
-                server, BUILD, "write_with_imm", client_place=client, kind="pair"
-            )
+                server, BUILD, "write_with_imm", client_place=client, kind="pair")
             self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
         outcome = run("send_recv")
         told = {
             role: [line.rsplit(":")[-1] for line in outcome.of(role) if line.startswith("me ")]
-            for role in outcome.status
-        }
+            for role in outcome.status}
         self.assertEqual(told, {"server": ["1024"], "client": ["4096"]})
 
     def test_by_the_lab_command(self):

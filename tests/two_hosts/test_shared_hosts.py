@@ -21,8 +21,7 @@ class Link(Shared):
         self.right(self.attached("--requests", "20"))
         lossy = (
             "tc qdisc replace dev wire root netem limit 100000 loss 100%; sleep 1; "
-            "tc qdisc replace dev wire root pfifo limit 100000"
-        )
+            "tc qdisc replace dev wire root pfifo limit 100000")
         for half in [subprocess.Popen(place.wrap(["sh", "-c", lossy])) for place in (A, B)]:
             self.assertEqual(half.wait(60), 0)
         self.right(worker)

@@ -34,8 +34,7 @@ class Trace(unittest.TestCase):
                         program = (
                             examples.program(lesson, name)
                             if name in breaks
-                            else name or lesson.program
-                        )
+                            else name or lesson.program)
                         _, run = trace.of_example(lesson.kind, program, kept.arguments)
                         found = kept.differences(run, A.device)
                         self.assertEqual(found, [], "\n".join(found))
@@ -47,13 +46,11 @@ class Trace(unittest.TestCase):
                 int(number, 16)
                 for number in re.search(
                     r"^me +\w+:(\w+):(\w+):", "\n".join(outcome.of(role)), re.M
-                ).groups()
-            )
+                ).groups())
             self.assertEqual(calls(recorded, host, "ibv_create_qp")[0].qp, qpn)
             init, rtr, rts = calls(recorded, host, "ibv_modify_qp")
             self.assertEqual(
-                (init.state, rtr.state, rts.state, rts.sq_psn), ("INIT", "RTR", "RTS", psn)
-            )
+                (init.state, rtr.state, rts.state, rts.sq_psn), ("INIT", "RTR", "RTS", psn))
             self.assertEqual(calls(recorded, peer, "ibv_modify_qp")[1].rq_psn, psn)
             self.assertEqual(calls(recorded, host, "ibv_post_send")[0].wrs[0]["length"], 64)
 
@@ -81,8 +78,7 @@ class Trace(unittest.TestCase):
                 ("Acknowledge", "b", False),
                 ("ibv_poll_cq", "a", False),
                 ("ibv_poll_cq", "b", False),
-            ],
-        )
+            ])
 
     def test_clocks_do_not_decide(self):
         """The same run, with host b's clock an hour off, gives the same timeline."""
@@ -91,12 +87,10 @@ class Trace(unittest.TestCase):
         hour = 3600 * 10**9
         later = [
             timeline.Call({**call.data, "begin": call.begin + hour, "end": call.end + hour})
-            for call in on_host(recorded, "b")
-        ]
+            for call in on_host(recorded, "b")]
         packets = [
             dataclasses.replace(packet, time=packet.time + hour)
-            for packet in on_host(recorded, "b", packets=True)
-        ]
+            for packet in on_host(recorded, "b", packets=True)]
         off = recording.Recording(
             recorded.titles,
             timeline.merge(
@@ -131,18 +125,15 @@ class Trace(unittest.TestCase):
         ):
             with self.subTest(options):
                 recorded = self.stock(
-                    "ibv_rc_pingpong", "-g", "1", "-n", "3", "-s", "3000", *options
-                )
+                    "ibv_rc_pingpong", "-g", "1", "-n", "3", "-s", "3000", *options)
                 for host in "ab":
                     posted = calls(recorded, host, post)
                     self.assertEqual([call.wrs[0]["length"] for call in posted], [3000] * 3)
                     done = [wc for call in on_host(recorded, host) for wc in call.wcs or []]
                     self.assertEqual(
-                        sorted(wc["opcode"] for wc in done), ["RECV"] * 3 + ["SEND"] * 3
-                    )
+                        sorted(wc["opcode"] for wc in done), ["RECV"] * 3 + ["SEND"] * 3)
                     self.assertEqual(
-                        bool(calls(recorded, host, "ibv_get_cq_event")), options == ["-e"]
-                    )
+                        bool(calls(recorded, host, "ibv_get_cq_event")), options == ["-e"])
                 packets = {
                     (packet.host, packet.psn)
                     for packet in on_host(recorded, "a", packets=True)
@@ -152,16 +143,14 @@ class Trace(unittest.TestCase):
                 numbers = [event.requests for event in recorded.events if event.is_packet]
                 self.assertEqual([number for number in numbers if len(number) != 1], [])
                 self.assertEqual(
-                    {number for numbers in numbers for number in numbers}, set(range(1, 7))
-                )
+                    {number for numbers in numbers for number in numbers}, set(range(1, 7)))
 
     def test_datagrams(self):
         recorded = self.stock("ibv_ud_pingpong", "-g", "1", "-n", "3", "-s", "100")
         posted = calls(recorded, "b", "ibv_post_send")
         qpn = calls(recorded, "a", "ibv_create_qp")[0].qp
         self.assertEqual(
-            [(call.wrs[0]["length"], call.wrs[0]["dest_qp"]) for call in posted], [(100, qpn)] * 3
-        )
+            [(call.wrs[0]["length"], call.wrs[0]["dest_qp"]) for call in posted], [(100, qpn)] * 3)
         self.assertTrue(all(event.requests for event in recorded.events if event.is_packet))
 
     def test_connection_manager(self):
@@ -170,8 +159,7 @@ class Trace(unittest.TestCase):
             "1")
         events = {
             host: [call.event for call in calls(recorded, host, "rdma_get_cm_event")]
-            for host in "ab"
-        }
+            for host in "ab"}
         self.assertEqual(events["a"], ["CONNECT_REQUEST", "ESTABLISHED", "DISCONNECTED"])
         # rping's client may be gone before the last event, DISCONNECTED, is there.
         self.assertEqual(events["b"][:3], ["ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED"])
@@ -190,8 +178,7 @@ class Trace(unittest.TestCase):
         self.assertNotEqual(outcome.status["server"], 0)
         rtr = [call for call in calls(recorded, "a", "ibv_modify_qp") if call.state == "RTR"]
         self.assertEqual(
-            [(call.failed, call.result) for call in rtr], [(True, "EINVAL Invalid argument")]
-        )
+            [(call.failed, call.result) for call in rtr], [(True, "EINVAL Invalid argument")])
 
     def test_a_program_that_is_alone(self):
         result = lab("trace", "01_hello_device")
@@ -209,9 +196,7 @@ class Trace(unittest.TestCase):
             (
                 f"rm -f {file}; VERBS_TRACE={file} VERBS_TRACE_ANNOUNCE=1"
                 f" LD_PRELOAD={trace.PRELOADED} ibv_rc_pingpong -g 1 >/dev/null 2>/tmp/said &"
-                " program=$!; until grep -q listening /tmp/said; do :; done; kill -KILL $program"
-            ),
-        )
+                " program=$!; until grep -q listening /tmp/said; do :; done; kill -KILL $program"))
         found = timeline.read_calls(two_hosts.on("a", "cat", file))
         self.assertEqual(found[-1].call, "listen")
         self.assertIn("ibv_create_qp", [call.call for call in found])

@@ -21,12 +21,10 @@ class Faults(unittest.TestCase):
         acknowledgement was lost, that waits forever."""
         with Tap(B, file):
             outcome = examples.run(
-                A, BUILD, "write_with_imm", "pair", ["--size", str(SIZE)], client_place=B
-            )
+                A, BUILD, "write_with_imm", "pair", ["--size", str(SIZE)], client_place=B)
         self.assertFalse(outcome.failed, outcome.text())
         self.assertIn(
-            f"received {SIZE} bytes in 160 fragments, 40 messages, checksum right", outcome.text()
-        )
+            f"received {SIZE} bytes in 160 fragments, 40 messages, checksum right", outcome.text())
         return packets.read(file)
 
     @staticmethod
@@ -46,8 +44,7 @@ class Faults(unittest.TestCase):
         # A slow machine acknowledges late, so that something is sent again on a perfect wire, too;
         # but only where packets are lost does the receiver find a gap.
         missed, missed_lossy = (
-            sum("PSN sequence error" in packet.nak for packet in seen) for seen in (whole, lossy)
-        )
+            sum("PSN sequence error" in packet.nak for packet in seen) for seen in (whole, lossy))
         print(
             f"  gaps: {missed} in {len(whole)} packets, at 5% loss {missed_lossy} in {len(lossy)}",
             flush=True)
@@ -64,15 +61,13 @@ class Faults(unittest.TestCase):
     def test_reordering_is_repaired(self):
         lab("hosts", "reorder", "5%")
         self.assertIn(
-            "NAK, PSN sequence error", {packet.nak for packet in self.transfer(pcap("test"))}
-        )
+            "NAK, PSN sequence error", {packet.nak for packet in self.transfer(pcap("test"))})
 
     def test_cut_ends_in_retry_exceeded(self):
         """hold_rts.cpp holds the client on its way to RTS; then the cable is pulled."""
         program = str(BUILD / "examples/send_recv")
         server = subprocess.Popen(
-            A.wrap([program]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+            A.wrap([program]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(server.kill)
         port = next(line.split()[-1] for line in server.stdout if line.startswith("listening"))
         # LD_PRELOAD takes a space in a path for the end of it.

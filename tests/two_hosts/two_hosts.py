@@ -29,13 +29,11 @@ def find() -> tuple[place.Place, place.Place]:
 def lab(*words: str, status: int = 0) -> subprocess.CompletedProcess:
     """Runs ./lab and checks how it ends."""
     result = subprocess.run(
-        [LAB, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT
-    )
+        [LAB, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
     if result.returncode != status:
         raise AssertionError(
             f"./lab {' '.join(words)} ended with {result.returncode}:\n"
-            f"{result.stdout}{result.stderr}"
-        )
+            f"{result.stdout}{result.stderr}")
     return result
 
 

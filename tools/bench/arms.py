@@ -100,8 +100,7 @@ def _measure(text: str, probe: Probe) -> List[Sample]:
     ]
     return samples + [
         (*other, "latency_us", float(_find(r"the mean is ([\d.]+) us", text)[1]))
-        for other in probe.others
-    ]
+        for other in probe.others]
 
 
 def _perftest_latency(text: str, probe: Probe) -> List[Sample]:
@@ -110,8 +109,7 @@ def _perftest_latency(text: str, probe: Probe) -> List[Sample]:
     found = _find(rf"^ *{probe.parameter} +(\d+ .*)$", text)[1].split()
     samples = [(probe.arm, probe.parameter, "latency_us", float(found[3]))]
     return samples + (
-        [(probe.arm, probe.parameter, "p99_us", float(found[6]))] if len(found) > 6 else []
-    )
+        [(probe.arm, probe.parameter, "p99_us", float(found[6]))] if len(found) > 6 else [])
 
 
 OUR_LATENCIES = {
@@ -135,23 +133,20 @@ def latency(size: int, quick: bool) -> List[Probe]:
 
     def add(arm, command, client, parse, **more):
         probes.append(
-            Probe("latency", arm, parameter, command, f"{command} {client}", parse, **more)
-        )
+            Probe("latency", arm, parameter, command, f"{command} {client}", parse, **more))
 
     def pair(arm, program, **more):
         probes.append(
             Probe(
                 "latency", arm, parameter, f"{program} --tcp-port 0",
-                f"{program} --host {{host}} --tcp-port {{port}}", _measure, **more)
-        )
+                f"{program} --host {{host}} --tcp-port {{port}}", _measure, **more))
 
     for arm, words in OUR_LATENCIES.items():
         operation, wait = words.split()
         rounds_ = slow if wait == "events" else count
         program = (
             f"measure {{ours}} --operation {operation} --waiting {wait} --size {size} --rounds"
-            f" {rounds_} --warm-up {rounds_ // 10}"
-        )
+            f" {rounds_} --warm-up {rounds_ // 10}")
         pair(arm, program, others=(("write_imm_mean", parameter),) if arm == "write_imm" else ())
         if arm == "write_imm" and size <= 128:
             pair("write_imm_not_inline", f"{program} --inline 0")
@@ -164,25 +159,21 @@ def latency(size: int, quick: bool) -> List[Probe]:
         "ucx",
         (
             f"ucx_perftest -t am_lat -x rc_verbs -d {{device}}:1 -p {{port}} -f -v -n {count} -w"
-            f" {min(count, 1000)} -s {size} -D {'short' if size <= 64 else 'bcopy'}"
-        ),
+            f" {min(count, 1000)} -s {size} -D {'short' if size <= 64 else 'bcopy'}"),
         "{host}",
         _one("latency_us", r"^ *\d+,([\d.]+),"),
         listens="tcp",
         skip=(
             ""
             if size <= LARGEST_ACTIVE_MESSAGE
-            else "a UCT active message has at most 8255 bytes on it"
-        ),
-    )
+            else "a UCT active message has at most 8255 bytes on it"))
     # Both print the mean, per transfer: there are two in a round trip.
     program = f"fi_pingpong -p verbs -e msg -d {{device}} -S {size} -I {count}"
     probes.append(
         Probe(
             "latency", "libfabric_mean", parameter, f"{program} -B {{port}}",
             f"{program} -P {{port}} {{host}}",
-            _one("latency_us", r"^\S+ +\S+ +=\S+ +\S+ +[\d.]+s +[\d.]+ +([\d.]+)"), listens="tcp")
-    )
+            _one("latency_us", r"^\S+ +\S+ +=\S+ +\S+ +[\d.]+s +[\d.]+ +([\d.]+)"), listens="tcp"))
     add(
         "rsockets_mean", f"rstream -p {{port}} -S {size} -I {count} -C 1", "-s {host}",
         _one("latency_us", r"^custom .* ([\d.]+)$"), listens="rdma_cm")
@@ -197,12 +188,9 @@ def latency(size: int, quick: bool) -> List[Probe]:
                 "tcp_requests --tcp-port 0 --connections 1",
                 (
                     "tcp_requests --host {host} --tcp-port {port} --processes 1 --requests"
-                    f" {slow} --in-flight 1"
-                ),
+                    f" {slow} --in-flight 1"),
                 _one("latency_us", r"a request every ([\d.]+) us", 0.5),
-                ends=False,
-            )
-        )
+                ends=False))
     return probes
 
 
@@ -240,15 +228,13 @@ def rate(size: int, quick: bool) -> List[Probe]:
         probes.append(
             Probe(
                 "rate", arm, str(size), f"{program} --tcp-port 0",
-                f"{program} --host {{host}} --tcp-port {{port}}", _rate)
-        )
+                f"{program} --host {{host}} --tcp-port {{port}}", _rate))
     for arm in PERFTEST_RATES:
         program = f"{arm} -F {{perftest}} -p {{port}} -n {count} -s {size}"
         probes.append(
             Probe(
                 "rate", arm, str(size), program, f"{program} {{host}}", _perftest_rate(size),
-                listens="tcp")
-        )
+                listens="tcp"))
     return probes
 
 
@@ -264,8 +250,7 @@ def _group_send(text: str, probe: Probe) -> List[Sample]:
         found = _find(rf"^ *{count} in a turn +([\d.]+) us +([\d.]+) us +([\d.]+) us", text)
         samples += [
             (way, str(count), "messages_per_s", 1e6 / float(us))
-            for way, us in zip(WAYS, found.groups())
-        ]
+            for way, us in zip(WAYS, found.groups())]
     return samples
 
 
@@ -279,35 +264,28 @@ def groups(quick: bool) -> List[Probe]:
             f"{program} --tcp-port 0",
             (
                 f"{program} --host {{host}} --tcp-port {{port}} --messages 100 --repeats 1"
-                f" --measure {5 if quick else 200}"
-            ),
+                f" --measure {5 if quick else 200}"),
             _group_send,
-            others=tuple((way, str(count)) for count in COUNTS for way in WAYS)[1:],
-        )
-    ]
+            others=tuple((way, str(count)) for count in COUNTS for way in WAYS)[1:])]
     # what the wire allows: so many slots in one WRITE of which the server is told, and in a plain
     # one
     for count in COUNTS:
         size, factor = count * 64, count
         limit = (
             f"rate {{ours}} --operation write-imm --size {size} --messages"
-            f" {64 * (2 if quick else max(10, 6400 // count // 4))}"
-        )
+            f" {64 * (2 if quick else max(10, 6400 // count // 4))}")
         probes.append(
             Probe(
                 "groups", "write_imm_rate", str(count), f"{limit} --tcp-port 0",
                 f"{limit} --host {{host}} --tcp-port {{port}}",
-                _one("messages_per_s", r"([\d.]+) messages/s", factor))
-        )
+                _one("messages_per_s", r"([\d.]+) messages/s", factor)))
         peer = (
             "ib_write_bw -F {perftest} -p {port} -n"
-            f" {1280 if quick else max(1280, 25_600 // count)} -s {count * 64}"
-        )
+            f" {1280 if quick else max(1280, 25_600 // count)} -s {count * 64}")
         probes.append(
             Probe(
                 "groups", "ib_write_bw", str(count), peer, f"{peer} {{host}}",
-                _perftest_rate(count * 64, count), listens="tcp")
-        )
+                _perftest_rate(count * 64, count), listens="tcp"))
     return probes
 
 
@@ -320,20 +298,16 @@ def _requests(text: str, probe: Probe) -> List[Sample]:
     stats = re.search(
         (
             r"^sender: each message: ([\d.]+) posts, ([\d.]+) completions, ([\d.]+) wakes, .*"
-            r" ([\d.]+) system calls"
-        ),
+            r" ([\d.]+) system calls"),
         text,
-        re.M,
-    )
+        re.M)
     if stats:
         values.update(
             zip(
                 [
                     "posts_per_request", "completions_per_request", "wakes_per_request",
                     "system_calls_per_request"],
-                stats.groups(),
-            )
-        )
+                stats.groups()))
     latency = re.search(r"^latency: median ([\d.]+) us, .* 99 % ([\d.]+) us", text, re.M)
     if latency:
         values.update(zip(["request_median_us", "request_p99_us"], latency.groups()))
@@ -376,19 +350,15 @@ def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
                 probe("narrow", f"{server} 255", f"{shared} --slots 64"),
                 probe("response_data", f"{server} 255", f"{shared_data} --slots 2048")]
             if parameter == "64x1"
-            else []
-        )
+            else [])
         + (
             [
                 probe("two_lanes", f"{server} 255", f"{shared} --slots 2048 --connections 2"),
                 probe(
                     "two_lane_threads", f"{server} 255 --threads 2",
-                    f"{shared} --slots 2048 --connections 2 --sender-threads 2"),
-            ]
+                    f"{shared} --slots 2048 --connections 2 --sender-threads 2")]
             if parameter == "64x16"
-            else []
-        )
-    )
+            else []))
 
 
 # ---- timetable: how long a request takes when a program does less than it can
@@ -405,8 +375,7 @@ def timetable(quick: bool) -> List[Probe]:
                 replace(
                     probe, group="timetable", parameter=str(percent),
                     client=f"{probe.client} --every {{every}}", pace=processes * 100 / percent)
-                for percent in (50, 90)
-            ]
+                for percent in (50, 90)]
     return found
 
 
@@ -421,16 +390,13 @@ def probes(quick: bool, only: Tuple[str, ...] = ()) -> List[Probe]:
     everything += [
         requests(*load, quick)
         for load in (
-            ((4, 1),) if quick else ((1, 1), (16, 1), (64, 1), (16, 16), (64, 16), (64, 4))
-        )
-    ]
+            ((4, 1),) if quick else ((1, 1), (16, 1), (64, 1), (16, 16), (64, 16), (64, 4)))]
 
     def wanted(probe: Probe) -> bool:
         return (
             not only
             or probe.group in only
-            or any(f"{probe.group}/{arm}" in only for arm, _ in probe.measures)
-        )
+            or any(f"{probe.group}/{arm}" in only for arm, _ in probe.measures))
 
     return [probe for probe in sum(everything, []) if wanted(probe)]
 
@@ -457,8 +423,7 @@ def programs(chosen: List[Probe]) -> List[str]:
             for probe in chosen
             for command in (probe.server, probe.client)
             if command
-        }
-    )
+        })
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,7 @@ def versions() -> Dict[str, str]:
         "rdma-core": (
             _said(r"(.+)", "dpkg-query", "-W", "-f", "${Version}\n", "libibverbs1")
             or _said(r"(\d+[\d.]*)", "rpm", "-q", "--qf", "%{VERSION}", "libibverbs")
-            or _said(r"(.+)", "pkg-config", "--modversion", "libibverbs")
-        ),
+            or _said(r"(.+)", "pkg-config", "--modversion", "libibverbs")),
         "perftest": _said(r"[Vv]ersion:? *([\d.]+)", "ib_write_lat", "--version"),
         "ucx": _said(r"[Vv]ersion:? *([\d.]+)", "ucx_info", "-v"),
         "libfabric": _said(r"libfabric: *([\d.]+)", "fi_info", "--version"),
@@ -79,8 +78,7 @@ def _driver(device: str) -> str:
         if link.exists()
         else "rdma_rxe"
         if (SYSFS / device / "parent").exists()
-        else ""
-    )
+        else "")
 
 
 def _path_mtu(device: str) -> str:
@@ -107,8 +105,7 @@ def machine(device: str) -> dict:
             if inside
             else "virtual"
             if re.search(r"^flags.*\bhypervisor\b", cpuinfo, re.M)
-            else "no"
-        ),
+            else "no"),
         "device": device,
         "driver": _driver(device),
         "firmware": _read(SYSFS / device / "fw_ver"),

@@ -90,18 +90,15 @@ class Engine:
                 (
                     f"lab: {done} of {next_look} repeats, {len(pairs)} pairs;"
                     f" {took * (next_look - done) / 60:.0f} minutes to go, or"
-                    f" {took * (looks[-1] - done) / 60:.0f} if nothing is decided"
-                ),
+                    f" {took * (looks[-1] - done) / 60:.0f} if nothing is decided"),
                 file=sys.stderr,
-                flush=True,
-            )
+                flush=True)
 
     def is_done(self, pair: Pair, repeats: int, looks: List[int]) -> bool:
         if repeats == looks[-1] or (not pair.goals and repeats == WITHOUT_GOAL):
             return True
         return repeats in looks and all(
-            ratio.state != "undecided" for ratio in self.found.ratios(pair.goals)
-        )
+            ratio.state != "undecided" for ratio in self.found.ratios(pair.goals))
 
     def run_probe(self, probe: Probe, pair: Pair, repeat: int) -> None:
         if self.found.is_given_up(probe.key):
@@ -117,8 +114,7 @@ class Engine:
                         "arm": arm,
                         "parameter": parameter,
                         "why": why,
-                    }
-                )
+                    })
         elif repeat >= 0:
             self.say(
                 {
@@ -127,8 +123,7 @@ class Engine:
                     "group": probe.group,
                     "repeat": repeat,
                     "samples": samples,
-                }
-            )
+                })
 
     def measure(self, probe: Probe) -> Tuple[str, str, List[Sample]]:
         """One run. @return state and why, if it came to nothing; and what was measured"""
@@ -136,8 +131,7 @@ class Engine:
             return "skipped", probe.skip, []
         try:
             programs.resolve(
-                Side(self.device, self.gid_index).command(probe.client), self.options["build"]
-            )
+                Side(self.device, self.gid_index).command(probe.client), self.options["build"])
             port = self.server.start(probe) if probe.server else 0
         except programs.Missing as missing:
             return "skipped", f"{missing} is not installed", []
@@ -154,8 +148,7 @@ class Engine:
             how = "ended"
             if probe.key == ("timetable", probe.arm, arms.HIGHEST):
                 self.highest[probe.arm] = next(
-                    value for *_, metric, value in samples if metric == "us_per_request"
-                )
+                    value for *_, metric, value in samples if metric == "us_per_request")
             return "", "", samples
         except (programs.Failed, arms.Unreadable) as failed:
             return "failed", str(failed), []

@@ -40,8 +40,7 @@ def _all() -> List[Goal]:
         _latency("write_imm", "ib_send_lat", "<= 1.05")]
     goals += [_latency("write_imm", "ucx", "< 0.95")]
     goals += [
-        _latency("write_imm_mean", peer, "< 0.95") for peer in ("libfabric_mean", "rsockets_mean")
-    ]
+        _latency("write_imm_mean", peer, "< 0.95") for peer in ("libfabric_mean", "rsockets_mean")]
     goals += [_latency("write_imm_events", "ib_send_lat -e", "<= 1.03")]
     goals += [_latency("write_imm_not_inline", "write_imm", ">= 1.0")]
     for size in ("64", "4096"):
@@ -82,8 +81,7 @@ def _all() -> List[Goal]:
     ):
         goals += [
             Goal("requests", ours, peer, parameter, metric, limit)
-            for parameter, limit in limits.items()
-        ]
+            for parameter, limit in limits.items()]
     return goals
 
 
@@ -124,5 +122,4 @@ def pairs(probes: Sequence[Probe]) -> List[Pair]:
     found.update({tuple(its): [] for its in alone.values()})
     return [
         Pair(" | ".join("/".join(probe.key) for probe in its), its, tuple(goals))
-        for its, goals in found.items()
-    ]
+        for its, goals in found.items()]

@@ -37,8 +37,7 @@ def resolve(argv: List[str], build: str) -> List[str]:
     path = (
         Path(build) / "examples" / name
         if name in OURS
-        else Path(shutil.which(name) or "/nonexistent")
-    )
+        else Path(shutil.which(name) or "/nonexistent"))
     if not path.exists():
         raise Missing(name)
     return [str(path), *argv[1:]]
@@ -96,8 +95,7 @@ class Program:
         """Of one that has failed."""
         return (
             self.last_line()
-            or f"it ended with status {self.process.returncode} and printed nothing"
-        )
+            or f"it ended with status {self.process.returncode} and printed nothing")
 
     def wait(self, limit: float) -> bool:
         """@return whether it has ended within so many seconds"""
@@ -174,8 +172,7 @@ def has_cm_listener(port: int) -> bool:
         entries = []
     return any(
         entry.get("state") == "LISTEN" and entry.get("src-addr", "").endswith(f":{port}")
-        for entry in entries
-    )
+        for entry in entries)
 
 
 def start_server(probe: Probe, side: Side, build: str) -> Tuple[Program, int]:
@@ -210,8 +207,7 @@ def run_client(probe: Probe, side: Side, build: str, limit: float) -> str:
             program.kill()
             raise Failed(
                 f"it hangs: no end within {limit:g} s; the last that it printed:"
-                f" {program.last_line() or 'nothing'}"
-            )
+                f" {program.last_line() or 'nothing'}")
     finally:
         program.kill()
     if program.process.returncode:

@@ -127,8 +127,7 @@ class Results:
                 Run(
                     event["number"], event["pair"], event["group"], arm, parameter,
                     event["repeat"], metric, value)
-                for arm, parameter, metric, value in event["samples"]
-            ]
+                for arm, parameter, metric, value in event["samples"]]
 
     def is_given_up(self, key: Key) -> bool:
         return key in self.skipped or len(self.failures.get(key, [])) >= FAILURES
@@ -158,31 +157,26 @@ class Results:
                 rows.append(
                     Row(
                         *key, metric, UNITS[metric], None, None, None, 0, "failed",
-                        "it has printed no number")
-                )
+                        "it has printed no number"))
                 continue
             # perftest prints "inf" when it has found no frequency of the CPU
             why = (
                 f"{len(said) - len(found)} of {len(said)} runs have printed no number"
                 if len(found) < len(said)
-                else ""
-            )
+                else "")
             if key in self.failures:
                 why = f"{len(self.failures[key])} more runs have failed: {self.failures[key][0]}"
             rows.append(
                 Row(
                     *key, metric, UNITS[metric], statistics.median(found), *quartiles(found),
-                    len(found), "ok", why)
-            )
+                    len(found), "ok", why))
         for key, (state, why) in broken.items():
             metric = MAIN[key[0]]
             rows.append(Row(*key, metric, UNITS[metric], None, None, None, 0, state, why))
         places = {measure: place for place, measure in enumerate(arms.measures())}
         # They ran in random order.
         return sorted(
-            rows,
-            key=lambda row: places.get((row.group, row.arm, row.parameter), len(places)),
-        )
+            rows, key=lambda row: places.get((row.group, row.arm, row.parameter), len(places)))
 
     def ratios(self, goals: Sequence[Goal] = GOALS) -> List[Ratio]:
         """Of those goals of which something was to be run."""
@@ -228,15 +222,13 @@ class Results:
             why = "; ".join(
                 f"{arm}: {broken[goal.group, arm, goal.parameter][1]}"
                 for arm in sides
-                if broken.get((goal.group, arm, goal.parameter), ("",))[0] == bad
-            )
+                if broken.get((goal.group, arm, goal.parameter), ("",))[0] == bad)
             if why:
                 return Ratio(*fixed, None, None, None, 0, goal.limit, bad, why)
         both = [ours / peer for ours, peer in self._pairs(goal).values()]
         if not both:
             return Ratio(
-                *fixed, None, None, None, 0, goal.limit, "failed", "no repeat has both sides"
-            )
+                *fixed, None, None, None, 0, goal.limit, "failed", "no repeat has both sides")
         within = interval(both, self.level)
         return Ratio(
             *fixed, statistics.median(both), *(within or (None, None)), len(both), goal.limit,
@@ -253,8 +245,7 @@ class Results:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow([field.name for field in fields(kind)])
                 writer.writerows(
-                    [_text(value) for value in asdict(line).values()] for line in lines
-                )
+                    [_text(value) for value in asdict(line).values()] for line in lines)
         (folder / "machine.json").write_text(json.dumps(machine, indent=2) + "\n")
 
 

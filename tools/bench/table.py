@@ -30,11 +30,9 @@ def _align(lines: Iterable[List[str]]) -> List[str]:
 def _goal_line(ratio: Ratio, medians: dict) -> List[str]:
     ours, peer = (
         medians.get((ratio.group, arm, ratio.parameter, ratio.metric))
-        for arm in (ratio.ours, ratio.peer)
-    )
+        for arm in (ratio.ours, ratio.peer))
     name = f"{ratio.group} {ratio.parameter}: {ratio.name}" + (
-        ", CPU" if ratio.metric.startswith("cpu") else ""
-    )
+        ", CPU" if ratio.metric.startswith("cpu") else "")
     return [
         name, _figure(ours), _figure(peer), _figure(ratio.ratio),
         f"{_figure(ratio.low)} to {_figure(ratio.high)}" if ratio.low is not None else "",
@@ -48,8 +46,7 @@ def table(results: Results) -> str:
     if ratios:
         text += _align([list(HEADS)] + [_goal_line(ratio, medians) for ratio in ratios])
     with_goal = {
-        (ratio.group, arm, ratio.parameter) for ratio in ratios for arm in (ratio.ours, ratio.peer)
-    }
+        (ratio.group, arm, ratio.parameter) for ratio in ratios for arm in (ratio.ours, ratio.peer)}
     others = [
         row
         for row in rows
@@ -59,14 +56,8 @@ def table(results: Results) -> str:
         text += ["", "without a goal:"] if text else []
         text += _align(
             [
-                f"{row.group} {row.parameter}: {row.arm}",
-                _figure(row.median),
-                row.unit if row.median is not None else "",
-                "",
-                "",
-                "",
-                row.state + (f": {row.why}" if row.why else ""),
-            ]
-            for row in others
-        )
+                f"{row.group} {row.parameter}: {row.arm}", _figure(row.median),
+                row.unit if row.median is not None else "", "", "", "",
+                row.state + (f": {row.why}" if row.why else "")]
+            for row in others)
     return "\n".join(text)

@@ -18,8 +18,7 @@ def sources() -> list[Path]:
     return sorted(
         path
         for path in [*FOLDER.glob("*.py"), *FOLDER.glob("*_trace.txt")]
-        if path.name != "draw.py"
-    )
+        if path.name != "draw.py")
 
 
 def drawn(source: Path, *of_what) -> str:

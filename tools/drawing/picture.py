@@ -26,8 +26,7 @@ def _style() -> str:
         for role, values in COLOURS.items():
             css += (
                 f".b-{role}{{stroke:{values[line]};fill:{values[fill]}}}"
-                f".l-{role}{{stroke:{values[line]}}}.t-{role}{{fill:{values[line]}}}"
-            )
+                f".l-{role}{{stroke:{values[line]}}}.t-{role}{{fill:{values[line]}}}")
         return css
 
     return (
@@ -39,8 +38,7 @@ def _style() -> str:
         + rules(0, 1, "#1f2328", "#57606a", "#fff")
         + "@media(prefers-color-scheme:dark){"
         + rules(2, 3, "#e6edf3", "#9aa4af", "#0d1117")
-        + "}</style>"
-    )
+        + "}</style>")
 
 
 class Picture:
@@ -59,21 +57,18 @@ class Picture:
             self.text(x + 10, y + 21, title, style="bold")
         for number, line in enumerate(lines):
             self.text(
-                x + 10, y + (42 if title else 22) + 19 * number, line, style="code" if code else ""
-            )
+                x + 10, y + (42 if title else 22) + 19 * number, line, style="code" if code else "")
 
     def text(self, x, y, text, style="", anchor="start", role="") -> None:
         classes = " ".join(filter(None, [style, f"t-{role}" if role else ""]))
         self.parts.append(
             f'<text x="{x}" y="{y}" text-anchor="{anchor}"'
             + (f' class="{classes}"' if classes else "")
-            + f">{escape(text)}</text>"
-        )
+            + f">{escape(text)}</text>")
 
     def line(self, x1, y1, x2, y2, role="plain", dashed=False) -> None:
         self.parts.append(
-            f'<path class="line l-{role}{" dash" if dashed else ""}" d="M{x1} {y1}L{x2} {y2}"/>'
-        )
+            f'<path class="line l-{role}{" dash" if dashed else ""}" d="M{x1} {y1}L{x2} {y2}"/>')
 
     def under(self, svg: str) -> None:
         """Puts an element below everything that has been drawn."""
@@ -100,5 +95,4 @@ class Picture:
             + _style()
             + "\n"
             + "\n".join(self.parts)
-            + "\n</svg>\n"
-        )
+            + "\n</svg>\n")

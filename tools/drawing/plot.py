@@ -45,8 +45,7 @@ def lines_of(rows: list[Row], arms, place=lambda row: float(row.parameter)) -> l
     """Of those arms, each (name, colour, marker), which have something valid to show."""
     found = [
         Line(arm, role, marker, {place(row): row for row in rows if row.arm == arm and row.is_ok})
-        for arm, role, marker in arms
-    ]
+        for arm, role, marker in arms]
     return [line for line in found if line.points]
 
 
@@ -63,8 +62,7 @@ def missing(rows: list[Row], arms, words=str) -> list[str]:
             f"Not shown: {name_of(arm)}"
             + ("" if everywhere else f" at {', '.join(places)}")
             + f": {state}"
-            + (f" ({why})" if why else "")
-        )
+            + (f" ({why})" if why else ""))
     return notes
 
 
@@ -73,8 +71,7 @@ def in_words(line: Line, words=str) -> str:
     points = [line.points[x] for x in sorted(line.points)]
     ends = [points[0]] if len(points) == 1 else [points[0], points[-1]]
     return f"{line.name}: " + " to ".join(
-        f"{figure(row.median)} at {words(row.parameter)}" for row in ends
-    )
+        f"{figure(row.median)} at {words(row.parameter)}" for row in ends)
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -117,8 +114,7 @@ def marker(p: Picture, shape: str, x: float, y: float, role: str, pale: bool) ->
     size = " scale(1.5)" if pale else ""
     p.parts.append(
         f'<g class="{"b" if pale else "t"}-{role}"'
-        f' transform="translate({x:.1f} {y:.1f}){size}">{MARKERS[shape]}</g>'
-    )
+        f' transform="translate({x:.1f} {y:.1f}){size}">{MARKERS[shape]}</g>')
 
 
 def grid(p: Picture, x1: float, y1: float, x2: float, y2: float) -> None:
@@ -159,8 +155,7 @@ def panel(
     for tick in ticks(low, high):
         grid(p, LEFT, y_of(tick), RIGHT, y_of(tick))
         p.text(
-            LEFT - 8, round(y_of(tick) + 4, 1), f"{tick:,.10g}", style="small faint", anchor="end"
-        )
+            LEFT - 8, round(y_of(tick) + 4, 1), f"{tick:,.10g}", style="small faint", anchor="end")
     for place, words in across.items():
         grid(p, x_of(place), top, x_of(place), bottom)
         p.text(round(x_of(place), 1), bottom + 18, words, style="small faint", anchor="middle")
@@ -177,24 +172,21 @@ def panel(
         p.parts.append(
             f'<path class="l-{line.role}" fill="none" opacity=".5" stroke-dasharray="1 3" '
             f'd="M{x + 6:.1f} {end:.1f}L{max(x + 6, RIGHT - 8):.1f} {end:.1f}'
-            f'L{NAMES - 4} {name_y:.1f}"/>'
-        )
+            f'L{NAMES - 4} {name_y:.1f}"/>')
         p.text(NAMES, round(name_y + 4, 1), line.name, style="small", role=line.role)
         path, before = "", None
         for place in sorted(line.points):
             # No line over a place where there is no point.
             joined = before is not None and order.index(place) == order.index(before) + 1
             path += (
-                f"{'L' if joined else 'M'}{x_of(place):.1f} {y_of(line.points[place].median):.1f}"
-            )
+                f"{'L' if joined else 'M'}{x_of(place):.1f} {y_of(line.points[place].median):.1f}")
             before = place
         p.parts.append(f'<path class="line{" dash" if pale else ""} l-{line.role}" d="{path}"/>')
         for place, row in line.points.items():
             if row.low and row.high:
                 p.parts.append(
                     f'<path class="l-{line.role}" d="M{x_of(place):.1f} {y_of(row.low):.1f}'
-                    f'V{y_of(row.high):.1f}"/>'
-                )
+                    f'V{y_of(row.high):.1f}"/>')
             marker(p, line.marker, x_of(place), y_of(row.median), line.role, pale)
     return bottom + 36
 
@@ -225,15 +217,13 @@ def bars(
                 pale = ' stroke-dasharray="5 4"' if is_peer(arm) else ""
                 p.parts.append(
                     f'<rect class="b-{role}"{pale} x="{zero:.1f}" y="{y + 2:.1f}"'
-                    f' width="{end - zero:.1f}" height="14"/>'
-                )
+                    f' width="{end - zero:.1f}" height="14"/>')
                 behind = end
                 if row.low is not None and row.high is not None:
                     behind = zero + room * row.high / longest
                     ahead = zero + room * row.low / longest
                     p.parts.append(
-                        f'<path class="l-{role}" d="M{ahead:.1f} {y + 9:.1f}H{behind:.1f}"/>'
-                    )
+                        f'<path class="l-{role}" d="M{ahead:.1f} {y + 9:.1f}H{behind:.1f}"/>')
                 p.text(round(behind + 6, 1), y + 13, figure(row.median), style="small")
             else:
                 p.text(zero + 6, y + 13, row.state, style="small faint")
@@ -256,5 +246,4 @@ def footer(p: Picture, top: float, notes: list[str]) -> None:
 def key(what: str = "lines") -> str:
     return (
         f"Full {what}: this project's programs; dashed ones: what they are compared with. "
-        "A thin bar has the middle half of the runs."
-    )
+        "A thin bar has the middle half of the runs.")

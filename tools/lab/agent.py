@@ -133,8 +133,7 @@ class Agent:
             job.stdin = master
         else:
             (in_read, in_write), (out, out_write), (err, err_write) = (
-                os.pipe2(os.O_CLOEXEC) for _ in range(3)
-            )
+                os.pipe2(os.O_CLOEXEC) for _ in range(3))
             theirs, ours = (in_read, out_write, err_write), {out: STDOUT, err: STDERR}
             if what["one_output"]:  # two pipes would lose the order
                 theirs = (in_read, out_write, out_write)
@@ -164,8 +163,7 @@ class Agent:
             return (
                 self.send(number, REFUSED, failure)
                 if again
-                else self.start(number, what, again=True)
-            )
+                else self.start(number, what, again=True))
         self.jobs[number] = job
         job.outputs = ours
         for fd in {*ours, job.stdin}:
@@ -340,8 +338,7 @@ def set_up(what):
     root = what["root"]
     os.makedirs(root, exist_ok=True)
     mount(
-        "-t", "9p", "-o", "trans=virtio,version=9p2000.L,msize=524288,cache=none", "project", root
-    )
+        "-t", "9p", "-o", "trans=virtio,version=9p2000.L,msize=524288,cache=none", "project", root)
     modules = "/lib/modules/" + os.uname().release
     if not os.path.exists(modules):
         os.makedirs(modules)

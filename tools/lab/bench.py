@@ -38,13 +38,10 @@ def add_parser(subparsers) -> None:
             " on whatever device there is.\nIt takes one to two hours, or 2 minutes with --quick,"
             " and writes results.csv, runs.csv, ratios.csv, machine.json and plots.\nA pair that"
             " is decided after 15 or 30 repeats is not run any more.\nGroups:"
-            f" {', '.join(arms.GROUPS)}."
-        ),
+            f" {', '.join(arms.GROUPS)}."),
         epilog=(
             "Between two machines: ./lab bench --server HOST, with a checkout at the same path"
-            " there."
-        ),
-    )
+            " there."))
     parser.add_argument(
         "--quick", action="store_true",
         help="one size each, and few iterations: to see that it works")
@@ -58,8 +55,7 @@ def add_parser(subparsers) -> None:
         "--seed", type=int, default=random.randrange(2**32),
         help="of the order in which they run [another one each time]")
     parser.add_argument(
-        "--results", type=Path, metavar="FOLDER", help="where to write [results/DATE-TIME]"
-    )
+        "--results", type=Path, metavar="FOLDER", help="where to write [results/DATE-TIME]")
     parser.add_argument(
         "--device",
         help="the RDMA device, where there are several; on the server's side LAB_DEVICE says which")
@@ -150,8 +146,7 @@ def verdict(found: results.Results) -> int:
     bad = sorted(
         f"{key[0]}/{key[1]} {key[2]}: {whys[0]}"
         for key, whys in found.failures.items()
-        if key in ours
-    )
+        if key in ours)
     for line in bad:
         print(f"lab: {line}", file=sys.stderr)
     return 1 if bad or not found.machine else 0
@@ -166,8 +161,7 @@ def command(where: place.Place, module: str, options: dict) -> List[str]:
     return where.wrap(
         [
             "env", f"PYTHONPATH={ROOT / 'tools'}", sys.executable, "-S", "-m", f"bench.{module}",
-            json.dumps(options)]
-    )
+            json.dumps(options)])
 
 
 def agent_command(args, where: place.Place, describe: bool) -> List[str]:

@@ -39,8 +39,7 @@ def whole(html: Path) -> str:
         title = re.search(r'<div class="title">(.*?)</div>', text, re.S)
         body = re.search(r'<div class="contents">(.*)</div><!-- contents -->', text, re.S)
         without_box = re.sub(
-            r'<p><label>Find.*?<script src="find.js"></script>', "", body[1], 1, re.S
-        )
+            r'<p><label>Find.*?<script src="find.js"></script>', "", body[1], 1, re.S)
         parts.append(f'<section id="{name}"><h1>{title[1]}</h1>{without_box}</section>')
     book = "\n".join(parts) + "</body></html>\n"
     for name in pages():
@@ -62,8 +61,7 @@ def make(html: Path) -> Path:
                 *("--virtual-time-budget=60000", "--print-to-pdf-no-header"),
                 *("--no-pdf-header-footer", f"--print-to-pdf={pdf}", source.as_uri())],
             capture_output=True,
-            text=True,
-        )
+            text=True)
     if not pdf.exists():
         raise LabError(f"chromium has not printed the book:\n{result.stderr.strip()}")
     return pdf

@@ -44,8 +44,7 @@ def build(*targets: str) -> Path:
                 [
                     "meson", "setup", str(path), str(ROOT),
                     *os.environ.get("LAB_MESON_OPTIONS", "").split()],
-                quiet=True,
-            )
+                quiet=True)
         ninja = ["ninja", "-C", str(path), *targets]
         if "no work to do" not in _output([*ninja, "-n"]):
             print("lab: building", file=sys.stderr)

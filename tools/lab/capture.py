@@ -14,18 +14,15 @@ from lab.tap import Tap
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "capture", help="run an example on two hosts and show its packets"
-    )
+        "capture", help="run an example on two hosts and show its packets")
     parser.add_argument("example", help="its name, or its number")
     parser.add_argument(
-        "--break", dest="broken", metavar="NAME", help="with one of the lesson's changes"
-    )
+        "--break", dest="broken", metavar="NAME", help="with one of the lesson's changes")
     parser.add_argument(
         "--at", choices=machine.HOSTS, default="b",
         help="the host whose view it is; a runs the server, b the client (default: b)")
     parser.add_argument(
-        "arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program"
-    )
+        "arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program")
     parser.set_defaults(main=main)
 
 
@@ -34,8 +31,7 @@ def main(args) -> int:
     if not lesson.is_pair:
         raise UsageError(f"{lesson.stem} is one program: it sends nothing")
     packages.ensure(
-        "build", "device", "machine", "wire", *(["kernel"] if lesson.kind == "kernel" else [])
-    )
+        "build", "device", "machine", "wire", *(["kernel"] if lesson.kind == "kernel" else []))
     folder = build.build(*examples.targets(program))
     file = folder / "wire" / f"{program}.pcap"
     outcome = record(folder, program, lesson.kind, args.arguments, {args.at: file})
@@ -64,8 +60,7 @@ def read_table(text: str) -> list[packets.Packet]:
         packets.Packet(
             0, host, name.rstrip(), int(qp, 16), int(psn, 16), int(length or 0),
             (details.strip(),))
-        for host, name, qp, psn, length, details in rows
-    ]
+        for host, name, qp, psn, length, details in rows]
 
 
 def table(all_packets: list[packets.Packet], out) -> None:
@@ -78,5 +73,4 @@ def table(all_packets: list[packets.Packet], out) -> None:
             f"{(packet.time - began) / 1e6:10.3f}  {packet.host} -> {to} "
             f" {packet.name:27} {packet.dest_qp:#7x} {packet.psn:#9x} {packet.length or '':>6} "
             f" {', '.join(packet.details)}".rstrip(),
-            file=out,
-        )
+            file=out)

@@ -16,8 +16,7 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser("check", help="check an exercise: ./lab check 02.1")
     parser.add_argument("exercise", help="its number")
     parser.add_argument(
-        "--watch", action="store_true", help="check again each time that the file is saved"
-    )
+        "--watch", action="store_true", help="check again each time that the file is saved")
     parser.set_defaults(main=main)
 
 
@@ -28,8 +27,7 @@ def main(args) -> int:
     if made:
         print(
             f"made {made.relative_to(examples.ROOT)}: a copy of the lesson's"
-            f" {examples.exercise_source(name).name}. Change it, and check again."
-        )
+            f" {examples.exercise_source(name).name}. Change it, and check again.")
     if not args.watch:
         return check(name)
     for _ in watch.saves(examples.exercise_file(name)):

@@ -35,8 +35,7 @@ def _parser(names: list[str]) -> "tuple[Parser, dict[str, Parser]]":
     """For these sub-commands only: to load all takes seconds where ./lab itself runs in an emulated
     machine."""
     parser = Parser(
-        prog="./lab", description="Runs, tests and explains the examples of RDMA by Example."
-    )
+        prog="./lab", description="Runs, tests and explains the examples of RDMA by Example.")
     subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for name in names:
         importlib.import_module("lab." + MODULES.get(name, name)).add_parser(subparsers)

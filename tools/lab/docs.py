@@ -17,8 +17,7 @@ from lab.paths import ROOT
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser("docs", help="build the site: lessons, API, pictures")
     parser.add_argument(
-        "--book", action="store_true", help="print all lessons into one PDF as well, by Chromium"
-    )
+        "--book", action="store_true", help="print all lessons into one PDF as well, by Chromium")
     parser.set_defaults(main=main)
 
 
@@ -41,15 +40,12 @@ def make(out: Path) -> Path:
     for name, value in {"ROOT": ROOT, "OUT": out}.items():
         settings = settings.replace(f"@{name}@", str(value))
     result = subprocess.run(
-        ["doxygen", "-"], input=settings, capture_output=True, text=True, cwd=ROOT
-    )
+        ["doxygen", "-"], input=settings, capture_output=True, text=True, cwd=ROOT)
     if result.returncode or result.stderr.strip():
         raise LabError(
-            "doxygen is not content:\n" + (result.stderr.strip() or result.stdout.strip())
-        )
+            "doxygen is not content:\n" + (result.stderr.strip() or result.stdout.strip()))
     (out / "html/find_data.js").write_text(
-        f"const sections = {json.dumps(sections(), ensure_ascii=False)};\n"
-    )
+        f"const sections = {json.dumps(sections(), ensure_ascii=False)};\n")
     return out / "html/index.html"
 
 
@@ -85,5 +81,4 @@ def example_pages():
         for source in sorted([*(top / part).rglob("*.?pp"), *(top / part).rglob("*.[ch]")]):
             yield (
                 f"/** @example{{lineno}} {source.relative_to(top).as_posix()}\n * Explained in @ref"
-                f" page_lessons_{stem}. */\n"
-            )
+                f" page_lessons_{stem}. */\n")

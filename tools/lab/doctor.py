@@ -22,8 +22,7 @@ from lab.errors import LabError
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "doctor", help="where the RDMA device comes from, and what is missing"
-    )
+        "doctor", help="where the RDMA device comes from, and what is missing")
     parser.add_argument("--device", help="the RDMA device, where there are several")
     parser.set_defaults(main=main)
 
@@ -80,8 +79,7 @@ def here() -> None:
             "note",
             f"this kernel: no module rdma_rxe for {release}",
             "Ubuntu: apt-get install linux-modules-extra-$(uname -r); Debian's cloud kernel has"
-            " none: linux-image-" + kernel.arch().package.rsplit("-", 1)[-1],
-        )
+            " none: linux-image-" + kernel.arch().package.rsplit("-", 1)[-1])
     firewall()
 
 
@@ -96,9 +94,7 @@ def firewall() -> None:
                 "note",
                 (
                     f"firewall: {command[0]} tells only root; UDP 4791 has to be open between two"
-                    " hosts"
-                ),
-            )
+                    " hosts"))
         elif re.search(r"drop|reject|DROP|REJECT", result.stdout) and "4791" not in result.stdout:
             report(
                 "note",
@@ -140,9 +136,7 @@ def emulation() -> None:
             "ok",
             (
                 f"emulated machine: running since a boot of {running['boot_seconds']:.1f} s by "
-                f"{running['accelerator']}; QEMU is process {running['qemu']}"
-            ),
-        )
+                f"{running['accelerator']}; QEMU is process {running['qemu']}"))
     return None
 
 
@@ -182,8 +176,7 @@ def device(where: place.Place) -> None:
         report(
             "ok",
             f"path MTU: {mtu[1]} bytes"
-            + ("; 4096 needs a netdev MTU of 9000" if mtu[1] == "1024" else ""),
-        )
+            + ("; 4096 needs a netdev MTU of 9000" if mtu[1] == "1024" else ""))
 
 
 def memlock(where: place.Place) -> None:
@@ -200,7 +193,4 @@ def memlock(where: place.Place) -> None:
                 if limit >= 1 << 26
                 else (
                     "ulimit -l unlimited, or a line in /etc/security/limits.conf: "
-                    "* - memlock unlimited; in a container: --ulimit memlock=-1"
-                )
-            ),
-        )
+                    "* - memlock unlimited; in a container: --ulimit memlock=-1")))

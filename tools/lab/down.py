@@ -7,8 +7,7 @@ from lab import machine, place
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "down", help="stop the emulated machines, remove the SoftRoCE device"
-    )
+        "down", help="stop the emulated machines, remove the SoftRoCE device")
     parser.set_defaults(main=main)
 
 

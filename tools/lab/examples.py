@@ -27,8 +27,7 @@ def find(stem: str, with_program: bool = True) -> ladder.Lesson:
             return lesson
         raise UsageError(
             f"{lesson.stem} is a lesson without a program of its own: lessons/{lesson.stem}.md has"
-            " its commands"
-        )
+            " its commands")
     raise UsageError(f"no example {stem}" + nearest(stem, [lesson.stem for lesson in lessons]))
 
 
@@ -36,8 +35,7 @@ def find(stem: str, with_program: bool = True) -> ladder.Lesson:
 def _facts() -> dict[str, dict]:
     """What examples/programs.txt says of each example. Its first lines explain the others."""
     result: dict[str, dict] = collections.defaultdict(
-        lambda: {"programs": [], "module": "", "breaks": {}, "exercises": {}, "own": {}}
-    )
+        lambda: {"programs": [], "module": "", "breaks": {}, "exercises": {}, "own": {}})
     for line in (ROOT / "examples/programs.txt").read_text().splitlines():
         name, *words = line.split()
         program = name.removesuffix(".ko")
@@ -171,8 +169,7 @@ def find_exercise(number: str) -> str:
         if number in (name, name.split("_")[0]):
             return name
     raise UsageError(
-        f"no exercise {number}" + nearest(number, [name.split("_")[0] for name in names])
-    )
+        f"no exercise {number}" + nearest(number, [name.split("_")[0] for name in names]))
 
 
 def kind_of_exercise(name: str) -> str:
@@ -248,9 +245,7 @@ def run(
     both = [
         _command(build, side, place if kind == "pair" else without_device, start, extra)
         for side, start in zip(
-            sides(program), (under, under if client_under is None else client_under)
-        )
-    ]
+            sides(program), (under, under if client_under is None else client_under))]
     return run_pair(place, *both, client_place, port_option=PORT_OPTION[kind], **options)
 
 
@@ -276,8 +271,7 @@ def _run_module(
         pair.Client(
             LISTENING, lambda line: [*client_argv, f"server={place.address}", f"port={line[1]}"],
             client),
-        **options,
-    )
+        **options)
 
 
 def _command(
@@ -301,8 +295,7 @@ def run_pair(
         pair.Client(
             LISTENING, lambda line: [*client, "--host", place.address, port_option, line[1]],
             client_place),
-        **options,
-    )
+        **options)
 
 
 def expected_file(stem: str, broken: Optional[str] = None, other: Optional[str] = None) -> Path:
@@ -311,5 +304,4 @@ def expected_file(stem: str, broken: Optional[str] = None, other: Optional[str] 
         ROOT
         / "tests"
         / "expected"
-        / (stem + (f".{other}" if other else "") + (f".break.{broken}" if broken else "") + ".txt")
-    )
+        / (stem + (f".{other}" if other else "") + (f".break.{broken}" if broken else "") + ".txt"))

@@ -19,14 +19,11 @@ from lab.obstacles import guarded
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "exec", help="run a command where the device is: ./lab exec -- ibv_devinfo"
-    )
+        "exec", help="run a command where the device is: ./lab exec -- ibv_devinfo")
     parser.add_argument(
-        "--on", choices=machine.HOSTS, default="", help="on one of the two hosts of ./lab hosts"
-    )
+        "--on", choices=machine.HOSTS, default="", help="on one of the two hosts of ./lab hosts")
     parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="end it after so long, exit status 124"
-    )
+        "--timeout", type=float, metavar="SECONDS", help="end it after so long, exit status 124")
     parser.add_argument("command", nargs="...", metavar="-- COMMAND")
     parser.set_defaults(main=main)
 
@@ -77,6 +74,4 @@ if __name__ == "__main__":
     sys.exit(
         guarded(
             lambda: machine.end_like(machine.execute(sys.argv[2:], sys.argv[1])),
-            failed=machine.CRASHED,
-        )
-    )
+            failed=machine.CRASHED))

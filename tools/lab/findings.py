@@ -45,8 +45,7 @@ def found(where, folder, program: str, kind: str):
     """The names of the rules above a note that this program breaks, and its run's outcome."""
     collector = lint.Collector(lambda role, text: None, lambda finding: None)
     outcome = examples.run(
-        where, folder, program, kind, under=lint.under(where, folder), show=collector.show
-    )
+        where, folder, program, kind, under=lint.under(where, folder), show=collector.show)
     collector.end(outcome)
     return {f.rule.name for f in collector.findings if f.rule.severity != "note"}, outcome
 

@@ -23,10 +23,8 @@ WITHOUT = ("README", "glossary", "verbs", "troubleshooting")
 ENTRY = re.compile(
     (
         r"^## ([^\n]+)\n\n<!-- words: ([^;\n]+?)(?:; only: ([\d ]+))? -->\n\n(.+?)(?=\n##"
-        r" |\n\[Index|\Z)"
-    ),
-    re.M | re.S,
-)
+        r" |\n\[Index|\Z)"),
+    re.M | re.S)
 OURS = re.compile(r"\[([^\]]*)\]\(glossary\.md#[\w-]+\)")
 # What is no running text inside a paragraph: code, links and pictures, comments.
 MASKED = re.compile(r"`[^`]*`|!?\[[^\]]*\]\([^)]*\)|<!--.*?-->|https?://\S+", re.S)
@@ -52,13 +50,11 @@ def read(text: "str | None" = None) -> "list[Term]":
         Term(
             name, tuple(word.strip() for word in words.split(",")), tuple((only or "").split()),
             body.strip())
-        for name, words, only, body in ENTRY.findall(text)
-    ]
+        for name, words, only, body in ENTRY.findall(text)]
     missing = set(re.findall(r"^## (.+)", text, re.M)) - {term.name for term in terms}
     if missing:
         raise ValueError(
-            f"glossary.md: {', '.join(sorted(missing))}: the comment with its words is missing"
-        )
+            f"glossary.md: {', '.join(sorted(missing))}: the comment with its words is missing")
     return terms
 
 
@@ -88,8 +84,7 @@ def linked(text: str, path: Path, terms: "list[Term] | None" = None) -> str:
             [f"(?P<masked>{MASKED.pattern})"]
             + [rf"(?<![\w/-])(?P<w{i}>{pattern(word)})(?![\w/(-])" for i, word in enumerate(words)]
         ),
-        re.S,
-    )
+        re.S)
     seen: "set[str]" = set()
 
     def link(paragraph: str) -> str:
@@ -110,16 +105,14 @@ def linked(text: str, path: Path, terms: "list[Term] | None" = None) -> str:
                 label = re.sub(r"\n *", " ", label)
                 rest = re.match(r"(\S*)( |\n|$)", after)
                 result += f"[{label}](glossary.md#{term.anchor}){rest[1]}" + (
-                    "\n" + indent if rest[2] == " " else ""
-                )
+                    "\n" + indent if rest[2] == " " else "")
                 at += len(rest[1]) + (rest[2] == " ")
             else:
                 result += f"[{label}](glossary.md#{term.anchor})"
         return result + paragraph[at:]
 
     return "".join(
-        link(part) if running else part for running, part in parts(OURS.sub(r"\1", text))
-    )
+        link(part) if running else part for running, part in parts(OURS.sub(r"\1", text)))
 
 
 def parts(text: str):

@@ -27,8 +27,7 @@ COMPLAINT = re.compile(
     r" detected|refcount_t:|list_(?:add|del) corruption"
     r"|unregister_netdevice: waiting|stack segment|Kernel panic|rxe_cleanup|DMA-API|UBSAN:|rcu:"
     r" INFO|divide error|invalid opcode"
-    r"|double fault|cut here|Call [Tt]race:|Unable to handle kernel"
-)
+    r"|double fault|cut here|Call [Tt]race:|Unable to handle kernel")
 # What the kernel says in the module's name when it loads one that is not its own.
 KERNELS_OWN = re.compile("loading out-of-tree module|module verification failed")
 HOST = "/run/lab/host"  # the host's files without what the machine has cached of them
@@ -77,8 +76,7 @@ class Log:
 def unload(name):
     """@return what rmmod has to say"""
     unloading = subprocess.Popen(
-        ["rmmod", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+        ["rmmod", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         return unloading.communicate(timeout=UNLOAD_LIMIT)[0].strip()
     except subprocess.TimeoutExpired:  # it waits in the kernel, where nothing ends it

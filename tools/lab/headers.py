@@ -35,8 +35,7 @@ def get(of: kernel.Kernel) -> Path:
         if not shutil.which("apt-get"):
             raise LabError(
                 f"no headers for kernel {of.version}: there is no {_installed(of)}, and no apt to"
-                " get them by"
-            )
+                " get them by")
         _download(of, folder)
     return _find(of) or _gone(of)
 
@@ -62,8 +61,7 @@ def _gone(of: kernel.Kernel) -> Path:
     raise LabError(
         f"no headers for kernel {of.version}: the archive cannot be reached, or has a newer kernel"
         f" by now. Then remove {of.modules.parents[2]}, and ./lab fetches that one, with its"
-        " headers"
-    )
+        " headers")
 
 
 def _download(of: kernel.Kernel, folder: Path) -> None:
@@ -88,6 +86,5 @@ def _download(of: kernel.Kernel, folder: Path) -> None:
         # The one place in it that names another absolutely.
         makefile = tree / "usr/src" / name / "Makefile"
         makefile.write_text(
-            re.sub(r"^include /usr/", f"include {folder}/usr/", makefile.read_text(), flags=re.M)
-        )
+            re.sub(r"^include /usr/", f"include {folder}/usr/", makefile.read_text(), flags=re.M))
         tree.rename(folder)

@@ -40,8 +40,7 @@ def symptom_rows(text: str) -> List[Tuple[str, str, str]]:
             if not sees or "|" in sees[1] or len(sees[1]) > 200:
                 raise ValueError(
                     f"{heading}: it has to begin with **You see**, and the sentence to end with its"
-                    " line"
-                )
+                    " line")
             result.append((group, heading, " ".join(sees[1].split())))
     return result
 

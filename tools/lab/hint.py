@@ -14,14 +14,11 @@ def add_parser(subparsers) -> None:
         help="one more hint to an exercise each time: ./lab hint 05.1",
         description=(
             "Prints the hints that you have seen, and one more. ./lab progress has the file that"
-            " remembers them."
-        ),
-    )
+            " remembers them."))
     parser.add_argument("exercise", help="its number")
     parser.add_argument("--all", action="store_true", help="print all of them")
     parser.add_argument(
-        "--solution", action="store_true", help="print the solution, as a whole file, and no hint"
-    )
+        "--solution", action="store_true", help="print the solution, as a whole file, and no hint")
     parser.set_defaults(main=main)
 
 
@@ -39,8 +36,7 @@ def main(args) -> int:
     every = hints(name)
     done = progress.read()
     seen = next(
-        (number for number in range(len(every), 0, -1) if ("hint", name, str(number)) in done), 0
-    )
+        (number for number in range(len(every), 0, -1) if ("hint", name, str(number)) in done), 0)
     count = len(every) if args.all else min(seen + 1, len(every))
     for number, text in enumerate(every[:count], start=1):
         print(f"{number}. {text}", end="\n\n")
@@ -49,8 +45,7 @@ def main(args) -> int:
         f"{left} more: run this again"
         if left
         else "That was the last one. The solution: ./lab hint"
-        f" {args.exercise} --solution, or as a change: {patch(name).relative_to(examples.ROOT)}"
-    )
+        f" {args.exercise} --solution, or as a change: {patch(name).relative_to(examples.ROOT)}")
     progress.note("hint", name, str(count))
     return 0
 

@@ -31,8 +31,7 @@ FAULTS = {
         "PERCENT", r"\d{1,2}(\.\d+)?%?", "lose so many of the packets, in each direction: lose 5%%"
     ),
     "delay": Fault(
-        "TIME", r"\d+(us|ms|s)", "hold each packet for so long, in each direction: delay 10ms"
-    ),
+        "TIME", r"\d+(us|ms|s)", "hold each packet for so long, in each direction: delay 10ms"),
     "reorder": Fault(
         "PERCENT", r"\d{1,2}(\.\d+)?%?", "let so many of the packets overtake others: reorder 25%%"
     ),
@@ -46,9 +45,7 @@ def add_parser(subparsers) -> None:
         help="start two hosts, a and b; spoil and repair the wire between them",
         description=(
             "Without a word more: starts the two hosts if they do not run, and shows them. What is"
-            " done to the wire lasts until repair, or down."
-        ),
-    )
+            " done to the wire lasts until repair, or down."))
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     for name, fault in FAULTS.items():
         actions.add_parser(name, help=fault.help).add_argument("value", metavar=fault.value)
@@ -74,13 +71,11 @@ def show() -> int:
         on(hosts[0], "busybox", "ping", "-q", "-c", "1", "-W", "5", hosts[1].address)
         print(
             f"lab: ready after {time.monotonic() - began:.1f} s; ./lab down ends them",
-            file=sys.stderr,
-        )
+            file=sys.stderr)
     for host in hosts:
         print(
             f"host {host.host}: {host.device} on {place.NETDEV}, {host.address};  ./lab shell"
-            f" {host.host}"
-        )
+            f" {host.host}")
     print(f"the wire: {wire()}")
     return 0
 
@@ -101,8 +96,7 @@ def spoil(action: str, value: Optional[str] = None) -> None:
     if fault and not re.fullmatch(fault.pattern, value):
         raise UsageError(
             f"{action} {value}: it takes a {fault.value.lower()}, as in: "
-            + fault.help.rsplit(": ", 1)[1].replace("%%", "%")
-        )
+            + fault.help.rsplit(": ", 1)[1].replace("%%", "%"))
     if netem and fault.value == "PERCENT":
         netem[-1] = value.rstrip("%") + "%"
     # The limit is on packets that wait; with the default of 1000 some of a delayed transfer would
@@ -119,19 +113,16 @@ def wire() -> str:
     if "state DOWN" in on(host, "ip", "link", "show", "dev", "wire"):
         return "cut"
     netem = re.search(
-        r"qdisc netem .*?limit \d+ (.*)", on(host, "tc", "qdisc", "show", "dev", "wire")
-    )
+        r"qdisc netem .*?limit \d+ (.*)", on(host, "tc", "qdisc", "show", "dev", "wire"))
     return netem[1].strip() if netem else "perfect"
 
 
 def on(host: place.Place, *argv: str) -> str:
     """What a command prints on a host. @raises LabError if it fails"""
     result = subprocess.run(
-        host.wrap(argv), stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
+        host.wrap(argv), stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if result.returncode:
         raise LabError(
             f"{' '.join(argv)} on host {host.host}:"
-            f" {result.stderr.strip() or result.stdout.strip()}"
-        )
+            f" {result.stderr.strip() or result.stdout.strip()}")
     return result.stdout

@@ -31,8 +31,7 @@ COMPLETIONS = ("ibv_poll_cq", "ibv_start_poll", "ibv_next_poll")
 EVENTS = ("ibv_get_cq_event", "rdma_get_cm_event")
 # Destructors make these calls, and cannot report a failure by exit status: they print it.
 ENDS = re.compile(
-    "ibv_(dealloc|dereg|destroy|close|free|detach)_|rdma_(destroy|disconnect|reject|ack|leave)_?"
-)
+    "ibv_(dealloc|dereg|destroy|close|free|detach)_|rdma_(destroy|disconnect|reject|ack|leave)_?")
 # Their servers wait for clients forever.
 SERVE_ON = ("slot_server", "use_shared_client")
 
@@ -121,8 +120,7 @@ class Injection:
         if "sanitize" in folder.name:  # whose library has to be the first one
             asan = ["g++", "-print-file-name=libasan.so"]
             preload.insert(
-                0, subprocess.run(asan, capture_output=True, text=True, check=True).stdout.strip()
-            )
+                0, subprocess.run(asan, capture_output=True, text=True, check=True).stdout.strip())
         self.preload = f"LD_PRELOAD={':'.join(preload)}"
 
     def under(self, call: Optional[Call] = None, side: str = "", listing: str = "") -> list[str]:
@@ -163,9 +161,7 @@ class Injection:
     def _take(self, files: list[str]) -> list[str]:
         """What the files hold, which are removed."""
         # Thousands of calls are made on the same path.
-        script = (
-            "for file; do awk '!seen[$1, $2, $4]++' \"$file\"; echo =; rm -f \"$file\"; done"
-        )
+        script = ("for file; do awk '!seen[$1, $2, $4]++' \"$file\"; echo =; rm -f \"$file\"; done")
         result = subprocess.run(
             self.where.wrap(["sh", "-c", script, "sh", *files]), stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=True)
@@ -224,9 +220,7 @@ def add_parser(subparsers) -> None:
         help="make a program's verbs calls fail, one in each run",
         description=(
             "./lab inject 02_send_recv;  ./lab inject 02_send_recv --call ibv_reg_mr:1 --side"
-            " client;  ./lab inject -- ibv_devinfo"
-        ),
-    )
+            " client;  ./lab inject -- ibv_devinfo"))
     parser.add_argument(
         "--program", metavar="NAME",
         help="another program of the example's than the one with its name")
@@ -235,8 +229,7 @@ def add_parser(subparsers) -> None:
         "--call",
         metavar="NAME:N[:HOW]",
         help="only the N-th call of this function; HOW is an errno, a completion's status,"
-        " negative, lost or delayed",
-    )
+        " negative, lost or delayed")
     parser.add_argument("--list", action="store_true", help="only list the calls")
     parser.add_argument("--all", action="store_true", help="every call, and not a tenth of them")
     parser.add_argument("--seed", metavar="TEXT", help="chooses the tenth [a new one for each run]")
@@ -264,13 +257,11 @@ def main(args) -> int:
         if is_command:
             known, one = (
                 lambda: injection.calls_of_command(args.words),
-                lambda call: injection.run_command(args.words, call),
-            )
+                lambda call: injection.run_command(args.words, call))
         else:
             known, one = (
                 lambda: injection.calls(program, kind, arguments),
-                lambda call: injection.run(program, kind, arguments, call),
-            )
+                lambda call: injection.run(program, kind, arguments, call))
         calls = [named(args.call, side) for side in (args.side and [args.side]) or sides(kind)] if (
             args.call
         ) else [call for call in known() if args.side in (None, call.side)]
@@ -307,6 +298,5 @@ def report(calls: list[Call], one) -> int:
             print(f"{call}: {'NOT reported: ' + wrong if wrong else 'reported'}")
             print(f"    status {outcome.status.get(call.side)}, {said[0] if said else 'no output'}")
     print(
-        f"lab: {len(calls)} calls failed on purpose, {failed} not as they should", file=sys.stderr
-    )
+        f"lab: {len(calls)} calls failed on purpose, {failed} not as they should", file=sys.stderr)
     return 1 if failed else 0

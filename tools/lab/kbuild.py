@@ -62,8 +62,7 @@ def _patched(path: Path, patch: Path) -> str:
         text=True)
     if result.returncode:
         raise LabError(
-            f"{patch.name} does not apply to {path.name}: {result.stdout}{result.stderr}"
-        )
+            f"{patch.name} does not apply to {path.name}: {result.stdout}{result.stderr}")
     return result.stdout
 
 
@@ -102,16 +101,14 @@ def module(lesson: Lesson, program: str, folder: Path) -> Path:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                text=True,
-            )
+                text=True)
             # In a module, a warning is a mistake more often than not.
             if done.returncode or "warning:" in done.stdout:
                 print(done.stdout, file=sys.stderr, end="")
                 raise LabError(f"{program} does not build")
             # Without the symbols for debugging, which are most of it, and would be read over 9p.
             subprocess.run(
-                ["strip", "--strip-debug", "-o", str(result), f"{work}/{result.name}"], check=True
-            )
+                ["strip", "--strip-debug", "-o", str(result), f"{work}/{result.name}"], check=True)
         stamp.write_text(key)
     return result
 

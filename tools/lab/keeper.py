@@ -236,8 +236,7 @@ class Keeper:
             path = self.folder / f"socket{machine.host}"
             path.unlink(missing_ok=True)
             servers[path] = await asyncio.start_unix_server(
-                functools.partial(self.serve, machine), path
-            )
+                functools.partial(self.serve, machine), path)
         tasks = [asyncio.create_task(self.listen_to_agent(machine)) for machine in self.machines]
         tasks.append(asyncio.create_task(self.watch_the_clock()))
         ready("")
@@ -272,8 +271,7 @@ async def start_all(accelerator: str, group: str, limit: float) -> list[Machine]
     ends = socket.socketpair() if group else ()
     machines = [
         Machine(kernel, accelerator, folder, host, end)
-        for host, end in itertools.zip_longest(GROUPS[group], ends)
-    ]
+        for host, end in itertools.zip_longest(GROUPS[group], ends)]
     starts = [asyncio.create_task(machine.start(limit)) for machine in machines]
     try:
         await asyncio.gather(*starts)

@@ -57,20 +57,16 @@ class Arch:
 
 ARCHS = {
     "x86_64": Arch(
-        "linux-image-amd64", "vmlinuz-", "qemu-system-x86_64", ["-machine", "q35"], "ttyS0"
-    ),
+        "linux-image-amd64", "vmlinuz-", "qemu-system-x86_64", ["-machine", "q35"], "ttyS0"),
     "aarch64": Arch(
-        "linux-image-arm64", "vmlinuz-", "qemu-system-aarch64", ["-machine", "virt"], "ttyAMA0"
-    ),
-}
+        "linux-image-arm64", "vmlinuz-", "qemu-system-aarch64", ["-machine", "virt"], "ttyAMA0")}
 
 
 def arch() -> Arch:
     name = platform.machine()
     if name not in ARCHS:
         raise LabError(
-            f"the emulated machine is prepared for {' and '.join(ARCHS)}, not for {name}"
-        )
+            f"the emulated machine is prepared for {' and '.join(ARCHS)}, not for {name}")
     return ARCHS[name]
 
 
@@ -110,8 +106,7 @@ def get() -> Kernel:
         found = _complete(folder)
         if not found:
             raise LabError(
-                f"the kernel in {folder} is not complete; remove that folder and try again"
-            )
+                f"the kernel in {folder} is not complete; remove that folder and try again")
         return found
 
 
@@ -174,8 +169,7 @@ def _download(folder: Path, wanted: str) -> None:
         # Some other source of this machine may be down without harm; if not, the kernel is not to
         # be found.
         updated = subprocess.run(
-            [*apt, "update"], capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
+            [*apt, "update"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         try:
             packages = _packages(apt, wanted)
         except LabError as error:
@@ -240,8 +234,7 @@ def _sources_of(suite: str) -> str:
         raise LabError(f"LAB_KERNEL={suite}: this machine's apt sources have no release {release}")
     return "".join(
         f"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {uri} {suite} main\n"
-        for uri in uris
-    )
+        for uri in uris)
 
 
 def _packages(apt: list[str], wanted: str) -> list[str]:
@@ -268,8 +261,7 @@ def _packages(apt: list[str], wanted: str) -> list[str]:
         meta = "linux-image-generic"
     if not output_of([*cache, "pkgnames", meta]):
         raise LabError(
-            f"this machine's apt sources have no kernel package ({arch().package} or {meta})"
-        )
+            f"this machine's apt sources have no kernel package ({arch().package} or {meta})")
     depends = output_of([*cache, "depends", "--no-recommends", "--no-suggests", meta])
     image = re.search(r"Depends: (linux-image-\S*\d\S*)", depends)
     if not image:
@@ -296,8 +288,7 @@ def _host_kernel(folder: Path) -> None:
     if not images or not (modules / "modules.dep").exists():
         raise LabError(
             f"no kernel for the emulated machine: no readable /boot/vmlinuz-{version} with"
-            f" {modules}"
-        )
+            f" {modules}")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".partial-{folder.name}-") as temp:
         work = Path(temp) / "tree"
         (work / "lib/modules").mkdir(parents=True)
@@ -308,8 +299,7 @@ def _host_kernel(folder: Path) -> None:
 
 def output_of(argv: list[str], **options) -> str:
     result = subprocess.run(
-        argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options
-    )
+        argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
     if result.returncode:
         reason = (result.stderr or result.stdout).strip().split("\n")[-1]
         raise LabError(f"{' '.join(argv[:1] + argv[-2:])} failed: {reason}")
@@ -325,15 +315,13 @@ def initramfs(kernel: Kernel) -> Path:
     init.sh."""
     init = Path(__file__).with_name("init.sh").read_bytes()
     agent, frames = (
-        Path(__file__).with_name(name).read_bytes() for name in ("agent.py", "frames.py")
-    )
+        Path(__file__).with_name(name).read_bytes() for name in ("agent.py", "frames.py"))
     busybox = _busybox().read_bytes()
     key = hashlib.sha256(
         b"\0".join(
             [
                 init, agent, frames, busybox, kernel.version.encode(), repr(MODULES).encode(),
-                Path(__file__).read_bytes()]
-        )
+                Path(__file__).read_bytes()])
     ).hexdigest()[:16]
     path = cache_dir() / "kernel" / f"initramfs-{kernel.version}-{key}.gz"
     if path.exists():
@@ -375,8 +363,7 @@ def _load_order(kernel: Kernel) -> list[Path]:
         path, _, needs = line.partition(":")
         depends[_module_name(path)] = (path, needs.split())
     builtin = {
-        _module_name(line) for line in (kernel.modules / "modules.builtin").read_text().split()
-    }
+        _module_name(line) for line in (kernel.modules / "modules.builtin").read_text().split()}
     order: list[str] = []
     for name in MODULES:
         if name in depends:
@@ -385,8 +372,7 @@ def _load_order(kernel: Kernel) -> list[Path]:
             order += [item for item in [*reversed(needs), path] if item not in order]
         elif name not in builtin and name not in OPTIONAL:
             raise LabError(
-                f"kernel {kernel.version} has no module {name}; choose another by LAB_KERNEL"
-            )
+                f"kernel {kernel.version} has no module {name}; choose another by LAB_KERNEL")
     return [kernel.modules / path for path in order]
 
 

@@ -64,7 +64,6 @@ def read(path=ROOT / "lessons/ladder.txt") -> list[Lesson]:
         if len(fields) != 4 or kind not in KINDS or len(sides) not in (0, 2):
             raise LabError(
                 f"{path.name}:{number}: stem | part | new idea | {' or '.join(KINDS)} [SERVER"
-                " CLIENT]"
-            )
+                " CLIENT]")
         lessons.append(Lesson(*fields[:3], kind, tuple(sides)))
     return lessons

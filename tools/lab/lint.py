@@ -41,8 +41,7 @@ class Rule:
 def rules() -> "dict[str, Rule]":
     """All rules by name, in the order of rules.def."""
     found = re.findall(
-        r'^RULE\(\w+, "([^"]+)", (\w+),\s+"([^"]+)",\s+"([^"]+)"\)', RULES.read_text(), re.M
-    )
+        r'^RULE\(\w+, "([^"]+)", (\w+),\s+"([^"]+)",\s+"([^"]+)"\)', RULES.read_text(), re.M)
     return {name: Rule(name, severity, why, read) for name, severity, why, read in found}
 
 
@@ -145,8 +144,7 @@ class Collector:
             self._add(
                 Finding(
                     rules()[said["rule"]], role, said["what"], said["object"], lines_of(said["at"]),
-                    [(what, lines_of(frames)) for what, frames in said["history"]])
-            )
+                    [(what, lines_of(frames)) for what, frames in said["history"]]))
 
     def end(self, outcome: pair.Outcome) -> None:
         """Compares the two sides, and leaves in `outcome` what the programs printed."""
@@ -184,8 +182,7 @@ def compare(facts: "list[dict]") -> "list[Finding]":
                 if a["max_rd_atomic"] > b["max_dest_rd_atomic"]:
                     words = (
                         f"max_rd_atomic {a['max_rd_atomic']}, and the peer's max_dest_rd_atomic"
-                        f" {b['max_dest_rd_atomic']}"
-                    )
+                        f" {b['max_dest_rd_atomic']}")
                     result.append(Finding(rules()["depth-differs"], "", words, both))
             if one["mtu"] != other["mtu"]:
                 words = f"path MTU {one['mtu']} B and {other['mtu']} B"
@@ -225,8 +222,7 @@ def unused_access(facts: "list[dict]") -> "list[Finding]":
         if fact["fact"] != "mr" or not used.get(fact["rkey"]):
             continue
         unused = [
-            name for bit, name in ACCESS.items() if fact["access"] & ~used[fact["rkey"]] & bit
-        ]
+            name for bit, name in ACCESS.items() if fact["access"] & ~used[fact["rkey"]] & bit]
         if unused:
             words = f"{fact['name']} grants {' and '.join(unused)}, which no peer used"
             rule = rules()["access-unused"]
@@ -259,9 +255,7 @@ def add_parser(subparsers) -> None:
         description=(
             "./lab lint 02_send_recv;  ./lab lint -- ibv_devinfo;  ./lab lint -- SERVER… --"
             " CLIENT….  Exit status: 0 no finding above a note, 3 warnings, 4 errors, 1 the program"
-            " failed without a finding."
-        ),
-    )
+            " failed without a finding."))
     parser.add_argument(
         "--break", dest="broken", metavar="NAME", help="an example with one of the lesson's changes"
     )
@@ -272,11 +266,9 @@ def add_parser(subparsers) -> None:
         "--protect", action="store_true",
         help="take the whole pages of posted receives away until the completion")
     parser.add_argument(
-        "--two-hosts", action="store_true", help="the server on host a, the client on host b"
-    )
+        "--two-hosts", action="store_true", help="the server on host a, the client on host b")
     parser.add_argument(
-        "--json", action="store_true", help="the findings as JSON, and nothing else, on stdout"
-    )
+        "--json", action="store_true", help="the findings as JSON, and nothing else, on stdout")
     parser.add_argument("--rules", action="store_true", help="list the rules and end")
     parser.add_argument(
         "words", nargs="*", metavar="EXAMPLE | -- COMMAND",
@@ -293,8 +285,7 @@ def main(args) -> int:
     is_example = "--" not in sys.argv or sys.argv.index("--") > sys.argv.index(args.words[0])
     printer = run.printer() if not args.json else lambda role, text: print(text, file=sys.stderr)
     collector = Collector(
-        printer, lambda finding: None if args.json else print(finding.text(), flush=True)
-    )
+        printer, lambda finding: None if args.json else print(finding.text(), flush=True))
     if is_example:
         lesson, program = run.choose(args.words[0], args.broken, args.program)
         trace.refuse_module(lesson.kind)
@@ -343,7 +334,6 @@ def summary(findings: "list[Finding]") -> str:
     """How many of each severity, worst first."""
     counts = [
         (sum(finding.rule.severity == severity for finding in findings), severity)
-        for severity in reversed(SEVERITIES)
-    ]
+        for severity in reversed(SEVERITIES)]
     words = [f"{number} {severity}{'s' * (number > 1)}" for number, severity in counts if number]
     return ", ".join(words) or "no findings"

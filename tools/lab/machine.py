@@ -126,8 +126,7 @@ def connect(host: str = "") -> socket.socket:
             connection = _connect(host)
     if connection is None:
         raise LabError(
-            f"{machine_name(host)} went away; see {runtime_dir(group)}/console{host}.log"
-        )
+            f"{machine_name(host)} went away; see {runtime_dir(group)}/console{host}.log")
     return connection
 
 
@@ -216,8 +215,7 @@ class _Client:
         self.selector = selectors.PollSelector()  # unlike epoll it takes plain files
         self.selector.register(self.connection, selectors.EVENT_READ, self.read_machine)
         self.selector.register(
-            wakeup, selectors.EVENT_READ, lambda: self.forward(os.read(wakeup, 64))
-        )
+            wakeup, selectors.EVENT_READ, lambda: self.forward(os.read(wakeup, 64)))
         self.watch(0, True, selectors.EVENT_READ, self.read_input)
         deadline = time.monotonic() + self.timeout if self.timeout is not None else None
         while self.result is None or any(self.output.values()):
@@ -328,8 +326,7 @@ class _Client:
             self.selector.unregister(self.connection)
             if self.result is None:
                 self.last_words = (
-                    f"lab: {machine_name(self.host)} was stopped while the command ran\n"
-                )
+                    f"lab: {machine_name(self.host)} was stopped while the command ran\n")
                 self.result = CRASHED
         for fd in self.output:
             self.watch_output(fd)

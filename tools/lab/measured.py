@@ -94,16 +94,11 @@ class Row:
 
 def _row(line: dict[str, str]) -> Row:
     numbers = {
-        name: float(line[name]) if line[name] else None for name in ("median", "low", "high")
-    }
-    words = {
-        name: line[name]
-        for name in ("group", "arm", "parameter", "metric", "unit", "state")
-    }
+        name: float(line[name]) if line[name] else None for name in ("median", "low", "high")}
+    words = {name: line[name] for name in ("group", "arm", "parameter", "metric", "unit", "state")}
     # The reason may be what a program has printed.
     why = " ".join(
-        "".join(letter if letter.isprintable() else " " for letter in line["why"]).split()
-    )
+        "".join(letter if letter.isprintable() else " " for letter in line["why"]).split())
     return Row(**words, **numbers, runs=int(line["runs"] or 0), why=why)
 
 
@@ -121,8 +116,7 @@ class Measured:
         absent = [name for name in FILES if not (folder / name).exists()]
         if absent:
             raise LabError(
-                f"{folder} is no results folder of ./lab bench: it has no {', '.join(absent)}"
-            )
+                f"{folder} is no results folder of ./lab bench: it has no {', '.join(absent)}")
         return cls(*(folder / name for name in FILES))
 
     @classmethod
@@ -144,12 +138,10 @@ class Measured:
         """Device, machine, kernel and date in one line, for below a picture."""
         m = self.machine
         host = f"{m['cpus']} × {m['cpu']}" + (
-            ", emulated machine" if m["emulated"] in ("TCG", "KVM") else ""
-        )
+            ", emulated machine" if m["emulated"] in ("TCG", "KVM") else "")
         return (
             f"{m['device']} ({m['driver']}, {m['link_layer']}, MTU {m['mtu']}); {host}; Linux"
-            f" {m['kernel']}; {str(m['date']).split('T')[0].split(' ')[0]}"
-        )
+            f" {m['kernel']}; {str(m['date']).split('T')[0].split(' ')[0]}")
 
 
 def processes_of(parameter: str) -> tuple[int, int]:

@@ -135,15 +135,12 @@ OWN_README = """
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "new", help="a project of your own from an example: new DIR --from 02_send_recv"
-    )
+        "new", help="a project of your own from an example: new DIR --from 02_send_recv")
     parser.add_argument("directory", type=Path, metavar="DIR")
     parser.add_argument(
-        "--from", dest="example", required=True, metavar="EXAMPLE", help="name or number"
-    )
+        "--from", dest="example", required=True, metavar="EXAMPLE", help="name or number")
     parser.add_argument(
-        "--only", metavar="PROGRAM", help="one program of the example, and the files that it needs"
-    )
+        "--only", metavar="PROGRAM", help="one program of the example, and the files that it needs")
     parser.add_argument(
         "--sources", action="store_true",
         help="with the sources of rdmashared, for you to change (23_shared_client)")
@@ -161,8 +158,7 @@ def main(args) -> int:
         raise UsageError(f"{folder} is no name for a project")
     if args.sources and not has_new:
         raise UsageError(
-            f"{lesson.stem} has no --sources: the project is a copy of its sources anyway"
-        )
+            f"{lesson.stem} has no --sources: the project is a copy of its sources anyway")
     if args.only and args.only not in programs:
         raise UsageError(f"{lesson.stem} has no program {args.only}" + nearest(args.only, programs))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -171,8 +167,7 @@ def main(args) -> int:
     origin = example / "new" if has_new else example
     programs = [args.only] if args.only else programs
     parts = list(
-        dict.fromkeys(part for program in programs for part in sources.of_program(origin, program))
-    )
+        dict.fromkeys(part for program in programs for part in sources.of_program(origin, program)))
     has_module = lesson.kind == "kernel" and not args.only
     if has_module:
         parts += [*origin.glob("*.[ch]"), origin / "Kbuild"]
@@ -181,8 +176,7 @@ def main(args) -> int:
         shutil.copy(path, folder)
     (folder / "lessons").mkdir()
     (folder / "lessons/troubleshooting.md").write_text(
-        _without_links((ROOT / "lessons/troubleshooting.md").read_text())
-    )
+        _without_links((ROOT / "lessons/troubleshooting.md").read_text()))
     linked = "rdmashared" if "shared" in sources.libraries(parts) else "rdmacommon"
     found = "rdmacommon" if args.sources else linked
     if args.sources:
@@ -197,14 +191,10 @@ def main(args) -> int:
             members=(
                 "\n" + MEMBERS_MESON.format(names=", ".join(f"'{member}'" for member in members))
                 if members
-                else ""
-            ),
+                else ""),
             programs="\n".join(
                 f"executable('{program}', '{program}.cpp', dependencies: {linked})"
-                for program in programs
-            ),
-        )
-    )
+                for program in programs)))
     (folder / "CMakeLists.txt").write_text(
         CMAKE.format(
             name=name,
@@ -215,16 +205,12 @@ def main(args) -> int:
             own=(
                 "find_package(Threads REQUIRED)\nadd_subdirectory(rdmashared)\n"
                 if args.sources
-                else ""
-            ),
-        )
-    )
+                else "")))
     (folder / "README.md").write_text(
         README.format(
             name=name, stem=lesson.stem, found=found, linked=linked,
             own=OWN_README if args.sources else "", module=MODULE_README if has_module else "",
-            run=_commands(lesson, programs, has_new))
-    )
+            run=_commands(lesson, programs, has_new)))
     print(f"made {folder} from {origin.relative_to(ROOT)}; {folder}/README.md says how to build it")
     return 0
 
@@ -242,8 +228,7 @@ def _copy_library(folder: Path) -> None:
     shutil.copy(ROOT / "LICENSE", folder)
     sources = sorted(path.name for path in (folder / "src").glob("*.cpp"))
     (folder / "meson.build").write_text(
-        OWN_MESON.format(sources="\n".join(f"    'src/{name}'," for name in sources))
-    )
+        OWN_MESON.format(sources="\n".join(f"    'src/{name}'," for name in sources)))
     (folder / "CMakeLists.txt").write_text(OWN_CMAKE)
 
 
@@ -252,19 +237,16 @@ def _commands(lesson, programs: list[str], has_new: bool) -> str:
     if lesson.kind == "kernel":
         return f"build/{programs[0]}"
     server, client = (
-        ("server", "client") if has_new else lesson.sides or (lesson.program, lesson.program)
-    )
+        ("server", "client") if has_new else lesson.sides or (lesson.program, lesson.program))
     if not lesson.is_pair or not {server, client} <= set(programs):
         return "\n".join(
             f"build/{program} --help" if lesson.is_pair else f"build/{program}"
-            for program in programs
-        )
+            for program in programs)
     lines = [
         (f"build/{server}", "the server"),
         (f"build/{client} --host ADDRESS", "the client; ADDRESS is the server's"),
     ]
     if has_new:
         lines.append(
-            (f"build/{client} --join numbers", "a second client, over the connection of the first")
-        )
+            (f"build/{client} --join numbers", "a second client, over the connection of the first"))
     return "\n".join(f"{command:34} # {what}" for command, what in lines)

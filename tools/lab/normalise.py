@@ -49,8 +49,7 @@ def lanes(found: dict[tuple, list[str]], device: str) -> dict[str, list[str]]:
     kinds = [kind for kind, _ in ordered]
     return {
         f"{kind} ({number - kinds.index(kind) + 1})": lines
-        for number, (kind, lines) in enumerate(ordered)
-    }
+        for number, (kind, lines) in enumerate(ordered)}
 
 
 def split_roles(text: str) -> dict[str, list[str]]:
@@ -120,7 +119,6 @@ def compare(wanted: dict[str, list[str]], roles: dict[str, list[str]], device: s
     found = []
     for role in sorted(set(wanted) | set(roles)):
         sides = [
-            [normalise(line, device) for line in side.get(role, [])] for side in (wanted, roles)
-        ]
+            [normalise(line, device) for line in side.get(role, [])] for side in (wanted, roles)]
         found += difflib.unified_diff(*sides, f"expected {role}", f"real {role}", lineterm="")
     return found

@@ -41,8 +41,7 @@ def guarded(command: Callable[[], int], failed: int = 1) -> int:
             traceback.print_exc()
             print(
                 "lab: this is a bug in ./lab: please report it with the lines above",
-                file=sys.stderr,
-            )
+                file=sys.stderr)
         return failed
 
 
@@ -83,8 +82,7 @@ def no_access(path: Path) -> str:
         if there.is_relative_to(folder):
             return (
                 f"{there} belongs to {name_of(owner)}: sudo chown -R"
-                f" {name_of(os.getuid())} {folder}"
-            )
+                f" {name_of(os.getuid())} {folder}")
     return f"{path}: permission denied; {elsewhere(path)}"
 
 
@@ -96,8 +94,7 @@ def no_space(path: Optional[Path]) -> str:
         if path or is_full(candidate):
             return (
                 f"no space left on the disk of {candidate}: free some, or choose another disk;"
-                f" {elsewhere(candidate)}"
-            )
+                f" {elsewhere(candidate)}")
     return "no space left on the disk: df -h shows which one is full"
 
 
@@ -118,8 +115,7 @@ def elsewhere(path: Path) -> str:
     if path.is_relative_to(temporary()):
         return (
             f"{temporary()} must be a folder that every user can write to: as root, chmod 1777"
-            f" {temporary()}"
-        )
+            f" {temporary()}")
     return "choose another folder"
 
 

@@ -30,8 +30,7 @@ def _clang_runtime() -> str:
 DEBIAN = {
     "build": (
         "meson ninja-build g++ pkg-config libibverbs-dev librdmacm-dev libcli11-dev libgtest-dev"
-        " patch"
-    ),
+        " patch"),
     "device": "ibverbs-providers ibverbs-utils rdmacm-utils iproute2 kmod",
     "machine": f"{QEMU} busybox-static zstd",
     "kernel": "make gcc patch perl",
@@ -48,8 +47,7 @@ OTHERS = {
         "dnf install",
         {
             "build": (
-                "meson ninja-build gcc-c++ pkgconf rdma-core-devel cli11-devel gtest-devel patch"
-            ),
+                "meson ninja-build gcc-c++ pkgconf rdma-core-devel cli11-devel gtest-devel patch"),
             "device": "libibverbs libibverbs-utils librdmacm-utils iproute kmod",
             "machine": "qemu-system-x86 busybox zstd",
             "kernel": "make gcc patch perl kernel-devel",
@@ -59,8 +57,7 @@ OTHERS = {
             "bench": "perftest ucx libfabric librdmacm-utils",
             "book": "chromium",
             "thorough": "chromium clang compiler-rt valgrind",
-        },
-    ),
+        }),
     "pacman": (
         "pacman -S --needed",
         {
@@ -74,8 +71,7 @@ OTHERS = {
             "bench": "openucx libfabric",
             "book": "chromium",
             "thorough": "chromium clang compiler-rt valgrind",
-        },
-    ),
+        }),
     "zypper": (
         "zypper install",
         {
@@ -89,8 +85,7 @@ OTHERS = {
             "bench": "perftest ucx-tools libfabric librdmacm-utils",
             "book": "chromium",
             "thorough": "chromium clang valgrind",
-        },
-    ),
+        }),
 }
 # Where dpkg cannot be asked: a program or file that tells whether a group is there.
 SIGNS = {
@@ -178,8 +173,7 @@ def _apt(prefix: list[str], words: list[str]) -> None:
         *prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o",
         "DPkg::Lock::Timeout=300", *words]
     process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = []
     for line in process.stdout:
         said.append(line)

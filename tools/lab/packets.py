@@ -124,8 +124,7 @@ def read(file: Path, may_be_empty: bool = False) -> list[Packet]:
             "tshark", "-n", "-r", str(file), "-Y", "infiniband", "-T", "fields", "-E",
             "occurrence=f", *fields],
         capture_output=True,
-        text=True,
-    )
+        text=True)
     if result.returncode:
         raise LabError(f"tshark cannot read {file}: {result.stderr.strip()}")
     packets = dissected(result.stdout)
@@ -160,16 +159,14 @@ def _packet(fields: dict[str, str]) -> Packet:
     extended = (
         ["deth"]
         if number("bth.destqp") == GSI
-        else [name for name in EXTENDED if fields[f"infiniband.{name}"]]
-    )
+        else [name for name in EXTENDED if fields[f"infiniband.{name}"]])
     length = (
         int(fields["udp.length"])
         - UDP
         - BTH
         - ICRC
         - sum(EXTENDED[name] for name in extended)
-        - (number("bth.padcnt") or 0)
-    )
+        - (number("bth.padcnt") or 0))
     details = ["acknowledgement requested"] if _true(fields["infiniband.bth.a"]) else []
     details += ["solicited"] if _true(fields["infiniband.bth.se"]) else []
     if "aeth" in extended:
@@ -202,9 +199,7 @@ def _packet(fields: dict[str, str]) -> Packet:
             fields[name]
             for name in (
                 "eth.src", "ip.id", "infiniband.bth.opcode", "infiniband.bth.destqp",
-                "infiniband.bth.psn", "infiniband.invariant.crc")
-        ),
-    )
+                "infiniband.bth.psn", "infiniband.invariant.crc")))
 
 
 HOST_OF = {network.mac(host): host for host in network.NUMBERS if host}

@@ -122,8 +122,7 @@ def run(
             client
             and role == "server"
             and "client" not in run.processes
-            and client.ready.match(text)
-        )
+            and client.ready.match(text))
         if ready:
             run.start("client", client.place or place, client.argv(ready))
 

@@ -101,8 +101,7 @@ def _usable(want: Optional[str]) -> "list[str] | str":
     ):
         return (
             "there is one, but no /dev/infiniband/uverbs* that this user may open (in a container:"
-            " pass it in)"
-        )
+            " pass it in)")
     return usable
 
 
@@ -114,11 +113,9 @@ def _existing(want: Optional[str]) -> "Place | str":
     others = (
         f", the first of {len(usable)}; choose another by --device or LAB_DEVICE"
         if len(usable) > 1
-        else ""
-    )
+        else "")
     return Place(
-        "device", f"using {name}, an RDMA device of this machine{others}", name, _address(name)
-    )
+        "device", f"using {name}, an RDMA device of this machine{others}", name, _address(name))
 
 
 def _address(device: str) -> str:
@@ -128,8 +125,7 @@ def _address(device: str) -> str:
         _parent(device)
     ]:
         result = subprocess.run(
-            ["ip", "-json", "-4", "address", "show", "dev", netdev], capture_output=True
-        )
+            ["ip", "-json", "-4", "address", "show", "dev", netdev], capture_output=True)
         for link in json.loads(result.stdout or "[]"):
             for address in link.get("addr_info", []):
                 return address["local"]
@@ -242,8 +238,7 @@ def _machine(want: Optional[str]) -> "Place | str":
         return str(error)
     machine.start()  # if that fails, it is an error and not a reason to skip tests
     return Place(
-        "machine", f"using {RDMA}, SoftRoCE in the emulated machine", RDMA, ADDRESS, _prefix("")
-    )
+        "machine", f"using {RDMA}, SoftRoCE in the emulated machine", RDMA, ADDRESS, _prefix(""))
 
 
 def _prefix(host: str) -> tuple[str, ...]:
@@ -261,8 +256,7 @@ def find_host(host: str) -> Place:
     packages.need("machine")
     machine.start(host)
     return Place(
-        "machine", f"using {RDMA} on host {host}", RDMA, network.address(host), _prefix(host), host
-    )
+        "machine", f"using {RDMA} on host {host}", RDMA, network.address(host), _prefix(host), host)
 
 
 def find_hosts() -> tuple[Place, Place]:

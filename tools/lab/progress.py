@@ -108,10 +108,8 @@ class State:
         self.run = {lesson.stem: ("run", lesson.stem) in done for lesson in self.lessons}
         self.breaks = {
             lesson.stem: {
-                name: ("broken", lesson.stem, name) in done for name in examples.breaks(lesson)
-            }
-            for lesson in self.lessons
-        }
+                name: ("broken", lesson.stem, name) in done for name in examples.breaks(lesson)}
+            for lesson in self.lessons}
         self.exercises: "dict[str, dict[str, bool]]" = {lesson.stem: {} for lesson in self.lessons}
         for name, lesson in examples.exercises().items():
             self.exercises[lesson.stem][name] = ("solved", name) in done
@@ -131,8 +129,7 @@ class State:
                 check = f"./lab check {name.split('_')[0]}"
                 commands.append(
                     f"{check:40} # the exercise is"
-                    f" {examples.exercise_task(name).relative_to(examples.ROOT)}"
-                )
+                    f" {examples.exercise_task(name).relative_to(examples.ROOT)}")
         return commands
 
     def next(self) -> "list[str]":
@@ -165,8 +162,7 @@ class State:
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "progress", help="what you have run and solved, and what comes next"
-    )
+        "progress", help="what you have run and solved, and what comes next")
     parser.add_argument("--forget", action="store_true", help="begin anew")
     parser.set_defaults(main=main)
 
@@ -196,8 +192,7 @@ def main(args) -> int:
     if not state.next():
         print(
             "You have run, broken and solved all there is. ./lab new DIR --from EXAMPLE starts a"
-            " project of your own."
-        )
+            " project of your own.")
     if not path:
         why = "LAB_PROGRESS is off" if os.environ.get("LAB_PROGRESS") else "you have no home folder"
         print(f"lab: progress is not kept: {why}", file=sys.stderr)

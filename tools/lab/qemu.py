@@ -32,8 +32,7 @@ def command(
     processor = (
         ["-accel", "kvm", "-cpu", "host"]
         if accelerator == "kvm"
-        else ["-accel", f"tcg,thread=multi,tb-size={TRANSLATED}", "-cpu", "max,erms=off"]
-    )
+        else ["-accel", f"tcg,thread=multi,tb-size={TRANSLATED}", "-cpu", "max,erms=off"])
     ethernet = ["-netdev", f"socket,id=wire,fd={wire}"]
     ethernet += ["-device", "virtio-net-pci,netdev=wire,romfile="]
     return [

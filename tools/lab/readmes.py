@@ -72,9 +72,7 @@ def text(lesson: ladder.Lesson) -> str:
         dict.fromkeys(
             path
             for program in examples.of(lesson)["programs"]
-            for path in sources.of_program(folder, program)
-        )
-    )
+            for path in sources.of_program(folder, program)))
     if lesson.kind == "kernel":
         found += sorted(folder.glob("*.[ch]"))
     files = []
@@ -92,8 +90,7 @@ def text(lesson: ladder.Lesson) -> str:
 
 def _compile(lesson: ladder.Lesson, folder: Path) -> str:
     result = COMPILE.format(
-        lines="\n".join(command(folder, program) for program in examples.of(lesson)["programs"])
-    )
+        lines="\n".join(command(folder, program) for program in examples.of(lesson)["programs"]))
     optional = sources.members(sorted(folder.glob("*.?pp")))
     if optional:
         result += MEMBERS.format(
@@ -107,9 +104,7 @@ def command(folder: Path, program: str) -> str:
     parts = sources.of_program(folder, program)
     used = sources.libraries(parts)
     include = " ".join(f"-I../../{name}/include" for name in used) + (
-        " -I../../shared/src" if "shared" in used else ""
-    )
+        " -I../../shared/src" if "shared" in used else "")
     units = [path.name for path in parts if path.suffix == ".cpp"] + [
-        f"../../{name}/src/*.cpp" for name in used
-    ]
+        f"../../{name}/src/*.cpp" for name in used]
     return f"c++ -std=c++20 -pthread {include} {' '.join(units)} -lrdmacm -libverbs -o {program}"

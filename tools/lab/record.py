@@ -21,26 +21,20 @@ from lab.recording import Recording
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "record", help="for contributors: write an example's expected output anew"
-    )
+        "record", help="for contributors: write an example's expected output anew")
     parser.add_argument("example", nargs="*", help="name or number; all of them if you name none")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--all",
-        action="store_true",
-        help="also what ./lab lint finds, the pictures, and what ./lab sync renews",
-    )
+        "--all", action="store_true",
+        help="also what ./lab lint finds, the pictures, and what ./lab sync renews")
     what.add_argument(
-        "--findings", action="store_true", help="only what ./lab lint finds, and ./lab sync"
-    )
+        "--findings", action="store_true", help="only what ./lab lint finds, and ./lab sync")
     what.add_argument(
         "--since",
         metavar="CONDITION",
         help=(
             "only what differs from the output so far, as a variant: kernel-6.4 for "
-            "what SoftRoCE does since that kernel"
-        ),
-    )
+            "what SoftRoCE does since that kernel"))
     parser.set_defaults(main=main)
 
 
@@ -98,10 +92,8 @@ def record_traces(lesson, device: str) -> None:
     commands = re.findall(
         (
             rf"\./lab trace(?: --program (\w+))? {lesson.stem}(?: --break (\w+))?(?: --"
-            r" ([^`\n]*))?[`\n]"
-        ),
-        text,
-    )
+            r" ([^`\n]*))?[`\n]"),
+        text)
     for other, name, arguments in dict.fromkeys(commands):
         file = recording.file_of(lesson.stem, name or other)
         if file.with_suffix(".svg").name in text:

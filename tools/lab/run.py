@@ -25,25 +25,21 @@ def printer() -> Callable[[str, str], None]:
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "run", help="run an example, both sides of it: ./lab run 02_send_recv"
-    )
+        "run", help="run an example, both sides of it: ./lab run 02_send_recv")
     parser.add_argument("example", help="its name, or its number")
     parser.add_argument(
-        "--break", dest="broken", metavar="NAME", help="with one of the lesson's changes"
-    )
+        "--break", dest="broken", metavar="NAME", help="with one of the lesson's changes")
     parser.add_argument(
         "--program", metavar="NAME",
         help="another program of the lesson's than the one with its name")
     parser.add_argument("--device", help="the RDMA device, where there are several")
     parser.add_argument(
-        "--two-hosts", action="store_true", help="the server on host a, the client on host b"
-    )
+        "--two-hosts", action="store_true", help="the server on host a, the client on host b")
     parser.add_argument(
         "--time-limit", type=float, default=pair.TIME_LIMIT, metavar="SECONDS",
         help=f"when to end what still runs [{pair.TIME_LIMIT:g}]")
     parser.add_argument(
-        "arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program"
-    )
+        "arguments", nargs="*", metavar="-- ARGUMENT", help="passed on to the program")
     parser.set_defaults(main=main)
 
 

@@ -12,8 +12,7 @@ from lab.errors import UsageError
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "shell", help="a prompt where the device is, or on a host: ./lab shell a"
-    )
+        "shell", help="a prompt where the device is, or on a host: ./lab shell a")
     parser.add_argument(
         "host", nargs="?", choices=["", *machine.HOSTS], default="",
         help="one of the two hosts of ./lab hosts")

@@ -46,8 +46,7 @@ def members(paths: list[Path]) -> list[str]:
             name.lower()
             for path in paths
             for name in re.findall(r"\bHAVE_(WR_\w+)", path.read_text())
-        }
-    )
+        })
 
 
 def banner(path: Path) -> list[str]:

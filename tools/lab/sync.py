@@ -63,11 +63,9 @@ TAG = re.compile(r"\s*// \[[\w-]+\]$")
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "sync", help="for contributors: renew what is generated in the lessons"
-    )
+        "sync", help="for contributors: renew what is generated in the lessons")
     parser.add_argument(
-        "--check", action="store_true", help="change nothing; fail where something would change"
-    )
+        "--check", action="store_true", help="change nothing; fail where something would change")
     parser.set_defaults(main=main)
 
 
@@ -90,8 +88,7 @@ def renew(check: bool = False) -> int:
             sys.stdout.writelines(
                 difflib.unified_diff(
                     old.splitlines(True), new.splitlines(True), f"{name}",
-                    f"{name} after ./lab sync")
-            )
+                    f"{name} after ./lab sync"))
         else:
             path.write_text(new)
             print(f"renewed {name}")
@@ -116,8 +113,7 @@ def renewed(text: str, path: Path) -> str:
         make, words = BLOCKS.get(match[1]), match[2].split()
         if make is None:
             raise LabError(
-                f"{path}:{number}: no marker is called {match[1]}; there are {', '.join(BLOCKS)}"
-            )
+                f"{path}:{number}: no marker is called {match[1]}; there are {', '.join(BLOCKS)}")
         try:
             result += make(path, *words)
         except (OSError, TypeError, ValueError) as error:
@@ -147,14 +143,12 @@ def snippet(path: Path, source: str, tag: str) -> list[str]:
         raise ValueError(f"{source} has the tag [{tag}] {len(places)} times, not twice")
     inner = [line for line in lines[places[0] + 1 : places[1]] if not TAG.match(line)]
     return fence(
-        "c" if source.endswith(".c") else "cpp", textwrap.dedent("\n".join(inner)).splitlines()
-    )
+        "c" if source.endswith(".c") else "cpp", textwrap.dedent("\n".join(inner)).splitlines())
 
 
 def usage(path: Path, source: str) -> list[str]:
     lines = re.findall(
-        r"^///(?: {5}(.*))?$", (ROOT / source).read_text().split("#pragma once")[0], re.M
-    )
+        r"^///(?: {5}(.*))?$", (ROOT / source).read_text().split("#pragma once")[0], re.M)
     code = "\n".join(lines).strip()
     if not code:
         raise ValueError(f"{source} has no code in its first comment")
@@ -198,16 +192,14 @@ def newer(path: Path, source: str) -> list[str]:
     if not variants.conditions(file):
         raise ValueError(f"{source} names no condition")
     old = {
-        normalise.normalise(line, "rxe0") for line in variants.base(file).read_text().splitlines()
-    }
+        normalise.normalise(line, "rxe0") for line in variants.base(file).read_text().splitlines()}
     return fence(
         "text",
         [
             line
             for line in file.read_text().splitlines()
             if normalise.normalise(line, "rxe0") not in old
-        ],
-    )
+        ])
 
 
 def table(path: Path, source: str) -> list[str]:

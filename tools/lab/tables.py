@@ -49,9 +49,7 @@ def by_parameter(rows: list[Row], first: str, words, order) -> list[str]:
         [first, *(words(parameter) for parameter in parameters)],
         [
             [named(arm), *(cell(found.get((arm, parameter))) for parameter in parameters)]
-            for arm in dict.fromkeys(row.arm for row in rows)
-        ],
-    )
+            for arm in dict.fromkeys(row.arm for row in rows)])
 
 
 def load(parameter: str) -> str:
@@ -81,21 +79,17 @@ def timetable(measured: Measured) -> list[str]:
             *(f"{percent} %, {PERCENTILES[metric]}" for percent, metric in columns)],
         [
             [named(arm), *(cell(found.get((arm, *column))) for column in columns)]
-            for arm in dict.fromkeys(arm for arm, *_ in found)
-        ],
-    )
+            for arm in dict.fromkeys(arm for arm, *_ in found)])
 
 
 def counters(measured: Measured) -> list[str]:
     """With as many processes as there were at most."""
     rows = [
-        row for name in COUNTERS for row in measured.of_metric("requests", f"{name}_per_request")
-    ]
+        row for name in COUNTERS for row in measured.of_metric("requests", f"{name}_per_request")]
     most = max((processes_of(row.parameter)[0] for row in rows), default=0)
     found = {(row.arm, row.parameter, row.metric): row for row in rows}
     loads = sorted(
-        {row.parameter for row in rows if processes_of(row.parameter)[0] == most}, key=processes_of
-    )
+        {row.parameter for row in rows if processes_of(row.parameter)[0] == most}, key=processes_of)
     lines = [
         [
             f"{named(arm)}, {in_flight_words(processes_of(parameter)[1])}",
@@ -135,8 +129,7 @@ def goals(measured: Measured) -> list[str]:
             condition(line) if line["parameter"] else "–", ratio(line["ratio"]),
             f"{ratio(line['low'])}–{ratio(line['high'])}" if line["low"] and line["high"] else "–",
             limit(line["limit"]), line["state"]]
-        for line in measured.ratios
-    ]
+        for line in measured.ratios]
     head = ["compared", "by", "at", "ratio", "its interval", "goal", "result"]
     return [
         "", f"| {' | '.join(head)} |", "|---|---|---|---:|---:|---:|---|",
@@ -166,20 +159,16 @@ def system_calls(measured: Measured) -> list[str]:
                 *(f"{counts[f'{side}: system calls']:.3g}" for side in ("client", "server"))]
             for name, counts in counted.items()
             if "client: system calls" in counts
-        ],
-    )
+        ])
 
 
 TABLES = {
     "latency": lambda it: by_parameter(
-        it.of_metric("latency", "latency_us"), "latency in µs, median", size_words, int
-    ),
+        it.of_metric("latency", "latency_us"), "latency in µs, median", size_words, int),
     "p99": lambda it: by_parameter(
-        it.of_metric("latency", "p99_us"), "latency in µs, 99th percentile", size_words, int
-    ),
+        it.of_metric("latency", "p99_us"), "latency in µs, 99th percentile", size_words, int),
     "rate": lambda it: by_parameter(
-        it.of_metric("rate", "messages_per_s"), "messages a second", size_words, int
-    ),
+        it.of_metric("rate", "messages_per_s"), "messages a second", size_words, int),
     "groups": lambda it: by_parameter(
         it.of_metric("groups", "messages_per_s"), "messages a second, by slots in a group", str, int
     ),

@@ -21,8 +21,7 @@ LARGEST = 9216  # bytes of a packet; with the default, 256 KiB, the buffer would
 BUFFER = 32768  # KiB, for what comes faster than tcpdump writes
 PATIENCE = 20  # seconds for tcpdump to catch up
 COUNTS = re.compile(
-    r"(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets? dropped"
-)
+    r"(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets? dropped")
 
 
 class Tap:
@@ -40,13 +39,11 @@ class Tap:
                 [
                     "tcpdump", "-i", NETDEV, "--immediate-mode", "--time-stamp-precision", "nano",
                     "-s", str(LARGEST), "-B", str(BUFFER), "-w", self.inside, "udp", "port",
-                    str(ROCE_PORT)]
-            ),
+                    str(ROCE_PORT)]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            text=True,
-        )
+            text=True)
         try:
             self._read_until(lambda line: "listening on" in line)
             # What came before tcpdump had its filter in place counts as seen, and is never
@@ -81,8 +78,7 @@ class Tap:
             if wanted(line):
                 return line
         raise LabError(
-            f"tcpdump on {machine.machine_name(self.where.host)} ended: {''.join(said).strip()}"
-        )
+            f"tcpdump on {machine.machine_name(self.where.host)} ended: {''.join(said).strip()}")
 
     def _drain(self) -> None:
         """Waits until tcpdump has written all that came: on SIGUSR1 it says how much that is."""
@@ -95,12 +91,10 @@ class Tap:
         """How many packets the kernel has seen and tcpdump has not written."""
         self.tcpdump.send_signal(signal.SIGUSR1)
         captured, seen, dropped = (
-            int(count) for count in COUNTS.search(self._read_until(COUNTS.search)).groups()
-        )
+            int(count) for count in COUNTS.search(self._read_until(COUNTS.search)).groups())
         if dropped:
             raise LabError(
-                f"tcpdump was too slow, {dropped} packets are missing: make the transfer smaller"
-            )
+                f"tcpdump was too slow, {dropped} packets are missing: make the transfer smaller")
         return seen - captured
 
     def _fetch(self, said: str) -> None:
@@ -109,7 +103,6 @@ class Tap:
         if fetched.returncode or not fetched.stdout:
             raise LabError(
                 f"no capture from {machine.machine_name(self.where.host)}:"
-                f" {fetched.stderr.decode()}{said}"
-            )
+                f" {fetched.stderr.decode()}{said}")
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_bytes(fetched.stdout)

@@ -69,8 +69,7 @@ def main(args) -> int:
     for test in sorted(tests, key=lambda test: test["duration"], reverse=True)[:SHOWN]:
         print(f"{test['duration']:7.1f} s  {name_of(test)}")
     failed = [
-        name_of(test) for test in tests if test["result"] not in ("OK", "EXPECTEDFAIL", "SKIP")
-    ]
+        name_of(test) for test in tests if test["result"] not in ("OK", "EXPECTEDFAIL", "SKIP")]
     if failed:
         print("failed:", *failed)
     skipped = sum(test["result"] == "SKIP" for test in tests)

@@ -84,12 +84,10 @@ def merge(calls: dict[str, list[Call]], packets: dict[str, list[Packet]]) -> lis
     hosts = {
         host: [
             Event(host, call.end if call.call in RESULTS else call.begin, call)
-            for call in calls.get(host, [])
-        ]
+            for call in calls.get(host, [])]
         + [
             Event(host, packet.time, packet, sent=packet.host == host)
-            for packet in packets.get(host, [])
-        ]
+            for packet in packets.get(host, [])]
         for host in HOSTS
     }
     for events in hosts.values():
@@ -116,8 +114,7 @@ def _join(hosts: dict[str, list[Event]]) -> None:
             event.after.append(event.other)
     _join_tcp(hosts)
     listening = [
-        event for event in hosts["a"] if not event.is_packet and event.what.call in LISTENS
-    ]
+        event for event in hosts["a"] if not event.is_packet and event.what.call in LISTENS]
     first = next((event for event in hosts["b"] if not event.is_packet), None)
     if listening and first:
         first.after.append(listening[0])
@@ -144,10 +141,8 @@ def _join_tcp(hosts: dict[str, list[Event]]) -> None:
                 (
                     cause
                     for total, cause in sent[event.what.tcp]
-                    if total >= received[event.what.tcp]
-                ),
-                None,
-            )
+                    if total >= received[event.what.tcp]),
+                None)
             if cause and cause.host != event.host:
                 event.after.append(cause)
 
@@ -231,9 +226,7 @@ class _Queue:
             packets = max(1, -(-wr["length"] // self.mtu))
         self.requests.append(
             _Request(
-                number, wr["wr_id"], self.next_psn, self.next_psn + packets - 1, wr["signaled"]
-            )
-        )
+                number, wr["wr_id"], self.next_psn, self.next_psn + packets - 1, wr["signaled"]))
         self.next_psn += packets
 
     def at(self, psn: int) -> Optional[_Request]:
@@ -323,10 +316,8 @@ class _Attribution:
             (
                 queue
                 for (host, _), queue in self.queues.items()
-                if host == packet.host and queue.dest_qp == packet.dest_qp
-            ),
-            None,
-        )
+                if host == packet.host and queue.dest_qp == packet.dest_qp),
+            None)
 
     @staticmethod
     def arrival(queue: _Queue, packet: Packet, request: _Request) -> None:

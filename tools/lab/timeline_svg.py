@@ -72,8 +72,7 @@ class _Drawing:
     def __init__(self, events: list[Event], titles: dict[str, str]):
         width = WIDTH if len(titles) > 1 else NIC["a"] + 60
         self.picture = Picture(
-            0, "Verbs calls and packets", "; ".join(titles.values()), width=width
-        )
+            0, "Verbs calls and packets", "; ".join(titles.values()), width=width)
         self.titles = titles
         self.y = dict.fromkeys(titles, TOP)
         self.at: dict[int, float] = {}  # id of an event -> where it is drawn
@@ -174,8 +173,7 @@ class _Drawing:
         if place < 5:
             self.picture.under(
                 f'<rect class="b-{ROLE[host]}" x="{x}" y="{begin:g}" width="4" '
-                f'height="{end - begin:g}"/>'
-            )
+                f'height="{end - begin:g}"/>')
 
     def badges(self, x: float, y: float, tags: str, role: str) -> None:
         """The numbers of work requests, each in a circle."""
@@ -202,8 +200,7 @@ class _Drawing:
             if packet.nak or not event.other
             else "plain"
             if packet.name == "Acknowledge"
-            else ROLE[packet.host]
-        )
+            else ROLE[packet.host])
         if not event.other:
             x2, end = x1 + (x2 - x1) * 0.7, start + (end - start) * 0.7
             self.picture.text(

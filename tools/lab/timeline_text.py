@@ -90,9 +90,7 @@ def rows(events: list[Event]) -> list[Row]:
             and (
                 event.what.name.endswith("Middle")
                 if event.is_packet
-                else _same_words(before.last.what, event.what)
-            )
-        )
+                else _same_words(before.last.what, event.what)))
         if alike:
             before.absorb(event)
             continue
@@ -128,8 +126,7 @@ def packet_words(row: Row) -> str:
         return words
     if row.count > 1:
         words += (
-            f" x{row.count}, PSN {packet.psn:#x}..{row.last.what.psn:#x}, {packet.length} B each"
-        )
+            f" x{row.count}, PSN {packet.psn:#x}..{row.last.what.psn:#x}, {packet.length} B each")
     else:
         words += f", PSN {packet.psn:#x}" + (f", {packet.length} B" if packet.length else "")
     usual = re.compile("ACK|acknowledgement requested|.*NAK, .*|MSN .*|from QP .*")
@@ -166,8 +163,7 @@ def _side_by_side(columns: dict[str, _Column]) -> list[str]:
     for number in range(height):
         cells = [
             (column.lines[number : number + 1] or [""])[0].ljust(WIDTH)
-            for column in columns.values()
-        ]
+            for column in columns.values()]
         lines.append((" " * GAP).join(cells).rstrip())
     for column in columns.values():
         column.lines.clear()

@@ -36,9 +36,7 @@ def add_parser(subparsers) -> None:
         help="show a program's verbs calls and their packets, in one timeline",
         description=(
             "./lab trace 02_send_recv;  ./lab trace -- ibv_rc_pingpong -g 1;  "
-            "./lab trace -- SERVER… -- CLIENT…"
-        ),
-    )
+            "./lab trace -- SERVER… -- CLIENT…"))
     parser.add_argument(
         "--break", dest="broken", metavar="NAME", help="an example with one of the lesson's changes"
     )
@@ -46,8 +44,7 @@ def add_parser(subparsers) -> None:
         "--program", metavar="NAME",
         help="another program of the example's than the one with its name")
     parser.add_argument(
-        "--svg", type=Path, metavar="FILE", help="where to draw it (default: build/wire/NAME.svg)"
-    )
+        "--svg", type=Path, metavar="FILE", help="where to draw it (default: build/wire/NAME.svg)")
     parser.add_argument(
         "words", nargs="+", metavar="EXAMPLE | -- COMMAND",
         help="an example's name or number, with -- ARGUMENT… for it; or any program")
@@ -77,8 +74,7 @@ def main(args) -> int:
 def refuse_module(kind: str) -> None:
     if kind == "kernel":
         raise UsageError(
-            "a kernel module makes no calls of libibverbs; ./lab capture shows its packets"
-        )
+            "a kernel module makes no calls of libibverbs; ./lab capture shows its packets")
 
 
 def of_example(
@@ -145,5 +141,4 @@ def _calls(where: place.Place) -> list[timeline.Call]:
     # A host on which no program was traced has no such file.
     fetch = where.wrap(["sh", "-c", f"cat {CALLS} 2>/dev/null"])
     return timeline.read_calls(
-        subprocess.run(fetch, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
-    )
+        subprocess.run(fetch, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout)

@@ -58,8 +58,7 @@ def named(file: Path, condition: str) -> Path:
     if base(variant) != file:
         raise ValueError(
             f"{condition} is no condition: kernel-6.4, rdma-core-45, or both with a point between"
-            " them"
-        )
+            " them")
     return variant
 
 
@@ -82,8 +81,7 @@ def there(place: Place) -> "dict[str, Version]":
         check=True)
     # libibverbs 1.14.56.0 is that of rdma-core 56.0.
     library = subprocess.run(
-        ["pkg-config", "--modversion", "libibverbs"], capture_output=True, text=True, check=True
-    )
+        ["pkg-config", "--modversion", "libibverbs"], capture_output=True, text=True, check=True)
     return {"kernel": version(release.stdout), "rdma-core": version(library.stdout)[2:]}
 
 

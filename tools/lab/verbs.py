@@ -20,27 +20,23 @@ PHRASES = {
         "ibv_close_device": "closes it; what was made from it has to be gone",
         "ibv_query_device": "the device's limits and abilities",
         "ibv_query_device_ex": (
-            "the same, and what has been added since: `max_dm_size`, atomics by QP type"
-        ),
+            "the same, and what has been added since: `max_dm_size`, atomics by QP type"),
         "ibv_query_port": "a port's state, LID, path MTU and link layer",
         "ibv_port_state_str": "the name of a port's state",
         "ibv_query_gid_ex": "an entry of a port's GID table, with its type and network interface",
         "ibv_query_gid_table": "all valid entries of the GID tables of a device's ports",
         "ibv_get_async_event": "takes the device's next asynchronous event, and waits for one",
         "ibv_ack_async_event": (
-            "acknowledges it; the object that it is about cannot be destroyed before"
-        ),
+            "acknowledges it; the object that it is about cannot be destroyed before"),
         "ibv_event_type_str": "the name of an asynchronous event",
     },
     "Protection domains and memory": {
         "ibv_alloc_pd": "makes a protection domain",
         "ibv_dealloc_pd": "destroys it; refused while something is in it",
         "ibv_reg_mr": (
-            "registers memory, so that the NIC may use it; the region has an lkey and an rkey"
-        ),
+            "registers memory, so that the NIC may use it; the region has an lkey and an rkey"),
         "ibv_reg_mr_iova": (
-            "the same, with the address that lies in requests chosen: 0, for example"
-        ),
+            "the same, with the address that lies in requests chosen: 0, for example"),
         "ibv_dereg_mr": "ends a registration",
         "ibv_alloc_mw": "makes a memory window, which is not bound yet",
         "ibv_bind_mw": "binds a window of type 1 to a part of a region",
@@ -57,8 +53,7 @@ PHRASES = {
         "ibv_destroy_cq": "destroys it; waits for events that have not been acknowledged",
         "ibv_poll_cq": "takes completions that are there, and does not wait",
         "ibv_create_comp_channel": (
-            "makes a completion channel: a file descriptor on which CQs tell of completions"
-        ),
+            "makes a completion channel: a file descriptor on which CQs tell of completions"),
         "ibv_destroy_comp_channel": "destroys it; refused while a CQ reports to it",
         "ibv_req_notify_cq": "arms a CQ: the next completion makes one event",
         "ibv_get_cq_event": "takes an event from a completion channel, and waits for one",
@@ -67,8 +62,7 @@ PHRASES = {
         "ibv_create_cq_ex": "makes a completion queue that is read member by member",
         "ibv_cq_ex_to_cq": "the same queue as an `ibv_cq`, for creating a QP",
         "ibv_start_poll": (
-            "begins to read such a queue, at its first completion; `ENOENT` if there is none"
-        ),
+            "begins to read such a queue, at its first completion; `ENOENT` if there is none"),
         "ibv_next_poll": "goes on to the next completion",
         "ibv_wc_read_byte_len": "the current completion's number of bytes",
         "ibv_end_poll": "ends the reading",
@@ -76,14 +70,12 @@ PHRASES = {
     "Queue pairs": {
         "ibv_create_qp": "makes a queue pair, in state RESET",
         "ibv_create_qp_ex": (
-            "the same, with abilities that are asked for: the `ibv_wr_*` calls, for example"
-        ),
+            "the same, with abilities that are asked for: the `ibv_wr_*` calls, for example"),
         "ibv_modify_qp": "moves it to another state, and sets its attributes",
         "ibv_query_qp": "its state and attributes",
         "ibv_query_qp_data_in_order": (
             "whether the bytes of a message are promised to arrive in order, so that the last may"
-            " be polled"
-        ),
+            " be polled"),
         "ibv_destroy_qp": "destroys it",
         "ibv_create_srq": "makes a shared receive queue",
         "ibv_modify_srq": "sets the limit below which it raises an event, or its size",
@@ -98,18 +90,15 @@ PHRASES = {
         "ibv_post_recv": "posts a list of receives",
         "ibv_post_srq_recv": "posts a list of receives to a shared receive queue",
         "ibv_post_send": (
-            "posts a list of requests to the send queue: SEND, WRITE, READ, atomics, binds"
-        ),
+            "posts a list of requests to the send queue: SEND, WRITE, READ, atomics, binds"),
         "ibv_qp_to_qp_ex": "the queue pair as the `ibv_wr_*` calls want it",
         "ibv_wr_start": "begins a batch of requests",
         "ibv_wr_send": "adds a SEND to the batch",
         "ibv_wr_rdma_write": "adds a WRITE",
         "ibv_wr_atomic_write": (
-            "adds a WRITE of eight bytes that are seen all at once or not at all"
-        ),
+            "adds a WRITE of eight bytes that are seen all at once or not at all"),
         "ibv_wr_flush": (
-            "adds a FLUSH: what was written is visible, or persistent, when it completes"
-        ),
+            "adds a FLUSH: what was written is visible, or persistent, when it completes"),
         "ibv_wr_set_sge": "says which memory the request just added is about",
         "ibv_wr_complete": "posts the batch, all of it or nothing",
     },
@@ -126,8 +115,7 @@ PHRASES = {
     },
     "The connection manager": {
         "rdma_create_event_channel": (
-            "makes a file descriptor on which events of connections arrive"
-        ),
+            "makes a file descriptor on which events of connections arrive"),
         "rdma_destroy_event_channel": "closes it; its ids have to be gone",
         "rdma_create_id": "makes an id, which is to rdma_cm what a socket is to TCP",
         "rdma_destroy_id": "destroys it; its QP has to be gone, and its events acknowledged",
@@ -145,14 +133,12 @@ PHRASES = {
         "rdma_accept": "answers a connection request with yes",
         "rdma_reject": "answers it with no",
         "rdma_disconnect": (
-            "ends a connection: the QP goes to the error state, and the peer gets an event"
-        ),
+            "ends a connection: the QP goes to the error state, and the peer gets an event"),
         "rdma_get_cm_event": "takes the next event, and waits for one",
         "rdma_ack_cm_event": "acknowledges and frees it",
         "rdma_event_str": "the name of an event",
         "rdma_join_multicast": (
-            "joins a multicast group; ends in an event with the address to send to"
-        ),
+            "joins a multicast group; ends in an event with the address to send to"),
         "rdma_leave_multicast": "leaves it",
     },
 }
@@ -160,13 +146,11 @@ PHRASES = {
 MAN = {
     **dict.fromkeys(
         ("ibv_start_poll", "ibv_next_poll", "ibv_end_poll", "ibv_wc_read_byte_len"),
-        "ibv_create_cq_ex",
-    ),
+        "ibv_create_cq_ex"),
     "ibv_reg_mr_iova": "ibv_reg_mr",
     "ibv_qp_to_qp_ex": "ibv_wr_post",
     **dict.fromkeys(
-        ("ibv_cq_ex_to_cq", "ibv_wc_status_str", "ibv_wr_atomic_write", "ibv_wr_flush"), None
-    ),
+        ("ibv_cq_ex_to_cq", "ibv_wc_status_str", "ibv_wr_atomic_write", "ibv_wr_flush"), None),
 }
 # The rdma-core that has a man page of its own for it first.
 MAN_SINCE = {"ibv_wr_flush": 45}
@@ -206,8 +190,7 @@ def sources() -> "dict[str, list[Path]]":
     folders["common"] = [ROOT / "common/include/rdmacommon", ROOT / "common/src"]
     return {
         name: sorted(path for folder in paths for path in folder.glob("*.?pp"))
-        for name, paths in folders.items()
-    }
+        for name, paths in folders.items()}
 
 
 def uses() -> "dict[str, dict[str, list[Path]]]":
@@ -253,8 +236,7 @@ def index(path: Path) -> "list[str]":
             since = (
                 f" (man page since rdma-core {MAN_SINCE[name]})"
                 if name in MAN_SINCE
-                else " (no man page)"
-            )
+                else " (no man page)")
             man = "" if page == name else f" (`man {page}`)" if page else since
             users = [where for where in used[name] if where != "common"]
             listed = users if len(users) <= FEW else users[:2]
@@ -265,6 +247,5 @@ def index(path: Path) -> "list[str]":
                 parts.append("common " + links(used[name]["common"], path))
             places = "; ".join(parts)
             lines.append(
-                f"| `{name}` | {what}{man} | [{lesson.number}]({lesson.file.name}) | {places} |"
-            )
+                f"| `{name}` | {what}{man} | [{lesson.number}]({lesson.file.name}) | {places} |")
     return [*lines, ""]
