@@ -2,8 +2,9 @@
 """What there is to run: the examples, their "Break it" changes and exercises, as built programs."""
 from __future__ import annotations
 
-import collections
+import contextlib
 import dataclasses
+import fcntl
 import functools
 import os
 from pathlib import Path
@@ -226,13 +227,29 @@ def run(
     under: Sequence[str] = (), client_under: Optional[Sequence[str]] = None,
     client_place: Optional[Place] = None, **options
 ) -> pair.Outcome:
-    """Runs a program of build/examples, with its other side, by its kind, as in ladder.txt.
+    """Runs a program of build/examples, with its other side, by its kind, as in ladder.txt. The
+    programs of lesson 14 run one at a time: they join the same multicast group, and with one of
+    them its whole host, so that another would receive what it is to miss.
 
     @param under what starts the program, if it is not to start by itself: env(1), strace(1), …
     @param client_under the same for the client; None: what starts the server. A kernel module is
     no program, and starts by itself
     @param client_place where the client runs, if not where the server does
     @param options as pair.run() takes them"""
+    group = find("multicast")
+    with contextlib.ExitStack() as stack:
+        if program.partition(".")[0] in (group.program, group.number):
+            fcntl.flock(
+                stack.enter_context(open(build / ".multicast-group", "w")), fcntl.LOCK_EX)
+        return _run(
+            place, build, program, kind, extra, under, client_under, client_place, options)
+
+
+def _run(
+    place: Place, build: Path, program: str, kind: str, extra: Sequence[str],
+    under: Sequence[str], client_under: Optional[Sequence[str]], client_place: Optional[Place],
+    options
+) -> pair.Outcome:
     if kind == "kernel":
         return _run_module(place, build, program, extra, under, client_place, options)
     without_device = dataclasses.replace(place, device="")
