@@ -619,8 +619,8 @@ class Soak(Shared):
     most_kept = 1 << 18
     sampling = (
         "for process; do od -An -td8 -N8 /proc/$process/fd/900; "  # live_bytes.cpp
-        """awk '/^[0-9a-f]+-/ {s = $2 ~ /s/} /^Size:/ && s {sum += $2} END {print sum}' """
-        "/proc/$process/smaps; "
+        "awk '/^[0-9a-f]+-/ {shared = $2 ~ /s/} /^Size:/ && shared {sum += $2} END {print sum}'"
+        " /proc/$process/smaps; "
         "ls /proc/$process/fd | wc -l; echo $(ls /proc/$process/task); done; "
         f"for kind in {' '.join(kinds)}; do rdma -j resource show $kind; done")
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Preloaded into a program, it counts the bytes that the program has allocated and not freed. A test
-// reads the number, 8 bytes, as the file /proc/PID/fd/900. It is what the program holds, and nothing
-// that the kernel or the C library adds by itself: huge pages, arenas, caches.
+// Preloaded into a program, it counts the bytes that the program has allocated and not freed. A
+// test reads the number, 8 bytes, as the file /proc/PID/fd/900. It is what the program holds, and
+// nothing that the kernel or the C library adds by itself: huge pages, arenas, caches.
 
 #include <atomic>
 #include <cerrno>

@@ -103,8 +103,7 @@ class Inject(unittest.TestCase):
         def calls(job):
             lesson, program = job
             return self.injection.calls(
-                program, lesson.kind, FEWER.get(program, []) + PATIENCE * has_timeout(lesson)
-            )
+                program, lesson.kind, FEWER.get(program, []) + PATIENCE * has_timeout(lesson))
 
         with concurrent.futures.ThreadPoolExecutor(inject.AT_ONCE) as pool:
             return [

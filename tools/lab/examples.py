@@ -2,6 +2,7 @@
 """What there is to run: the examples, their "Break it" changes and exercises, as built programs."""
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import fcntl
