@@ -164,7 +164,7 @@ class Inject(unittest.TestCase):
             self.assertEqual(on_device("rdma", "resource").stdout, before)
         # Whether a program has to sleep for an event, say, depends on the order of events.
         print(f"{len(not_reached)} not made in these runs: {', '.join(not_reached)}")
-        self.assertGreater(passed, 0)
+        self.assertLess(len(not_reached), len(chosen) / 2)
         print(f"{passed} of {len(chosen)} calls failed as they should")
         for why, number in designed.items():
             print(f"{number} by design: {why}")
