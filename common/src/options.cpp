@@ -72,7 +72,9 @@ void CommandLine::add(const std::string &name, std::chrono::seconds &value,
                       const std::string &help) {
   const std::string text = help + " [" + std::to_string(value.count()) + "]";
   add_number(name, text, 1, 3600, [&value](int64_t n) { value = std::chrono::seconds(n); });
-  app_->get_option(name)->type_name("SECONDS");
+  CLI::Option *const option = app_->get_option(name)->type_name("SECONDS");
+  if (name == "--timeout")
+    option->envname("RDMA_TIMEOUT");
 }
 
 void CommandLine::add_number(const std::string &name, const std::string &help, int64_t min,

@@ -3,6 +3,7 @@
 and when an example closes its device, it has destroyed every QP, CQ, MR and PD."""
 import os
 import unittest
+import unittest.mock
 
 import close_probe
 import needs_device
@@ -48,6 +49,7 @@ class Examples(unittest.TestCase):
             needs_device.PLACE.device)
         self.assertEqual(found, [], "\n".join(found))
 
+    @unittest.mock.patch.dict(os.environ, needs_device.PATIENT)
     def test_prints_what_the_lesson_shows(self):
         def check(job, result):
             lesson, (outcome, closed, left) = job[0], result
@@ -67,6 +69,7 @@ class Examples(unittest.TestCase):
             self, {lesson.stem: (lesson,) for lesson in ladder.read() if lesson.has_program},
             run_probed, check)
 
+    @unittest.mock.patch.dict(os.environ, needs_device.PATIENT)
     def test_a_lessons_other_programs_do_so_too(self):
         def check(job, outcome):
             lesson, other = job

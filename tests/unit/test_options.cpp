@@ -63,6 +63,14 @@ TEST(Options, EachIsTaken) {
             "device=rxe0 port=1 gid=3 server=0 tcp=0 timeout=2 mtu=1024 class=104 reads=16\n");
 }
 
+TEST(Options, AVariableSaysTheTimeoutThatTheCommandLineDoesNot) {
+  setenv("RDMA_TIMEOUT", "7", 1);
+  const std::string without = run({}).out, with = run({"--timeout", "2"}).out;
+  unsetenv("RDMA_TIMEOUT");
+  EXPECT_NE(without.find(" timeout=7 "), std::string::npos) << without;
+  EXPECT_NE(with.find(" timeout=2 "), std::string::npos) << with;
+}
+
 TEST(Options, WrongOnesNameTheNearest) {
   const Result result = run({"--devcie", "rxe0"});
   EXPECT_EQ(result.status, 2);
