@@ -28,8 +28,8 @@ const uint32_t no_queue_pair = random_psn();
 void serve(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id listener = cm_listen(channel, options, 1);
   for (int turn = 1; turn <= 3; ++turn) {
-    const unique_cm_event request =
-        wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
+    const unique_cm_event request = wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST,
+                                                      turn == 1 ? options.wait : options.timeout);
     const unique_cm_id id(request->id);
     if (turn < 3) {
       const Greeting full = greeting(Refusal::full);

@@ -33,8 +33,8 @@ constexpr int refusals = 5;
 void serve(rdma_event_channel *channel, const CmOptions &options) {
   const unique_cm_id listener = cm_listen(channel, options, 1);
   for (int attempts = 0;; ++attempts) {
-    const unique_cm_event request =
-        wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
+    const unique_cm_event request = wait_for_cm_event(
+        channel, RDMA_CM_EVENT_CONNECT_REQUEST, attempts == 0 ? options.wait : options.timeout);
     const unique_cm_id id(request->id);
     if (attempts < refusals) {
       const Greeting full = greeting(Refusal::full);

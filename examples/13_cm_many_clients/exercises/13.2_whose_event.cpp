@@ -30,7 +30,7 @@ void serve(rdma_event_channel *channel, const CmOptions &options) {
   unique_cm_id one, two;
   while (!one || !two) {
     const unique_cm_event request =
-        wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
+        wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
     const rdma_conn_param &asked = request->param.conn;
     const std::string_view said(static_cast<const char *>(asked.private_data),
                                 asked.private_data_len);
