@@ -56,9 +56,11 @@ bool attempt(rdma_event_channel *channel, const CmOptions &options) {
   cm_resolve(id.get(), channel, options);
   rdma_conn_param param{.retry_count = 6, .qp_num = random_psn()};
   check_errno(rdma_connect(id.get(), &param), "rdma_connect");
-  if (next_cm_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, options.timeout)->event !=
-      RDMA_CM_EVENT_CONNECT_RESPONSE)
-    return false;
+  const unique_cm_event answer =
+      next_cm_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, options.timeout);
+  if (answer->event == RDMA_CM_EVENT_REJECTED && greeting_in(answer->param.conn))
+    return false; // it is full; without a greeting, there is no server
+  check_cm_event(*answer, RDMA_CM_EVENT_CONNECT_RESPONSE);
   check_errno(rdma_establish(id.get()), "rdma_establish");
   check_errno(rdma_disconnect(id.get()), "rdma_disconnect");
   wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout);
