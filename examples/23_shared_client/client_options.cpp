@@ -7,6 +7,8 @@
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
 
+#include <CLI/App.hpp>
+
 #include <algorithm>
 #include <charconv>
 #include <sstream>
@@ -47,6 +49,7 @@ ClientOptions client_options(int argc, char **argv) {
   std::chrono::seconds connect_within{5};
   uint32_t group_id = 0;
   line.add("--connect-within", connect_within, "how long an attempt to connect may take");
+  line.cli11().get_option("--connect-within")->envname("RDMA_TIMEOUT"); // as that of --timeout
   line.add("--also", also, "further servers: ADDRESS[:PORT],ADDRESS[:PORT]");
   line.add("--to", load.server, "all requests to this server: 0 is --host [-1: they take turns]",
            -1, 13);
