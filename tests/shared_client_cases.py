@@ -659,7 +659,8 @@ class Soak(Shared):
         self.drain()
 
     def kill(self, process):
-        self.at(process.place, "kill", "-9", str(process.guest))
+        # the shell's own: a minimal system has no kill(1)
+        self.at(process.place, "sh", "-c", f"kill -9 {process.guest}")
         process.communicate(timeout=600)
 
     def start(self, place, program, *options, preload=""):
