@@ -13,6 +13,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
+from lab import build
 from lab.paths import ROOT
 
 TOP = Path(os.environ.get("LAB_BUILD", ROOT / "build")) / "other"
@@ -39,16 +40,6 @@ def run(argv, **environment):
     return result.stdout
 
 
-def targets(folder, *wanted):
-    """What is built by default and defined below these folders of the project."""
-    return [
-        str(Path(target["filename"][0]).relative_to(folder))
-        for target in json.loads(run(["meson", "introspect", "--targets", str(folder)]))
-        if any(Path(target["defined_in"]).is_relative_to(ROOT / name) for name in wanted)
-        and target["build_by_default"]
-    ]
-
-
 def check_syntax(command):
     """Compiles a source for its warnings alone, which takes half the time."""
     argv = shlex.split(command["command"])
@@ -68,7 +59,8 @@ class Builds(unittest.TestCase):
         """It builds what is installed and what the lessons show. Of the tests it reads the
         sources."""
         folder = configure("clang", "clang++")
-        run(["ninja", "-C", str(folder), *targets(folder, "common", "shared", "examples", "tools")])
+        made = build.default_targets(folder, "common", "shared", "examples", "tools")
+        run(["ninja", "-C", str(folder), *made])
         commands = json.loads((folder / "compile_commands.json").read_text())
         sources = [
             command for command in commands
@@ -81,7 +73,7 @@ class Builds(unittest.TestCase):
 
     def test_gcc_with_sanitizers(self):
         folder = configure("sanitize", "g++", "-Db_sanitize=address,undefined")
-        made = [*targets(folder, *SANITIZED), "tests/trace/traced"]
+        made = [*build.default_targets(folder, *SANITIZED), "tests/trace/traced"]
         run(["ninja", "-C", str(folder), *made])
         # The address sanitizer looks for leaks at exit as well, in the emulated machine too.
         environment = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -31,10 +32,11 @@ def lock(path: Path):
         yield
 
 
-def build(*targets: str) -> Path:
+def build(*targets: str, default_only: bool = False) -> Path:
     """Brings the build folder up to date and returns it. LAB_MESON_OPTIONS is for `meson setup`.
 
     @param targets files of the build folder; none means everything
+    @param default_only in place of targets: what default_targets() says
     @raises LabError if the build fails"""
     path = directory()
     with lock(path):
@@ -45,11 +47,24 @@ def build(*targets: str) -> Path:
                     "meson", "setup", str(path), str(ROOT),
                     *os.environ.get("LAB_MESON_OPTIONS", "").split()],
                 quiet=True)
+        if default_only:
+            targets = tuple(default_targets(path, ""))
         ninja = ["ninja", "-C", str(path), *targets]
         if "no work to do" not in _output([*ninja, "-n"]):
             print("lab: building", file=sys.stderr)
             _run(ninja, quiet=False)
     return path
+
+
+def default_targets(path: Path, *below: str) -> list[str]:
+    """What is built by default and defined in or below these folders of the project, as ninja names
+    it. Meson's own `all` also has what a test needs that does not run by default."""
+    _run(["ninja", "-C", str(path), "build.ninja"], quiet=True)  # if a meson.build has changed
+    return [
+        str(Path(target["filename"][0]).relative_to(path.resolve()))
+        for target in json.loads(_output(["meson", "introspect", "--targets", str(path)]))
+        if target["build_by_default"]
+        and any(Path(target["defined_in"]).is_relative_to(ROOT / name) for name in below)]
 
 
 def _output(argv: list[str]) -> str:

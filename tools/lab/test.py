@@ -41,7 +41,7 @@ def main(args) -> int:
         *PACKAGES, *(["check"] if whole else []),
         *(["thorough"] if args.all or NEED_MORE & set(wanted) else []))
     began = time.monotonic()
-    folder = build.build(*([] if whole else ["all"]))
+    folder = build.build(default_only=not whole)
     built = time.monotonic()
     try:
         print(f"lab: {place.find_place().why}", file=sys.stderr, flush=True)
