@@ -48,8 +48,8 @@ public:
            const std::vector<int> &choices);
   /// True if it is given; it takes no value.
   void add(const std::string &name, bool &value, const std::string &help);
-  /// Seconds, 1 to 3600. The variable RDMA_TIMEOUT says what `--timeout` is if the command line does
-  /// not: on a busy machine, all programs can get more time at once.
+  /// Seconds, 1 to 3600. The variable RDMA_TIMEOUT says what `--timeout` is if the command line
+  /// does not: on a busy machine, all programs can get more time at once.
   void add(const std::string &name, std::chrono::seconds &value, const std::string &help);
   /// A number from `min` to `max`, by default whatever its type can hold.
   template <std::integral Number>
