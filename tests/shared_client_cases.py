@@ -614,8 +614,8 @@ class Soak(Shared):
     kinds = ("qp", "cq", "mr", "pd", "cm_id")
     counts = ("shared KiB", "descriptors", "threads", *kinds)
     columns = ("live bytes", *counts)
-    # What was allocated once by need, and stays: a queue that has been long. It has at most so many
-    # entries as the ring has slots.
+    # Bytes. A queue that was long once keeps its memory; it has at most as many entries as the ring
+    # has slots.
     most_kept = 1 << 18
     sampling = (
         "for process; do od -An -td8 -N8 /proc/$process/fd/900; "  # live_bytes.cpp
@@ -643,8 +643,8 @@ class Soak(Shared):
         return samples
 
     def take_samples(self, like=None):
-        """When the senders are connected, nobody else is, and they have what they had `like` then.
-        What must be gone is gone soon, and not at once."""
+        """Waits until only the senders are connected, and the counts are those of `like`:
+        the server frees the resources of a killed client soon, and not at once."""
         deadline = time.monotonic() + 300
         while True:
             now = self.sample(self.server_place, self.server)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What lesson 06 says of waiting: the event is lost every time, and a burst wakes once who sleeps
-for its last message. Its times are not compared: other programs run at the same time."""
+"""What lesson 06 says of waiting: the event is lost every time, and a burst wakes a program once
+that sleeps for its last message. Its times are not compared: other programs run at the same
+time."""
 import json
 import os
 import subprocess
@@ -67,8 +68,9 @@ class Waiting(unittest.TestCase):
         self.assertRegex(outcome.of("")[1], "^a broken device: the device reports: ")
 
     def test_a_burst_wakes_once(self):
-        """Who polls gets no event. Who sleeps for solicited messages gets one for a burst, and in
-        each turn at most one that is old: of a message which the poll after arming has found."""
+        """A server that polls gets no event. One that sleeps for solicited messages gets one event
+        for a burst, and in each turn at most one old event: of a message which the poll after
+        arming has found."""
         trace = f"/tmp/waiting-{os.getpid()}"
         self.addCleanup(on_device, 'rm -f "$1"*', trace)
         on_device(

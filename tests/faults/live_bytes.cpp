@@ -25,7 +25,7 @@ namespace {
 
 constexpr int known_descriptor = 900;
 
-// What has been allocated before there is a file.
+// The bytes that are allocated before the file exists.
 std::atomic<int64_t> early = 0;
 std::atomic<std::atomic<int64_t> *> live = &early;
 

@@ -49,7 +49,7 @@ def check_syntax(command):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-# What the tests run that run with the sanitizers.
+# The folders whose programs the tests run with the sanitizers.
 SANITIZED = ["common", "shared", "examples", "tools/trace", "tests/unit", "tests/faults"]
 
 
