@@ -26,21 +26,36 @@ def on_device(script, *arguments):
 
 
 def rounds(calls):
-    """Of each round of the server's (messages, how the CQ was armed, events). Its answer, a SEND,
-    ends a round."""
-    messages, armed, events = 0, set(), 0
+    """Of each round of the server's (messages, how the CQ was armed each time, events). Its answer,
+    a SEND, ends a round."""
+    messages, armed, events = 0, [], 0
     for call in calls:
         if call["failed"]:
             continue
         if call["call"] == "ibv_req_notify_cq":
-            armed.add("solicited only" in call["text"])
+            armed.append("solicited only" in call["text"])
         elif call["call"] == "ibv_get_cq_event":
             events += 1
         elif call["call"] in ("ibv_poll_cq", "ibv_start_poll"):
             messages += sum(wc["opcode"] == "RECV" for wc in call["wcs"])
         elif call["call"] == "ibv_post_send":
             yield messages, armed, events
-            messages, armed, events = 0, set(), 0
+            messages, armed, events = 0, [], 0
+
+
+def most_events(found):
+    """How many events these rounds can have. Each time that the CQ is armed for any message raises
+    one. A round raises one in which the server sleeps for solicited messages: only its last message
+    is solicited. Nothing else does, but the CQ may stay armed at the end of a turn."""
+    most, unarmed, sleeps_for_solicited = TURNS + 1, 0, False
+    for _, armed, _ in found:
+        if not armed:  # the messages were there: it did not have to sleep
+            unarmed += 1
+            continue
+        was, sleeps_for_solicited = sleeps_for_solicited, all(armed)
+        most += 1 + was * unarmed if sleeps_for_solicited else len(armed)
+        unarmed = 0
+    return most
 
 
 class Waiting(unittest.TestCase):
@@ -69,8 +84,7 @@ class Waiting(unittest.TestCase):
 
     def test_a_burst_wakes_once(self):
         """A server that polls gets no event. One that sleeps for solicited messages gets one event
-        for a burst, and in each turn at most one old event: of a message which the poll after
-        arming has found."""
+        for a burst. It may get it in a later round: the poll after arming can find the message."""
         trace = f"/tmp/waiting-{os.getpid()}"
         self.addCleanup(on_device, 'rm -f "$1"*', trace)
         on_device(
@@ -86,10 +100,9 @@ class Waiting(unittest.TestCase):
         # three ways to wait for single messages and for bursts, and five ways to send
         self.assertGreaterEqual(len(polling), (3 * 2 + 5) * TURNS)
         self.assertEqual(sum(polling), 0, found)
-        sleeping = [
-            events for messages, armed, events in found if (messages, armed) == (BURST, {True})]
-        self.assertLessEqual(sum(sleeping), len(sleeping) + TURNS, found)
-        self.assertGreaterEqual(len(sleeping), 1, found)
+        self.assertLessEqual(sum(events for _, _, events in found), most_events(found), found)
+        self.assertTrue(
+            any(messages == BURST and armed and all(armed) for messages, armed, _ in found), found)
 
     def test_one_round(self):
         outcome = run("completions", "--measure", "1")
