@@ -77,7 +77,7 @@ bool SessionLoop::hold() {
       return false;
     was_busy |= each_session([](Session &session) { return session.send(); });
     if (!patience.has_ended(was_busy || !jobs_.empty())) {
-      if (++turns % busy_turns == 0)
+      if (++turns % busy_turns == 0 && !has_looked_again_) // what was armed is polled first
         take_events(false);
     } else if (arm())
       take_events(true);
