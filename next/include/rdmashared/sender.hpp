@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+/// @file
+/// The client side of a host: a thread, or several, that has the connections, and sends the
+/// requests of all callers in groups.
+///
+///     rdmashared::Sender sender({.servers = {{.host = "10.77.0.1"}}, .name = "name"});
+///     sender.wait_until_up(std::chrono::seconds(5));
+///     rdmashared::Caller caller = sender.caller(); // in other processes: Caller::join("name")
+///
+/// Written out in lesson 23_shared_client.
+#pragma once
+
+#include "rdmashared/basics.hpp"
+#include "rdmashared/caller.hpp"
+
+#include <rdmacommon/processes.hpp>
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rdmashared {
+
+/// Where a server listens.
+struct ServerAddress {
+  std::string host;      ///< A name or an address, IPv4 or IPv6.
+  uint16_t port = 18515; ///< Of rdma_cm.
+};
+
+/// What a Sender connects to, and how.
+struct SenderOptions {
+  /// At least one, at most 256. They share the load, unless RequestOptions::server names one.
+  std::vector<ServerAddress> servers;
+  uint32_t connections = 1; ///< To each server.
+  /// Of each connection's ring, at least 8 and at most 2^24. A request, and a response, can take
+  /// three quarters of them, less 40 bytes.
+  uint32_t slots = 4096;
+  /// In bytes: a multiple of 8, at least 32 and at most 1 MiB. All slots of a ring together have
+  /// 2 GiB at most. A message with 24 bytes in front of it takes as many slots as it needs.
+  uint32_t slot_size = 64;
+  /// How many requests of a connection may be without a response.
+  uint32_t window = 1024;
+  /// Slots of each process's own area, at least 1: for its requests under way, and for responses
+  /// that it has not collected. No process can take another one's.
+  uint32_t area_slots = 1024;
+  /// Bytes of the largest response to a request with RequestOptions::any_length. Those have a
+  /// connection of their own. 0: there is no such connection.
+  uint32_t largest_response = 0;
+  /// How many of those may be under way at a time, of each process and of each connection.
+  uint32_t long_responses = 16;
+  /// Most slots in a group, 1 to 255. 1: each message goes by itself. Larger groups let both CPUs
+  /// of a small host idle: all requests travel together.
+  uint32_t group = 64;
+  /// Threads that have the connections, at least 1. Each makes `connections` to each server, and
+  /// has its own share of the processes.
+  uint32_t threads = 1;
+  Waiting waiting = Waiting::adaptive; ///< How each thread waits.
+  /// By which other processes of this user join, for Caller::join(). Empty: they cannot.
+  std::string name = {};
+  std::optional<gid_t> members = {};              ///< Members of this group may join as well.
+  std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
+  std::chrono::milliseconds rest{200}; ///< Before the second attempt; doubles with each one.
+  std::chrono::milliseconds longest_rest{3200}; ///< Up to this.
+  /// How long a server may say nothing when it is asked whether it lives. Then the connection is
+  /// lost. It must be longer than the longest handler that runs inline.
+  std::chrono::milliseconds silence{5000};
+  Log log = {}; ///< Why a connection is lost, or cannot be made.
+};
+
+/// Connections to servers, and the threads that have them. Any number of Senders can be in a
+/// process.
+class Sender {
+public:
+  /// Starts the threads, which begin to connect.
+  /// @param links to processes that may join, one each: the ends of rdmacommon::make_link() whose
+  ///              other ends are in these processes
+  /// @throws Error if an option is wrong, there is no rdma_cm, no memory, or the name is in use
+  explicit Sender(const SenderOptions &options, std::vector<rdmacommon::Link> links = {});
+  /// Ends the threads. Every caller that waits gets an error. This process's Callers must be gone.
+  ~Sender();
+  Sender(const Sender &) = delete;
+  Sender &operator=(const Sender &) = delete;
+
+  uint32_t connections() const; ///< To all servers, of all threads.
+  /// Sleeps until all connections are up.
+  /// @throws Error with the reason if they are not within `limit`
+  void wait_until_up(std::chrono::milliseconds limit);
+  /// Whether the threads go on. They end by themselves only if the host has no more of what they
+  /// need, such as file descriptors; then every request fails.
+  bool is_running() const;
+  /// The reason why a connection is not up; of several, the one that was seen last.
+  std::string why() const;
+
+  /// For the threads of this process. The Sender must outlive it.
+  Caller caller(Waiting waiting = Waiting::adaptive);
+  Counts counts() const; ///< Of all connections.
+
+private:
+  std::unique_ptr<class SenderThreads> threads_;
+};
+
+} // namespace rdmashared

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+/// @file
+/// A server of shared clients: it takes their connections, and gives their requests to a handler,
+/// in a pool of threads.
+///
+///     rdmashared::Server server(
+///         {.workers = 2}, [](std::span<const std::byte> request, std::span<std::byte> response) {
+///           std::ranges::copy(request, response.begin()); // an echo
+///           return request.size();
+///         });
+///     rdmashared::serve_until_signal(server);
+///
+/// Written out in lesson 24_its_server.
+#pragma once
+
+#include "rdmashared/basics.hpp"
+
+#include <bitset>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace rdmashared {
+
+struct Batch; // requests that have come together
+
+/// The connection that a request has come by.
+struct Client {
+  /// Its number, from 1. No two connections of a Server have the same one.
+  uint64_t connection = 0;
+  std::string host; ///< The client's IP address.
+};
+
+// [request]
+/// A request that has no answer yet. It can be moved to another thread, or into a queue, and be
+/// answered at any time, once, also after its connection or its Server has gone: then the answer
+/// goes nowhere. A Request that is destroyed without an answer is answered as a failure. Not
+/// thread-safe by itself.
+class Request {
+public:
+  Request(Request &&other) noexcept = default;  ///< The request is this one's then.
+  Request &operator=(Request &&other) noexcept; ///< First answers the one that it was.
+  ~Request();                                   ///< Answers it, if nobody has.
+
+  /// The request. The client cannot change these bytes. Valid until the answer.
+  std::span<const std::byte> bytes() const;
+  /// Where a response can be made in place: the request's slots, or for RequestOptions::any_length
+  /// SenderOptions::largest_response bytes. Valid until the answer.
+  std::span<std::byte> room() const;
+
+  const Client &client() const; ///< Whose it is. Valid until the answer.
+  /// The number of the client's worker, as the client says. A number can be given again when a
+  /// worker has gone.
+  uint16_t worker() const;
+  uint8_t service() const;     ///< RequestOptions::service.
+  bool wants_response() const; ///< False for Caller::post().
+  /// What ServerOptions::new_client has returned for this client; null if there is no such
+  /// function. Valid until the answer.
+  void *state() const;
+
+  /// Whether it has been answered, or moved away. Then only an assignment and the destructor may be
+  /// called.
+  bool is_answered() const { return batch_ == nullptr; }
+
+  /// Answers with the first `length` bytes of room(). If that is more than room() has, the answer
+  /// is a failure that says so.
+  void reply(size_t length);
+  /// Answers with a copy of `response`.
+  void reply(std::span<const std::byte> response);
+  /// Answers with a failure: the caller gets RequestFailed, and server_said() is `why`, as far as
+  /// it fits.
+  void fail(std::string_view why);
+
+private:
+  friend struct Batch;
+  Request(std::shared_ptr<Batch> batch, uint32_t index) : batch_(std::move(batch)), index_(index) {}
+
+  std::shared_ptr<Batch> batch_; // null once it is answered
+  uint32_t index_;
+};
+// [request]
+
+/// From a request to its response. Called by several threads at once. An exception that it throws
+/// becomes a failure, and the caller gets the words of std::exception::what().
+/// @param response where the response goes: Request::room()
+/// @return its length in bytes
+using Handler =
+    std::function<size_t(std::span<const std::byte> request, std::span<std::byte> response)>;
+
+/// The same for a handler that needs to know its client, or answers later. A request that it has
+/// not moved away, and not answered, is a failure when it returns or throws.
+using RequestHandler = std::function<void(Request &&request)>;
+
+/// What a Server gives to its clients.
+struct ServerOptions {
+  std::string host = {};     ///< The address to listen on. Empty: all of this host's.
+  uint16_t port = 18515;     ///< Of rdma_cm; 0: one that is free.
+  uint32_t connections = 64; ///< Clients at a time.
+  uint32_t clients = 0;      ///< run() ends after so many connections; 0: never.
+  uint32_t slots = 1 << 16;  ///< Most slots of one connection.
+  uint32_t window = 4096;    ///< Most requests of one connection without an answer.
+  /// Most bytes for one connection: its slots and responses. Its queues are the device's, and come
+  /// on top. On rxe they take at most 1 KiB for each of `window`, and 512 KiB.
+  uint64_t memory = uint64_t{1} << 28;
+  uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections.
+  /// Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
+  uint32_t group = 64;
+  /// Threads that have the connections, at least 1. A new client goes to the one that has the
+  /// fewest. Several help if one is always busy, and there are CPUs for them.
+  uint32_t threads = 1;
+  /// Threads of the pool that runs handlers. 0: all handlers run in the threads that have the
+  /// connections: one that takes long holds up that thread's clients.
+  uint32_t workers = 1;
+  /// Services whose handlers run in the threads that have the connections, although there is a
+  /// pool: for handlers that are shorter than a wake of another thread.
+  std::bitset<256> inline_services = {};
+  Waiting waiting = Waiting::adaptive;            ///< How each of `threads` waits.
+  std::chrono::milliseconds connect_within{5000}; ///< How long a client may take to connect.
+  std::chrono::milliseconds grace{5000}; ///< How long clients may take to finish after stop().
+  /// Called for each new client, by one thread: makes a state of yours for it. The state is
+  /// destroyed when the client has gone and its last request is answered, by any thread. So a state
+  /// that holds Requests of its own client keeps itself alive until they are answered. An exception
+  /// rejects the client.
+  std::function<std::shared_ptr<void>(const Client &client)> new_client = {};
+  Log log = {}; ///< Which clients are rejected or dropped, and why.
+};
+
+/// Any number of Servers can be in a process.
+class Server {
+public:
+  /// Listens. @throws Error if it cannot
+  Server(const ServerOptions &options, Handler handler);
+  /// The same for a handler of Requests.
+  Server(const ServerOptions &options, RequestHandler handler);
+  ~Server(); ///< Waits for the handlers that run. run() must have returned.
+  Server(const Server &) = delete;
+  Server &operator=(const Server &) = delete;
+
+  uint16_t port() const; ///< The one it listens on.
+
+  /// Serves until stop(), or until ServerOptions::clients have come and gone. Handlers may still
+  /// run then: the destructor waits for them. This thread and ServerOptions::threads - 1 others
+  /// have the connections. Call it once.
+  /// @throws Error if the host has no more of what a server needs, such as file descriptors
+  void run();
+
+  /// Asks the clients to send no more, and run() returns when all are gone or ServerOptions::grace
+  /// has passed. A second call ends the grace. From any thread, also before run(), and from a
+  /// signal handler.
+  void stop() noexcept;
+
+  // From any thread.
+  Counts counts() const;     ///< Of all connections.
+  uint32_t served() const;   ///< Connections that have ended in order.
+  uint32_t dropped() const;  ///< Connections that the server has closed, since something was wrong.
+  uint32_t rejected() const; ///< Connection requests that the server has rejected.
+
+private:
+  std::unique_ptr<class ServerThreads> threads_;
+};
+
+/// run(), with SIGINT and SIGTERM as stop(). Blocks the two signals in this thread meanwhile. Other
+/// threads of the program must block them too, as the library's own do. For one Server at a time: a
+/// signal stops one of them only.
+void serve_until_signal(Server &server);
+
+} // namespace rdmashared

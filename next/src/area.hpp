@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// Layer: memory. The area of one worker process: slots for its requests and their responses, and a
+// queue of what it submits.
+//
+// The sender makes it, and shares it with that process alone. The process can write anything to it
+// at any time. So the sender reads each word once, checks it, and keeps what it knows elsewhere.
+#pragma once
+
+#include "rdmashared/caller.hpp"
+
+#include <rdmacommon/processes.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace rdmashared {
+
+// [area-shape]
+// How large an area is. The sender chooses it.
+struct AreaShape {
+  uint32_t slots;     // 1 to max_slots
+  uint32_t slot_size; // bytes, a multiple of 8
+  uint32_t rooms;     // for responses of any length: so many at a time
+  uint32_t largest;   // bytes of a room
+  uint32_t longest;   // bytes of a request, and of its response in the slots
+
+  static constexpr uint32_t max_slots = 1 << 24;
+
+  bool operator==(const AreaShape &) const = default;
+};
+// [area-shape]
+
+// [submission]
+// What a worker wants of the sender.
+enum class Want : uint8_t {
+  response,      // the sender sends the request in these slots, and its response goes there
+  long_response, // its response can have any length, and goes into a room
+  nothing,       // the sender sends it, and there is no response
+  cancel,        // nobody waits for the response any more
+};
+
+constexpr uint32_t any_server = ~uint32_t{0};
+
+struct Submission {
+  uint32_t slot;          // the first one of the request
+  uint32_t length;        // bytes of the request
+  uint32_t response_room; // bytes for the response in the slots, from the first one on
+  uint32_t server;        // an index, or any_server
+  int64_t deadline;       // nanoseconds of the steady clock, after which the request is worthless
+  uint32_t room;          // of Want::long_response
+  Want want;
+  uint8_t service;
+  uint16_t unused;
+};
+static_assert(sizeof(Submission) == 32);
+// [submission]
+
+// Of a request, by its first slot. Zero: there is none yet.
+struct Answer {
+  std::atomic<uint32_t> outcome; // 1 + an Outcome
+  uint32_t length;               // bytes of the response; valid once there is an outcome
+};
+
+// [area]
+class Area {
+public:
+  static rdmacommon::File make(const AreaShape &shape);
+  // Maps what make() has made.
+  // @throws Error if it is no area, or one of another version
+  explicit Area(int memory);
+  ~Area();
+
+  const AreaShape &shape() const { return shape_; }
+
+  // How many submissions there have been, modulo 2^32. The worker writes it after the submission.
+  std::atomic<uint32_t> &submitted() const { return header_->submitted; }
+  Submission &submission(uint32_t number) const { return queue_[number % queue_length()]; }
+  uint32_t queue_length() const { return 2 * shape_.slots; } // each request, and its cancelling
+
+  // The worker says that it sleeps on its bell, or for its event. The sender takes that back when
+  // it wakes the worker.
+  std::atomic<uint32_t> &sleeps() const { return header_->sleeps; }
+  std::atomic<uint32_t> &wants_event() const { return header_->wants_event; }
+  // The same for threads that wait for free slots, which sleep on a word of the area itself: other
+  // threads of the process wake them, too.
+  std::atomic<uint32_t> &wants_room() const { return header_->wants_room; }
+  std::atomic<uint32_t> &room_bell() const { return header_->room_bell; }
+
+  Answer &answer(uint32_t slot) const { return answers_[slot]; }
+  // From this slot to the end of all slots.
+  std::span<std::byte> slots(uint32_t first) const {
+    const size_t offset = size_t{first} * shape_.slot_size;
+    return {data_ + offset, size_t{shape_.slots} * shape_.slot_size - offset};
+  }
+  std::span<std::byte> room(uint32_t number) const {
+    return {rooms_ + size_t{number} * shape_.largest, shape_.largest};
+  }
+  // Begins on a page of its own. A server may write to it, and to nothing else.
+  std::span<std::byte> rooms() const { return {rooms_, size_t{shape_.rooms} * shape_.largest}; }
+
+private:
+  struct Layout {
+    std::array<char, 8> magic;
+    uint32_t version, header_size;
+    AreaShape shape;
+    uint64_t queue, answers, data, rooms, length; // bytes from the beginning
+
+    explicit Layout(const AreaShape &shape);
+    bool operator==(const Layout &) const = default;
+  };
+  struct Header {
+    Layout layout;
+    alignas(64) std::atomic<uint32_t> submitted;
+    alignas(64) std::atomic<uint32_t> sleeps;
+    std::atomic<uint32_t> wants_event, wants_room, room_bell;
+  };
+
+  const pid_t process_;
+  std::unique_ptr<rdmacommon::SharedMemory> memory_;
+  AreaShape shape_{};
+  Header *header_ = nullptr;
+  Submission *queue_ = nullptr;
+  Answer *answers_ = nullptr;
+  std::byte *data_ = nullptr, *rooms_ = nullptr;
+};
+// [area]
+
+} // namespace rdmashared

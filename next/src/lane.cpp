@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: MIT
+#include "lane.hpp"
+
+#include <rdmacommon/check.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace rdmashared {
+
+using namespace rdmacommon;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds tick(500); // how often a connection that is up asks whether the server lives
+// A connection that has been up for so long has worked: the next attempt comes soon.
+constexpr std::chrono::seconds long_enough(5);
+
+} // namespace
+
+Lane::Lane(uint32_t of_server, const SenderOptions &options, const Shape &shape,
+           rdma_event_channel *channel, Loop &loop, Pool &pool, Stats &stats, LaneOwner &owner)
+    : server(of_server), options_(options), address_of_server_(options.servers.at(of_server)),
+      shape_(shape), channel_(channel), loop_(loop), pool_(pool), stats_(stats), owner_(owner) {}
+
+Lane::~Lane() {
+  if (connection_) {
+    loop_.forget(connection_->fd());
+    connection_->destroy_queue_pairs(); // nobody writes to the rooms any more
+  }
+  rooms_.clear();
+}
+
+void Lane::log(const std::string &line) const {
+  if (options_.log)
+    options_.log(line);
+}
+
+// [try-to]
+// Any failure ends the connection, and nothing else.
+// @return whether the function has returned true
+template <typename Function> bool Lane::try_to(Function function) {
+  try {
+    return function();
+  } catch (const std::exception &error) {
+    lose(error.what());
+    return true;
+  }
+}
+// [try-to]
+
+// [work-aside]
+// Another thread does the work that may take long. Then this thread does what follows. Until then
+// this thread destroys nothing that the other one works with: a connection that breaks meanwhile
+// waits for it.
+void Lane::work_aside(std::function<void()> work, std::function<void()> then) {
+  is_aside_ = true;
+  aside(pool_, loop_, std::move(work), [this, then = std::move(then)](std::exception_ptr failure) {
+    is_aside_ = false;
+    try_to([&] {
+      if (failure)
+        std::rethrow_exception(failure);
+      then();
+      return true;
+    });
+    if (is_broken_ && !is_aside_)
+      take_down();
+  });
+}
+// [work-aside]
+
+// ---- connecting
+
+// [begin]
+void Lane::begin() {
+  state_ = State::resolving;
+  deadline_ = Clock::now() + options_.connect_within;
+  work_aside([this] { address_ = cm_address(address_of_server_.host, address_of_server_.port); },
+             [this] {
+               if (!is_broken_)
+                 resolve(id_);
+             });
+}
+
+void Lane::resolve(unique_cm_id &id) {
+  id = create_cm_id(channel_);
+  id->context = this;
+  const auto limit = std::min<int64_t>(options_.connect_within.count(), 3'600'000);
+  check_errno(rdma_resolve_addr(id.get(), nullptr, address_.get(), static_cast<int>(limit)),
+              "rdma_resolve_addr");
+}
+
+void Lane::route_resolved() {
+  set_ack_timeout(id_.get());
+  const auto made = std::make_shared<std::unique_ptr<Connection>>();
+  work_aside(
+      [this, made] {
+        *made = std::make_unique<Connection>(id_.get(), shape_, options_.group, stats_);
+      },
+      [this, made] {
+        connection_ = std::move(*made); // also if it is only to be taken down
+        if (!is_broken_)
+          connect_requests();
+      });
+}
+
+void Lane::connect_requests() {
+  loop_.watch(connection_->fd(), [this] {
+    try_to([this] {
+      connection_->take_event();
+      return true;
+    });
+  });
+  const HelloBytes bytes = to_bytes(Hello{.purpose = Purpose::requests,
+                                          .shape = shape_,
+                                          .address = connection_->address(),
+                                          .token = 0,
+                                          .rkey = connection_->rkey()});
+  rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
+  check_errno(rdma_connect(id_.get(), &parameters), "rdma_connect");
+  state_ = State::connecting;
+}
+// [begin]
+
+// [established]
+void Lane::established(const rdma_cm_event &event) {
+  const auto welcome = welcome_in(private_data(event));
+  if (!welcome || welcome->refusal != Refusal::none)
+    throw Error("the server", "its Welcome message is not valid");
+  if (event.id == data_id_.get())
+    return come_up();
+  window_ = std::min(welcome->window, shape_.window);
+  if (window_ == 0)
+    throw Error("the server", "its Welcome message has a window of 0");
+  token_ = welcome->token;
+  connection_->set_peer(welcome->address, welcome->rkey);
+  if (shape_.rooms == 0)
+    return come_up();
+  state_ = State::joining_data;
+  resolve(data_id_);
+}
+
+// The same protection domain: the keys of the rooms are good for what comes by this queue pair.
+void Lane::join_data() {
+  set_ack_timeout(data_id_.get());
+  connection_->add_data_connection(data_id_.get());
+  const HelloBytes bytes = to_bytes(
+      Hello{.purpose = Purpose::data, .shape = {}, .address = 0, .token = token_, .rkey = 0});
+  rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
+  check_errno(rdma_connect(data_id_.get(), &parameters), "rdma_connect");
+}
+
+void Lane::come_up() {
+  why_ = "it is up";
+  state_ = State::up;
+  up_since_ = Clock::now();
+  silent_ticks_ = 0;
+  deadline_ = up_since_ + tick;
+  said_up_ = true;
+  owner_.came_up(*this);
+}
+// [established]
+
+// [cm-event]
+void Lane::on_cm_event(const rdma_cm_event &event) {
+  const bool is_data = event.id == data_id_.get();
+  if (is_broken_ || (event.id != id_.get() && !is_data))
+    return; // of an attempt that has been given up
+  try_to([&] {
+    switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      check_errno(rdma_resolve_route(event.id, static_cast<int>(std::min<int64_t>(
+                                                   options_.connect_within.count(), 3'600'000))),
+                  "rdma_resolve_route");
+      break;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+      is_data ? join_data() : route_resolved();
+      break;
+    case RDMA_CM_EVENT_ESTABLISHED:
+      established(event);
+      break;
+    case RDMA_CM_EVENT_DISCONNECTED:
+      throw Error("the server", "it has closed the connection");
+    case RDMA_CM_EVENT_REJECTED:
+      if (const auto welcome = welcome_in(private_data(event)))
+        throw Error("the server rejects", words_for(welcome->refusal));
+      [[fallthrough]];
+    default:
+      check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);
+    }
+    return true;
+  });
+}
+// [cm-event]
+
+// ---- requests and what answers them
+
+// [lane-put]
+void Lane::put(const Header &header, std::span<const std::byte> bytes) {
+  connection_->put(header, bytes);
+  under_way_ += header.kind == Kind::request;
+}
+
+void Lane::put_long(const Header &header, std::span<const std::byte> bytes, const Room &room) {
+  std::array<std::byte, Room::bytes> wire;
+  to_wire(wire, room);
+  connection_->put(header, wire, bytes);
+  ++under_way_;
+  ++long_under_way_;
+}
+
+void Lane::tell(Kind kind, uint64_t id) {
+  if (connection_ && !is_broken_ && connection_->has_room(1))
+    connection_->put({.id = id, .kind = kind}, {});
+}
+// [lane-put]
+
+// [rooms]
+std::optional<Room> Lane::rooms_of(uint16_t worker, const std::shared_ptr<Area> &area) {
+  Rooms &rooms = rooms_[worker];
+  if (rooms.area == area && rooms.region)
+    return Room{.address = reinterpret_cast<uint64_t>(rooms.region->addr),
+                .rkey = rooms.region->rkey,
+                .length = shape_.largest};
+  if (is_aside_) // one after the other
+    return std::nullopt;
+  rooms.region.reset(); // of an earlier worker with this number
+  rooms.area = area;
+  const auto region = std::make_shared<unique_mr>();
+  work_aside(
+      [pd = connection_->pd(), area, region] {
+        *region = reg_mr(pd, area->rooms().data(), area->rooms().size(),
+                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+      },
+      [this, worker, region] { rooms_[worker].region = std::move(*region); });
+  return std::nullopt;
+}
+
+void Lane::forget_rooms(uint16_t worker) {
+  if (const auto rooms = rooms_.find(worker); rooms != rooms_.end() && rooms->second.region)
+    rooms_.erase(rooms);
+}
+// [rooms]
+
+bool Lane::take() {
+  return connection_ && !is_broken_ && try_to([this] {
+           const bool has_taken = connection_->take(
+               [this](const Header &header, std::span<const std::byte> bytes) {
+                 message(header, bytes);
+               },
+               [] { return true; });
+           has_heard_ |= has_taken;
+           return has_taken;
+         });
+}
+
+// [message]
+void Lane::message(const Header &header, std::span<const std::byte> bytes) {
+  switch (header.kind) {
+  case Kind::pong:
+    return;
+  case Kind::closing: // no more requests; what is under way will be answered
+    if (state_ == State::up) {
+      state_ = State::draining;
+      why_ = "the server is about to end";
+      say_down();
+    }
+    return;
+  case Kind::response:
+  case Kind::long_response:
+  case Kind::failure:
+  case Kind::expired:
+    if (const auto wanted = owner_.answered(*this, header, bytes)) {
+      --under_way_;
+      long_under_way_ -= *wanted == Want::long_response;
+      return;
+    }
+    throw Error("the server's answer", "it belongs to no request");
+  default:
+    throw Error("the server's message", "it is of an unknown kind");
+  }
+}
+// [message]
+
+bool Lane::post() {
+  return connection_ && !is_broken_ && try_to([this] { return connection_->post(); });
+}
+
+bool Lane::arm() {
+  return !connection_ || is_broken_ || !try_to([this] { return !connection_->arm(); });
+}
+
+// ---- its end
+
+// [clock]
+void Lane::look_at_the_clock() {
+  const auto now = Clock::now();
+  if (now < deadline_ || is_broken_)
+    return;
+  deadline_ = now + tick;
+  try_to([&] {
+    if (state_ == State::resting)
+      begin();
+    else if (state_ == State::up || state_ == State::draining)
+      look_whether_alive();
+    else
+      throw Error("the server",
+                  "no answer within " + std::to_string(options_.connect_within.count()) + " ms");
+    return true;
+  });
+}
+
+// A host that has died says nothing, and a process that is stopped neither. So a server that has
+// said nothing for a while is asked, and its loop must answer.
+void Lane::look_whether_alive() {
+  if (std::exchange(has_heard_, false)) {
+    silent_ticks_ = 0;
+    return;
+  }
+  // Not by the clock: this process may have been stopped itself.
+  if (++silent_ticks_ * tick > options_.silence)
+    throw Error("the server",
+                "it has been silent for " + std::to_string(options_.silence.count()) + " ms");
+  tell(Kind::ping, 0);
+  connection_->post();
+}
+// [clock]
+
+// [lose]
+// From here on nothing is sent. What was made is taken down later, in take_down(): an rdma_cm event
+// that may have led here belongs to the id, which cannot go before it has been acknowledged.
+void Lane::lose(const std::string &why) {
+  if (std::exchange(is_broken_, true))
+    return;
+  if (std::exchange(why_, why) != why) // once, however often it tries again
+    log("the connection to " + address_of_server_.host + ": " + why);
+  const auto now = Clock::now();
+  if (state_ == State::up && now - up_since_ >= long_enough)
+    backoff_.reset();
+  state_ = State::resting;
+  deadline_ = now + backoff_.next();
+  say_down();
+  if (!is_aside_)
+    loop_.send([this] { take_down(); });
+}
+
+void Lane::say_down() {
+  if (std::exchange(said_up_, false))
+    owner_.went_down(*this);
+}
+
+// First the queue pairs go, then their requests are lost: as long as there is a queue pair, the
+// server may write a response.
+void Lane::take_down() {
+  if (!is_broken_ || is_aside_)
+    return;
+  if (connection_)
+    loop_.forget(connection_->fd());
+  leave_channel({id_.get(), data_id_.get()}, connection_.get());
+  struct Gone {
+    unique_cm_id id, data_id;
+    std::map<uint16_t, Rooms> rooms;
+    std::unique_ptr<Connection> connection;
+  };
+  const auto gone = std::make_shared<Gone>(
+      Gone{std::move(id_), std::move(data_id_), std::exchange(rooms_, {}), std::move(connection_)});
+  work_aside(
+      [gone] {
+        if (gone->connection)
+          gone->connection->destroy_queue_pairs();
+        gone->rooms.clear();
+        gone->connection.reset();
+        gone->data_id.reset();
+        gone->id.reset();
+      },
+      [this] {
+        is_broken_ = false;
+        window_ = under_way_ = long_under_way_ = 0;
+        owner_.lost(*this);
+      });
+}
+// [lose]
+
+} // namespace rdmashared

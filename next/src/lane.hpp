@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// Layer: ends. One connection of a sender to one server. It connects, sends requests, and hands out
+// what comes back. When the connection breaks, it says so, and connects again.
+//
+// None of its functions blocks: names are looked up, memory is registered, and connections are
+// taken down by other threads. One call can still wait: rdma_resolve_route() asks the daemon ibacm,
+// on a host where that runs.
+#pragma once
+
+#include "area.hpp"
+#include "backoff.hpp"
+#include "connection.hpp"
+#include "loop.hpp"
+#include "stats.hpp"
+
+#include "rdmashared/sender.hpp"
+
+#include <rdmacommon/cm.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace rdmashared {
+
+class Lane;
+
+// The sender's loop.
+class LaneOwner {
+public:
+  virtual ~LaneOwner() = default;
+  // What the server says about a request of this lane.
+  // @param bytes where they came: copy, then check, then use
+  // @return what the request wanted; nothing if it was not under way there
+  virtual std::optional<Want> answered(Lane &lane, const Header &header,
+                                       std::span<const std::byte> bytes) = 0;
+  virtual void came_up(Lane &lane) = 0;
+  virtual void went_down(Lane &lane) = 0; // no more requests
+  // Nothing comes any more for what is under way there.
+  virtual void lost(Lane &lane) = 0;
+};
+
+class Lane {
+public:
+  // @param server  an index into options.servers
+  // @param channel for its rdma_cm events; the context of the id is this object
+  // The options, the loop, the pool and the owner outlive this object.
+  Lane(uint32_t server, const SenderOptions &options, const Shape &shape,
+       rdma_event_channel *channel, Loop &loop, Pool &pool, Stats &stats, LaneOwner &owner);
+  ~Lane();
+  Lane(const Lane &) = delete;
+  Lane &operator=(const Lane &) = delete;
+
+  const uint32_t server;
+
+  bool is_up() const { return state_ == State::up; }
+  const std::string &why() const { return why_; } // it is not up
+
+  // ---- sending
+
+  // Whether put() may be called for a request of so many slots.
+  bool has_room(uint64_t slots) const {
+    return is_up() && under_way_ < window_ && connection_->has_room(slots);
+  }
+  bool has_room_for_long() const { return long_under_way_ < shape_.rooms; }
+  void put(const Header &header, std::span<const std::byte> bytes);
+  // A message without bytes, about a request that is under way; dropped if there is no room.
+  void tell(Kind kind, uint64_t id);
+  // @param room in the worker's area, which the server may write to
+  void put_long(const Header &header, std::span<const std::byte> bytes, const Room &room);
+  // Where the server can write to a worker's rooms. Nothing until they are registered: that takes
+  // long, and another thread does it. Ask again then.
+  std::optional<Room> rooms_of(uint16_t worker, const std::shared_ptr<Area> &area);
+  void forget_rooms(uint16_t worker); // nothing of it is under way
+
+  // ---- turns
+
+  // Each returns false if there was nothing to do. They lose the connection if it is broken.
+  bool take();
+  bool post();
+  // @return false if there is something to take: do not sleep
+  bool arm();
+  void on_cm_event(const rdma_cm_event &event);
+  // When look_at_the_clock() wants to be called.
+  Clock::time_point deadline() const { return is_broken_ ? Clock::time_point::max() : deadline_; }
+  void look_at_the_clock();
+
+private:
+  enum class State { resting, resolving, connecting, joining_data, up, draining };
+  struct Rooms {
+    std::shared_ptr<Area> area; // goes after the region
+    rdmacommon::unique_mr region;
+  };
+
+  void work_aside(std::function<void()> work, std::function<void()> then);
+  template <typename Function> bool try_to(Function function);
+  void begin();
+  void resolve(rdmacommon::unique_cm_id &id);
+  void route_resolved();
+  void connect_requests();
+  void established(const rdma_cm_event &event);
+  void join_data();
+  void come_up();
+  void message(const Header &header, std::span<const std::byte> bytes);
+  void look_whether_alive();
+  void lose(const std::string &why);
+  void take_down();
+  void say_down();
+  void log(const std::string &line) const;
+
+  const SenderOptions &options_;
+  const ServerAddress &address_of_server_;
+  const Shape shape_;
+  rdma_event_channel *channel_;
+  Loop &loop_;
+  Pool &pool_;
+  Stats &stats_;
+  LaneOwner &owner_;
+
+  State state_ = State::resting;
+  std::string why_ = "it has not been tried yet";
+  Clock::time_point deadline_ = Clock::now(), up_since_{};
+  uint32_t window_ = 0, under_way_ = 0, long_under_way_ = 0;
+  uint64_t token_ = 0;
+  bool is_broken_ = false; // take_down() follows
+  bool is_aside_ = false;  // a thread works with what is below, which must stay
+  bool has_heard_ = false, said_up_ = false;
+  uint32_t silent_ticks_ = 0;
+  Backoff backoff_{options_.rest, options_.longest_rest};
+  rdmacommon::CmAddress address_{};
+  rdmacommon::unique_cm_id id_, data_id_; // go after what is connected by them
+  std::map<uint16_t, Rooms> rooms_;       // by worker
+  std::unique_ptr<Connection> connection_;
+};
+
+} // namespace rdmashared

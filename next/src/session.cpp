@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: MIT
+#include "session.hpp"
+
+#include <rdmacommon/check.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace rdmashared {
+
+using namespace rdmacommon;
+
+// ---- answers
+
+// [answers-add]
+void Answers::add(Answered answer) {
+  {
+    const std::lock_guard lock(mutex_);
+    answers_.push_back(std::move(answer));
+  }
+  std::atomic_thread_fence(
+      std::memory_order_seq_cst); // the other thread does it the other way round
+  if (is_asleep_.load(std::memory_order_relaxed) && is_asleep_.exchange(false))
+    event_.ring();
+}
+
+void Answers::take(std::vector<Answered> &into) {
+  const std::lock_guard lock(mutex_);
+  into.swap(answers_);
+}
+
+bool Answers::will_sleep() {
+  is_asleep_.store(true);
+  const std::lock_guard lock(mutex_);
+  if (answers_.empty())
+    return true;
+  is_asleep_.store(false, std::memory_order_relaxed);
+  return false;
+}
+// [answers-add]
+
+SessionState::SessionState(Client whose, std::shared_ptr<Answers> to,
+                           std::shared_ptr<Budget> of_all, uint64_t for_all, uint64_t for_requests,
+                           const Shape &shape)
+    : client(std::move(whose)), answers(std::move(to)), total(std::move(of_all)), own(for_requests),
+      fixed(for_all), rooms(size_t{shape.rooms} * shape.largest), largest(shape.largest) {}
+
+bool SessionState::take(uint64_t bytes) {
+  if (!own.take(bytes))
+    return false;
+  if (total->take(bytes))
+    return true;
+  own.give_back(bytes);
+  return false;
+}
+
+void SessionState::give_back(uint64_t bytes) {
+  own.give_back(bytes);
+  total->give_back(bytes);
+  if (waits_for_memory.exchange(false))
+    answers->event().ring();
+}
+
+// ---- a batch, and its requests
+
+Batch::~Batch() {
+  --state->batches;
+  state->give_back(taken);
+}
+
+// [room-of]
+std::span<std::byte> Batch::room_of(Entry &entry) {
+  if (entry.header.kind == Kind::long_request)
+    return std::span(state->rooms)
+        .subspan(size_t{entry.room_number} * state->largest, state->largest)
+        .first(std::min(entry.room.length, state->largest));
+  if (entry.response.size() < entry.header.room && state->take(entry.header.room)) {
+    taken += entry.header.room;
+    entry.response.resize(entry.header.room);
+  }
+  return entry.response;
+}
+// [room-of]
+
+// [handle]
+void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler) {
+  SessionState &state = *batch->state;
+  for (uint32_t i; (i = batch->next++) < batch->entries.size();) {
+    const Header &header = batch->entries[i].header;
+    if (state.is_closed) // a client that has gone needs no answer
+      return;
+    bool is_cancelled = false;
+    if (state.has_cancelled.load(std::memory_order_relaxed)) {
+      const std::lock_guard lock(state.mutex);
+      is_cancelled = state.cancelled.erase(header.id) > 0;
+    }
+    const bool is_over = header.limit_ms > 0 &&
+                         Clock::now() - batch->came > std::chrono::milliseconds(header.limit_ms);
+    if (is_cancelled || is_over) {
+      if (header.kind != Kind::post)
+        Batch::finish(batch, i, Kind::expired, 0);
+      continue;
+    }
+    Request request = Batch::request(batch, i);
+    try {
+      // A request that the handler neither answers nor moves away fails at the end of this block.
+      handler(std::move(request));
+    } catch (...) {
+      if (!request.is_answered())
+        request.fail(words_of(std::current_exception()));
+    }
+  }
+}
+// [handle]
+
+void Batch::finish(const std::shared_ptr<Batch> &batch, uint32_t index, Kind kind,
+                   uint32_t length) {
+  SessionState &state = *batch->state;
+  Answered answer{.batch = batch, .index = index, .kind = kind, .length = length};
+  if (state.answers->is_this_thread() && state.session != nullptr)
+    state.session->answered(std::move(answer));
+  else
+    state.answers->add(std::move(answer));
+}
+
+Request &Request::operator=(Request &&other) noexcept {
+  if (this != &other) {
+    const Request old(std::move(*this));
+    batch_ = std::move(other.batch_);
+    index_ = other.index_;
+  }
+  return *this;
+}
+
+Request::~Request() {
+  if (batch_)
+    fail("the server's handler has not answered it");
+}
+
+std::span<const std::byte> Request::bytes() const {
+  return batch_->bytes_of(batch_->entries[index_]);
+}
+
+std::span<std::byte> Request::room() const {
+  return batch_->room_of(batch_->entries[index_]);
+}
+
+const Client &Request::client() const {
+  return batch_->state->client;
+}
+
+void *Request::state() const {
+  return batch_->state->state.get();
+}
+
+uint16_t Request::worker() const {
+  return RequestId::unpacked(batch_->entries[index_].header.id).worker;
+}
+
+uint8_t Request::service() const {
+  return batch_->entries[index_].header.service;
+}
+
+bool Request::wants_response() const {
+  return batch_->entries[index_].header.kind != Kind::post;
+}
+
+// [reply]
+void Request::reply(size_t length) {
+  const bool is_long = batch_->entries[index_].header.kind == Kind::long_request;
+  const size_t available = room().size();
+  if (length > available)
+    return fail((is_long ? "SenderOptions::largest_response" : "RequestOptions::room") +
+                std::string(" too small: ") + std::to_string(length) + " > " +
+                std::to_string(available) + " bytes");
+  const auto batch = std::move(batch_);
+  Batch::finish(batch, index_, is_long ? Kind::long_response : Kind::response,
+                static_cast<uint32_t>(length));
+}
+
+void Request::reply(std::span<const std::byte> response) {
+  const std::span<std::byte> into = room();
+  if (!response.empty())
+    std::memmove(into.data(), response.data(), std::min(response.size(), into.size()));
+  reply(response.size());
+}
+
+void Request::fail(std::string_view why) {
+  const auto batch = std::move(batch_);
+  Batch::Entry &entry = batch->entries[index_];
+  const auto words = std::as_bytes(std::span(why));
+  entry.response.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(
+                                                           words.size(), entry.header.room)));
+  Batch::finish(batch, index_, Kind::failure, static_cast<uint32_t>(entry.response.size()));
+}
+// [reply]
+
+// ---- the session
+
+Session::Session(unique_cm_id &id, const Hello &hello, const Shape &shape,
+                 std::shared_ptr<SessionState> state, uint64_t token, uint32_t group, Stats &stats)
+    : token_(token), shape_(shape), state_(std::move(state)), is_room_used_(shape.rooms),
+      awaited_(shape.rooms > 0 ? 2 : 1), connection_(id.get(), shape, group, stats) {
+  connection_.set_peer(hello.address, hello.rkey);
+  if (!state_->rooms.empty())
+    rooms_mr_ = reg_mr(connection_.pd(), state_->rooms.data(), state_->rooms.size(), 0);
+  state_->session = this;
+  id_ = std::move(id); // the caller keeps it if anything has failed, and tells the client
+}
+
+Session::~Session() {
+  state_->is_closed = true;
+  connection_.destroy_queue_pairs();
+}
+
+// [accept]
+void Session::accept() {
+  const WelcomeBytes bytes = to_bytes(Welcome{.refusal = Refusal::none,
+                                              .window = shape_.window,
+                                              .address = connection_.address(),
+                                              .rkey = connection_.rkey(),
+                                              .token = token_});
+  began_ = Clock::now();
+  id_->context = this;
+  set_ack_timeout(id_.get());
+  rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
+  check_errno(rdma_accept(id_.get(), &parameters), "rdma_accept"); // the receives are posted
+}
+
+void Session::accept_data(unique_cm_id &id) {
+  if (shape_.rooms == 0 || connection_.has_data_connection())
+    throw Error("a data connection", "this session expects none");
+  connection_.add_data_connection(id.get());
+  id->context = this;
+  const WelcomeBytes bytes = to_bytes(Welcome{});
+  set_ack_timeout(id.get());
+  rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
+  data_id_ = std::move(id);
+  check_errno(rdma_accept(data_id_.get(), &parameters), "rdma_accept");
+}
+// [accept]
+
+// [session-take]
+bool Session::take(Came &came, const std::bitset<256> &inline_services) {
+  if (is_closed())
+    return false;
+  const bool has_taken = connection_.take(
+      [&](const Header &header, std::span<const std::byte> bytes) {
+        message(header, bytes, came, inline_services);
+      },
+      [&] { return !came.for_inline && !came.for_pool && may_take(); });
+  has_heard_ |= has_taken;
+  for (const auto &batch : {came.for_inline, came.for_pool})
+    if (batch && state_->take(batch->bytes.size()))
+      batch->taken = batch->bytes.size();
+  for (; written_ < connection_.data_written(); ++written_) {
+    ready_.push_back(std::move(writing_.front()));
+    writing_.pop_front();
+  }
+  return has_taken;
+}
+
+// A client whose requests have all the memory that it gets has to wait: its runs stay in the ring,
+// and it gets no slots back. There is always memory for one run.
+bool Session::may_take() {
+  const uint64_t most = uint64_t{shape_.slots} * shape_.slot_size;
+  if (state_->batches == 0)
+    return true;
+  state_->waits_for_memory = true; // before the look
+  if (!state_->take(most))
+    return false;
+  state_->waits_for_memory = false;
+  state_->give_back(most);
+  return true;
+}
+// [session-take]
+
+// [session-message]
+void Session::message(const Header &header, std::span<const std::byte> bytes, Came &came,
+                      const std::bitset<256> &inline_services) {
+  switch (header.kind) {
+  case Kind::ping:
+    ++pings_;
+    return;
+  case Kind::cancel:
+    return cancel(header.id);
+  case Kind::request:
+  case Kind::long_request:
+  case Kind::post: {
+    auto &batch = inline_services.test(header.service) ? came.for_inline : came.for_pool;
+    if (!batch)
+      batch = std::make_shared<Batch>(state_);
+    return take_request(header, bytes, *batch);
+  }
+  default:
+    throw Error("a request", "it is of an unknown kind");
+  }
+}
+
+void Session::take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch) {
+  Batch::Entry entry{.header = header, .offset = static_cast<uint32_t>(batch.bytes.size())};
+  if (header.kind == Kind::long_request) {
+    entry.room = room_in(bytes.first<Room::bytes>());
+    bytes = bytes.subspan(Room::bytes);
+    const auto free = std::ranges::find(is_room_used_, false);
+    if (free == is_room_used_.end() || !connection_.has_data_connection())
+      throw Error("a request", "the client has too many requests for long responses");
+    entry.room_number = static_cast<uint32_t>(free - is_room_used_.begin());
+    *free = true;
+  }
+  if (header.kind == Kind::request &&
+      slots_for(header.room, shape_.slot_size) > longest_message(shape_.slots))
+    throw Error("a request", "its response cannot be so long");
+  if (header.kind != Kind::post && ++in_work_ > shape_.window)
+    throw Error("a request", "the client has more requests under way than its window");
+  if (batch.entries.empty() && header.limit_ms > 0)
+    batch.came = Clock::now();
+  batch.bytes.insert(batch.bytes.end(), bytes.begin(), bytes.end());
+  batch.entries.push_back(std::move(entry));
+}
+
+// Only as many as there are requests that could be meant.
+void Session::cancel(uint64_t id) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->cancelled.size() < in_work_)
+    state_->cancelled.insert(id);
+  state_->has_cancelled = true;
+}
+// [session-message]
+
+// [session-send]
+void Session::answered(Answered answer) {
+  if (answer.batch->entries[answer.index].header.kind != Kind::post)
+    ready_.push_back(std::move(answer));
+}
+
+bool Session::send() {
+  if (is_closed() || !is_established())
+    return false;
+  for (; pings_ > 0 && connection_.has_room(1); --pings_)
+    connection_.put({.kind = Kind::pong}, {});
+  while (!ready_.empty() && send_one(ready_.front()))
+    ready_.pop_front();
+  if (wants_to_say_closing_ && connection_.has_room(1)) {
+    connection_.put({.kind = Kind::closing}, {});
+    wants_to_say_closing_ = false;
+  }
+  return connection_.post();
+}
+
+// @return false if there is no room now
+bool Session::send_one(Answered &answer) {
+  Batch::Entry &entry = answer.batch->entries[answer.index];
+  const bool is_long = answer.kind == Kind::long_response;
+  if (is_long && !std::exchange(entry.is_written, true)) { // first the bytes, then the word for it
+    entry.is_written = connection_.write_data(
+        rooms_mr_.get(), answer.batch->room_of(entry).first(answer.length), entry.room);
+    if (entry.is_written)
+      writing_.push_back(std::move(answer));
+    return entry.is_written;
+  }
+  const auto bytes = is_long ? std::span<const std::byte>()
+                             : std::span<const std::byte>(entry.response).first(answer.length);
+  if (!connection_.has_room(slots_for(bytes.size(), shape_.slot_size)))
+    return false;
+  connection_.put({.length = answer.length, .id = entry.header.id, .kind = answer.kind}, bytes);
+  --in_work_;
+  if (entry.header.kind == Kind::long_request)
+    is_room_used_[entry.room_number] = false;
+  if (state_->has_cancelled.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(state_->mutex);
+    state_->cancelled.erase(entry.header.id);
+    state_->has_cancelled = !state_->cancelled.empty();
+  }
+  return true;
+}
+// [session-send]
+
+// [session-alive]
+// A host that has died says nothing. It must acknowledge a message that it is sent; if it does not,
+// the completion says so.
+void Session::look_whether_alive() {
+  if (!std::exchange(has_heard_, false) && connection_.has_room(1))
+    connection_.put({.kind = Kind::pong}, {});
+}
+// [session-alive]
+
+void Session::close() noexcept {
+  if (state_->is_closed.exchange(true))
+    return;
+  state_->session = nullptr;
+  for (const unique_cm_id *id : {&id_, &data_id_})
+    if (*id) {
+      (*id)->context = nullptr;   // no event leads here any more
+      rdma_disconnect(id->get()); // fails if the connection never was, or is not any more
+    }
+}
+
+} // namespace rdmashared

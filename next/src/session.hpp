@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+// Layer: ends. A client's connection, as the server has it: takes the requests that come in runs,
+// gives them to handlers, and sends the answers back.
+//
+// The client can write to the ring of requests at any moment. Each run is copied, then checked, and
+// from then on only the copy is used.
+#pragma once
+
+#include "connection.hpp"
+#include "loop.hpp"
+#include "stats.hpp"
+#include "wire.hpp"
+
+#include "rdmashared/server.hpp"
+
+#include <rdmacommon/cm.hpp>
+
+#include <atomic>
+#include <bitset>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace rdmashared {
+
+class Session;
+
+// [budget]
+// Memory that is limited: that of all sessions together, and that of one.
+class Budget {
+public:
+  explicit Budget(uint64_t bytes) : left_(static_cast<int64_t>(bytes)) {}
+  // @return false if there is not so much left
+  bool take(uint64_t bytes) {
+    int64_t left = left_.load();
+    while (left >= static_cast<int64_t>(bytes))
+      if (left_.compare_exchange_weak(left, left - static_cast<int64_t>(bytes)))
+        return true;
+    return false;
+  }
+  void give_back(uint64_t bytes) { left_ += static_cast<int64_t>(bytes); }
+
+private:
+  std::atomic<int64_t> left_;
+};
+// [budget]
+
+// [answers]
+// Answers on their way from handlers, which run in any threads, to the thread with the sessions.
+struct Answered {
+  std::shared_ptr<Batch> batch;
+  uint32_t index;
+  Kind kind;
+  uint32_t length;
+};
+
+class Answers {
+public:
+  // From any thread. Rings if the thread with the sessions sleeps.
+  void add(Answered answer);
+  // By the thread with the sessions, from here on:
+  void set_thread() { thread_ = std::this_thread::get_id(); }
+  bool is_this_thread() const {
+    return thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
+  void take(std::vector<Answered> &into); // @param into empty
+  // Before and after it sleeps. @return false if there is an answer: do not sleep
+  bool will_sleep();
+  void wakes() { is_asleep_.store(false, std::memory_order_relaxed); }
+  const Event &event() const { return event_; }
+
+private:
+  std::atomic<std::thread::id> thread_;
+  Event event_;
+  std::atomic<bool> is_asleep_ = false;
+  std::mutex mutex_;
+  std::vector<Answered> answers_;
+};
+// [answers]
+
+// [session-state]
+// What a session shares with its requests. It lives as long as the last of them, so a handler can
+// keep a request for longer than its connection lasts.
+struct SessionState {
+  Client client;
+  std::shared_ptr<void> state; // the program's, for this client
+  std::shared_ptr<Answers> answers;
+  std::shared_ptr<Budget> total;
+  Budget own;                          // beside `fixed`
+  uint64_t fixed;                      // bytes of `total` that the session has as long as it lives
+  Session *session = nullptr;          // of the thread with the sessions; null once it is gone
+  std::atomic<uint32_t> batches = 0;   // that have not been handled and answered
+  std::atomic<bool> is_closed = false; // nobody takes answers any more
+  std::atomic<bool> waits_for_memory = false;
+
+  std::vector<std::byte> rooms; // for responses of any length
+  uint32_t largest;
+
+  std::mutex mutex; // of the set
+  std::set<uint64_t> cancelled;
+  std::atomic<bool> has_cancelled = false;
+
+  SessionState(Client whose, std::shared_ptr<Answers> to, std::shared_ptr<Budget> of_all,
+               uint64_t for_all, uint64_t for_requests, const Shape &shape);
+  ~SessionState() { total->give_back(fixed); }
+  bool take(uint64_t bytes); // @return false if the budgets do not have so much
+  void give_back(uint64_t bytes);
+};
+// [session-state]
+
+// [batch]
+// Requests that have come in one run, and their responses.
+struct Batch {
+  struct Entry {
+    Header header;
+    Room room;       // of Kind::long_request
+    uint32_t offset; // of the request's bytes
+    uint32_t room_number = 0;
+    bool is_written = false;         // of a long response, which goes before its answer
+    std::vector<std::byte> response; // made when the handler wants it
+  };
+  explicit Batch(std::shared_ptr<SessionState> of) : state(std::move(of)) { ++state->batches; }
+  ~Batch();
+
+  const std::shared_ptr<SessionState> state;
+  std::vector<std::byte> bytes; // of the requests
+  std::vector<Entry> entries;
+  Clock::time_point came;
+  std::atomic<uint32_t> next = 0;  // to be handled
+  std::atomic<uint64_t> taken = 0; // of the budgets
+
+  static Request request(const std::shared_ptr<Batch> &batch, uint32_t index) {
+    return Request(batch, index);
+  }
+  std::span<const std::byte> bytes_of(const Entry &entry) const {
+    return std::span(bytes).subspan(entry.offset, entry.header.length);
+  }
+  std::span<std::byte> room_of(Entry &entry);
+  static void finish(const std::shared_ptr<Batch> &batch, uint32_t index, Kind kind,
+                     uint32_t length);
+};
+// Bytes that a server needs for a client, beside its requests: two rings, the requests of one run,
+// and the rooms.
+inline uint64_t memory_for(const Shape &shape) {
+  return 3 * uint64_t{shape.slots} * shape.slot_size + uint64_t{shape.rooms} * shape.largest;
+}
+
+// Calls the handler for requests of the batch, as long as there are some that nobody handles.
+void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler);
+// [batch]
+
+class Session {
+public:
+  // @param id    taken, unless this throws
+  // @param group most slots in a group of answers
+  // @throws Error if the device has no room for such a client
+  Session(rdmacommon::unique_cm_id &id, const Hello &hello, const Shape &shape,
+          std::shared_ptr<SessionState> state, uint64_t token, uint32_t group, Stats &stats);
+  ~Session();
+  Session(const Session &) = delete;
+  Session &operator=(const Session &) = delete;
+
+  void accept();
+  // @param id taken, unless this throws
+  // @throws Error if it has one, or should have none
+  void accept_data(rdmacommon::unique_cm_id &id);
+  void established() { --awaited_; }
+  bool is_established() const { return awaited_ == 0; }
+
+  // @param came requests that have come, those of inline services by themselves
+  // @return false if there was nothing
+  // @throws Error if the client has said what it should not, or the connection is broken
+  struct Came {
+    std::shared_ptr<Batch> for_inline, for_pool; // null: none
+  };
+  bool take(Came &came, const std::bitset<256> &inline_services);
+  void answered(Answered answer);
+  bool send(); // @return false if there was nothing
+  // @return false if it was not armed: look again
+  bool arm() { return is_closed() || connection_.arm(); }
+  void on_completion_event() { connection_.take_event(); }
+  int fd() const { return connection_.fd(); }
+
+  // Asks a client that has said nothing for a while.
+  void look_whether_alive();
+  void say_closing() { wants_to_say_closing_ = true; } // no more requests, please
+  void close() noexcept;
+  bool was_dropped = false; // the server's mark
+  bool is_closed() const { return state_->is_closed; }
+  rdma_cm_id *id() const { return id_.get(); }
+  // Before another thread destroys it.
+  void leave_channel() { rdmashared::leave_channel({id_.get(), data_id_.get()}, &connection_); }
+
+  uint64_t token() const { return token_; }
+  Clock::time_point began() const { return began_; }
+
+private:
+  void message(const Header &header, std::span<const std::byte> bytes, Came &came,
+               const std::bitset<256> &inline_services);
+  void take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch);
+  void cancel(uint64_t id);
+  bool may_take();
+  bool send_one(Answered &answer);
+
+  const uint64_t token_;
+  const Shape shape_;
+  Clock::time_point began_ = Clock::now(); // to connect
+  const std::shared_ptr<SessionState> state_;
+  std::vector<bool> is_room_used_;
+  std::deque<Answered> ready_;   // to be sent
+  std::deque<Answered> writing_; // long responses whose WRITEs have not completed
+  uint64_t written_ = 0;         // of these, how many have
+  uint32_t in_work_ = 0;         // requests without an answer
+  uint32_t pings_ = 0;           // to be answered
+  uint32_t awaited_ = 1;         // connections that must still be established
+  bool wants_to_say_closing_ = false, has_heard_ = true;
+
+  rdmacommon::unique_cm_id id_, data_id_;
+  Connection connection_;
+  rdmacommon::unique_mr rooms_mr_; // goes first
+};
+
+} // namespace rdmashared

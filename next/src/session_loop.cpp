@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+#include "session_loop.hpp"
+
+#include <rdmacommon/check.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace rdmashared {
+
+using namespace rdmacommon;
+
+namespace {
+
+constexpr std::chrono::milliseconds tick(1000); // how often it looks at the clock
+constexpr uint32_t busy_turns = 64; // a loop that always has something to do looks around so often
+
+} // namespace
+
+SessionLoop::SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool,
+                         Pool &aside, std::function<void(bool)> gone)
+    : options_(options), handler_(handler), pool_(pool), aside_(aside),
+      inline_services_(pool.size() == 0 ? ~std::bitset<256>() : options.inline_services),
+      gone_(std::move(gone)) {
+  loop_.watch(channel_->fd, [this] { take_cm_events(); });
+  loop_.watch(
+      answers_->event().fd(), [] {}, true); // its turn takes the answers
+}
+
+SessionLoop::~SessionLoop() {
+  loop_.close();
+}
+
+// [session-loop]
+void SessionLoop::run() {
+  answers_->set_thread();
+  Patience patience(options_.waiting);
+  int looked = 0;
+  for (uint32_t turns = 1; !is_over_; ++turns) {
+    if (turn())
+      patience.note(std::exchange(looked, 0), true);
+    else if (looked < patience.looks()) {
+      ++looked;
+      sched_yield();
+    } else {
+      patience.note(std::exchange(looked, 0), false);
+      if (arm() || !turn())
+        sleep();
+    }
+    if (turns % busy_turns == 0) {
+      loop_.wait(Clock::now(), false);
+      look_at_the_clock();
+    }
+    tear_down();
+  }
+}
+
+bool SessionLoop::turn() {
+  bool was_busy = each_session([this](Session &session) { return take(session); });
+  take_answers();
+  was_busy |= each_session([](Session &session) { return session.send(); });
+  return was_busy;
+}
+
+bool SessionLoop::take(Session &session) {
+  Session::Came came;
+  const bool was_busy = session.take(came, inline_services_);
+  if (came.for_inline)
+    handle(came.for_inline, handler_);
+  if (came.for_pool) // each of the pool's threads may take part
+    for (size_t i = std::min(pool_.size(), came.for_pool->entries.size()); i > 0; --i)
+      stats_.wakes += pool_.add([this, batch = came.for_pool] { handle(batch, handler_); });
+  return was_busy;
+}
+
+void SessionLoop::take_answers() {
+  answers_->take(answered_);
+  for (Answered &answered : answered_)
+    if (Session *session = answered.batch->state->session)
+      session->answered(std::move(answered));
+  answered_.clear();
+}
+
+// A client's mistake ends that client's connection, and nothing else.
+template <typename Function> bool SessionLoop::each_session(Function function) {
+  bool was_busy = false;
+  for (Session &session : sessions_)
+    try {
+      was_busy |= function(session);
+    } catch (const std::exception &error) {
+      drop(session, error.what());
+    }
+  return was_busy;
+}
+// [session-loop]
+
+// @return false if one was not armed: what has completed before that is not told, so look again
+bool SessionLoop::arm() {
+  return !each_session([](Session &session) { return !session.arm(); });
+}
+
+void SessionLoop::sleep() {
+  if (answers_->will_sleep()) {
+    stats_.sleeps += 1;
+    loop_.wait(std::min({next_look_, end_}), true);
+  }
+  answers_->wakes();
+  look_at_the_clock();
+}
+
+// [session-events]
+void SessionLoop::take_cm_events() {
+  while (const unique_cm_event event = take_cm_event(channel_.get())) {
+    if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+      on_request_(*event);
+      continue;
+    }
+    auto *session = static_cast<Session *>(event->id->context);
+    if (session == nullptr) // the listener's
+      continue;
+    if (event->event == RDMA_CM_EVENT_ESTABLISHED)
+      session->established();
+    else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
+      session->close();
+    else if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT)
+      drop(*session, name_of(event->event));
+  }
+}
+// [session-events]
+
+// [adopt]
+// The first loop has the listener, so a client's events come there. From here on they come to this
+// loop. Events that have come before and that nobody has fetched move as well, but the kernel does
+// not wake this loop for them.
+void SessionLoop::move_here(rdma_cm_id *id) {
+  if (id->channel == channel_.get())
+    return;
+  check_errno(rdma_migrate_id(id, channel_.get()), "rdma_migrate_id");
+  loop_.send([this] { take_cm_events(); });
+}
+
+void SessionLoop::adopt(std::list<Session> &made) {
+  Session &session = made.front();
+  loop_.watch(session.fd(), [this, &session] {
+    try {
+      session.on_completion_event();
+    } catch (const std::exception &error) { // its device is gone, for example
+      drop(session, error.what());
+    }
+  });
+  move_here(session.id());
+  session.accept();
+  sessions_.splice(sessions_.end(), made);
+}
+
+Refusal SessionLoop::accept_data(uint64_t token, unique_cm_id &id) {
+  const auto whose = std::ranges::find(sessions_, token, &Session::token);
+  if (whose == sessions_.end() || whose->is_closed())
+    return Refusal::stranger;
+  move_here(id.get());
+  whose->accept_data(id);
+  return Refusal::none;
+}
+// [adopt]
+
+void SessionLoop::look_at_the_clock() {
+  const auto now = Clock::now();
+  if (now >= end_) {
+    end_ = Clock::time_point::max(); // once
+    for (Session &session : sessions_)
+      session.close();
+  }
+  if (now < next_look_)
+    return;
+  next_look_ = now + tick;
+  for (Session &session : sessions_)
+    if (session.is_established())
+      session.look_whether_alive();
+    else if (!session.is_closed() && now - session.began() > options_.connect_within)
+      drop(session, "it does not finish to connect");
+}
+
+void SessionLoop::finish_by(Clock::time_point when, bool says_so) {
+  end_ = when;
+  if (says_so)
+    for (Session &session : sessions_)
+      session.say_closing();
+}
+
+void SessionLoop::drop(Session &session, const char *why) {
+  if (session.is_closed())
+    return;
+  if (options_.log)
+    options_.log(std::string("dropped a client: ") + why);
+  session.was_dropped = true;
+  session.close();
+}
+
+void SessionLoop::tear_down() {
+  for (auto next = sessions_.begin(); next != sessions_.end();)
+    if (const auto session = next++; session->is_closed()) {
+      gone_(session->was_dropped);
+      take_down(sessions_, session);
+    }
+}
+
+// Takes as long as making it, so the same thread does it. No event leads to the session any more.
+void SessionLoop::take_down(std::list<Session> &whose, std::list<Session>::iterator session) {
+  loop_.forget(session->fd());
+  session->leave_channel();
+  const auto gone = std::make_shared<std::list<Session>>();
+  gone->splice(gone->end(), whose, session);
+  aside(
+      aside_, loop_, [gone] { gone->clear(); }, [](const std::exception_ptr &) {});
+}
+
+} // namespace rdmashared
