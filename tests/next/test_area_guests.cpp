@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+// Those who come to a sender's door and say nothing, or something else, or may not come in.
+#include "area_members_fixture.hpp"
+
+#include <grp.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <future>
+
+namespace {
+
+const auto where = rdmacommon::Where::here();
+
+// Says something at the door, and waits until it is sent away.
+void say(Members &members, const std::string &text, const std::vector<int> &files) {
+  auto [mine, theirs] = make_link();
+  members.invite(std::move(mine));
+  theirs.tell(text, files);
+  EXPECT_THROW(theirs.hear(soon), Error) << text << " with " << files.size();
+  EXPECT_TRUE(is_readable(theirs.fd())) << "nobody has sent it away";
+}
+
+TEST(Guests, StrangersAreSentAway) {
+  Door door;
+  Members members(small, {door.host()}, {}, {});
+  const Event event;
+  say(members, "rdmashared 2", {event.fd()});
+  say(members, "rdmashared 1 ", {event.fd()});
+  say(members, "rdmashared", {event.fd()});
+  say(members, std::string(Link::longest, 'x'), {});
+  say(members, "rdmashared 1", {});
+  say(members, "rdmashared 1", {event.fd(), event.fd()});
+  say(members, "rdmashared 1", std::vector<int>(Link::max_files, event.fd()));
+  EXPECT_EQ(join_here(members).number, 0U);
+  EXPECT_TRUE(door.wait_for_joined(1)); // nobody else has
+  EXPECT_TRUE(door.wait_for_left(1));
+}
+
+TEST(Guests, OneThatHangsUpIsForgotten) {
+  Door door;
+  const std::string name = a_name();
+  Members members(small, {door.host()}, name, {});
+  for (int i = 0; i < 300; ++i) { // more than may be silent
+    auto [mine, theirs] = make_link();
+    theirs = Link();
+    members.invite(std::move(mine));
+    const Link hangs_up = connect_to(name, soon, where);
+  }
+  EXPECT_EQ(join(connect_to(name, soon, where), soon).number, 0U);
+}
+
+TEST(Guests, NoLinkAtAllDoesNoHarm) {
+  Door door;
+  Members members(small, {door.host()}, {}, {});
+  members.invite(Link());
+  EXPECT_EQ(join_here(members).number, 0U);
+}
+
+// It must be possible to watch what a guest says is its process.
+TEST(Guests, AFileThatIsNoProcess) {
+  Process victim;
+  Door door;
+  Members members(small, {door.host()}, {}, {});
+  const File regular(memfd_create("test", MFD_CLOEXEC));
+  for (int i = 0; i < 20; ++i) {
+    auto [mine, theirs] = make_link();
+    members.invite(std::move(mine));
+    theirs.tell("rdmashared 1", std::array{regular.get()});
+    std::vector<File> files;
+    EXPECT_THROW(for (int said = 0; said < 2; ++said) // it may be answered before that
+                 theirs.hear(soon, files),
+                 Error);
+  }
+  EXPECT_TRUE(door.joined().empty());
+  EXPECT_EQ(victim.join_by_link(members), "joined 0");
+  victim.kill(); // its link and its process tell at the same time
+  EXPECT_TRUE(door.wait_for_left(1));
+  const Event ended; // that process has ended already
+  ended.ring();
+  auto [mine, theirs] = make_link();
+  members.invite(std::move(mine));
+  theirs.tell("rdmashared 1", std::array{ended.fd()});
+  EXPECT_TRUE(door.wait_for_left(2));
+  EXPECT_TRUE(door.wait_for_joined(2));
+}
+
+// ---- silence
+
+std::vector<Link> come_and_say_nothing(const std::string &name, uint32_t count) {
+  std::vector<Link> silent;
+  for (uint32_t i = 0; i < count; ++i)
+    silent.push_back(connect_to(name, soon, where));
+  return silent;
+}
+
+TEST(Guests, TheSilentOnesAreForgottenAfterTheirTime) {
+  Door door;
+  const std::string name = a_name();
+  Members members(small, {door.host()}, name, {});
+  auto [invited, theirs] = make_link();
+  const auto begin = Clock::now();
+  members.invite(std::move(invited));
+  EXPECT_THROW(theirs.hear(soon), Error);
+  EXPECT_GE(Clock::now() - begin, Members::hello_limit);
+  EXPECT_TRUE(is_readable(theirs.fd())); // and that was the sender
+  EXPECT_EQ(join(connect_to(name, soon, where), soon).number, 0U);
+}
+
+TEST(Guests, OnlySoManyMayBeSilent) {
+  Door door;
+  const std::string name = a_name();
+  Members members(small, {door.host()}, name, {});
+  const auto begin = Clock::now();
+  const auto silent = come_and_say_nothing(name, Members::max_silent);
+  auto late = std::async(std::launch::async, [link = connect_to(name, soon, where)]() mutable {
+    return join(std::move(link), soon).number;
+  });
+  // It waits in the queue. Then nobody else gets into that, and connecting has an end.
+  std::vector<Link> queue;
+  EXPECT_THROW(for (int i = 0; i < 1000; ++i)
+                   queue.push_back(connect_to(name, milliseconds(1), where)),
+               Error);
+  join_here(members); // the invited ones do not wait
+  late.get();
+  EXPECT_GE(Clock::now() - begin, Members::hello_limit); // once the silent ones are forgotten
+  for (const Link &link : silent)
+    EXPECT_THROW(link.hear(soon), Error);
+}
+
+TEST(Guests, OneThatSpeaksMakesRoomForAnother) {
+  Door door(false);
+  const std::string name = a_name();
+  Members members(small, {door.host()}, name, {});
+  const auto begin = Clock::now();
+  auto silent = come_and_say_nothing(name, Members::max_silent);
+  const Link late = connect_to(name, soon, where);
+  const Event process;
+  late.tell("rdmashared 1", std::array{process.fd()});
+  // The thread of Members looks at the door at least once for each of these.
+  constexpr size_t invited = Members::max_silent + 10;
+  for (size_t i = 0; i < invited; ++i)
+    join_here(members);
+  const bool only_they_have = door.wait_for_joined(invited);
+  EXPECT_TRUE(only_they_have || Clock::now() - begin >= Members::hello_limit); // on a busy machine
+  try {
+    const Joined early = join(std::move(silent.back()), soon);
+    EXPECT_TRUE(is_readable(late.fd(), soon));
+    EXPECT_TRUE(door.wait_for_joined(invited + 2));
+  } catch (const Error &) { // so is this
+    EXPECT_GE(Clock::now() - begin, Members::hello_limit);
+  }
+}
+
+// ---- other users
+
+// Somebody who wants to join, once it is told where.
+class Stranger {
+public:
+  Stranger(uid_t user, const std::vector<gid_t> &groups)
+      : child_([&](const Link &test) {
+          const std::string name = test.hear(std::chrono::hours(1));
+          rdmacommon::check_errno(setgroups(groups.size(), groups.data()), "setgroups");
+          rdmacommon::check_errno(setgid(user), "setgid");
+          rdmacommon::check_errno(setuid(user), "setuid");
+          File socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+          sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+          std::memcpy(address.sun_path + 1, name.data(), name.size());
+          const auto length = offsetof(sockaddr_un, sun_path) + 1 + name.size();
+          rdmacommon::check_errno(connect(socket.get(), reinterpret_cast<sockaddr *>(&address),
+                                          static_cast<socklen_t>(length)),
+                                  "connect");
+          std::string said = "sent away";
+          try {
+            said = "joined " + std::to_string(join(Link(std::move(socket)), soon).number);
+          } catch (const Error &) {
+          }
+          test.tell(said);
+        }) {}
+  std::string join_by_name(const std::string &name) {
+    child_.link().tell(name);
+    return child_.link().hear(soon);
+  }
+
+private:
+  Child child_;
+};
+
+TEST(Guests, AnotherUserNeedsTheGroup) {
+  if (geteuid() != 0)
+    GTEST_SKIP() << "only root can become somebody else";
+  constexpr uid_t other = 65534;
+  std::vector<gid_t> many; // more than there is room for at first
+  for (gid_t i = 0; i < 100; ++i)
+    many.push_back(20'000 + i);
+  Stranger for_closed(other, many), of_none(other, {}), of_another(other, {20'098}),
+      of_it(other, {20'099}), of_many(other, many), of_it_first(20'099, {}), same_user(0, {});
+  Door door;
+  const std::string closed = a_name(), open = a_name();
+  const Members for_nobody(small, {door.host()}, closed, {});
+  const Members for_a_group(small, {door.host()}, open, gid_t{20'099});
+  EXPECT_EQ(for_closed.join_by_name(closed), "sent away");
+  EXPECT_EQ(of_none.join_by_name(open), "sent away");
+  EXPECT_EQ(of_another.join_by_name(open), "sent away");
+  EXPECT_EQ(of_it.join_by_name(open), "joined 0");
+  EXPECT_EQ(of_many.join_by_name(open), "joined 1");
+  EXPECT_EQ(of_it_first.join_by_name(open), "joined 2");
+  EXPECT_EQ(same_user.join_by_name(closed), "joined 0");
+}
+
+} // namespace

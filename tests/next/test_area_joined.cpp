@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// A worker's side of joining: what a sender may say, and how the worker notices that it has gone.
+#include "area_members_fixture.hpp"
+
+#include <sys/mman.h>
+
+namespace {
+
+// Whether a worker takes this for an answer.
+bool joins(const std::string &text, const std::vector<int> &files) {
+  auto [sender, worker] = make_link();
+  sender.tell(text, files);
+  try {
+    const Joined joined = join(std::move(worker), soon);
+    return true;
+  } catch (const Error &) {
+    return false;
+  }
+}
+
+TEST(Joined, BelievesNoAnswerThatCannotBe) {
+  const OwnBoard board(1);
+  const File area = Area::make(small);
+  const Event event;
+  const int pidfd = event.fd(), bell = event.fd();
+  const std::vector<int> files = {pidfd, board.fd(), area.get(), bell, bell};
+  EXPECT_TRUE(joins("rdmashared 1 worker 0", files));
+  EXPECT_TRUE(joins("rdmashared 1 worker 1023", files));
+  EXPECT_FALSE(joins("rdmashared 1 worker 1024", files));
+  EXPECT_FALSE(joins("rdmashared 1 worker 4294967296", files));
+  EXPECT_FALSE(joins("rdmashared 1 worker -1", files));
+  EXPECT_FALSE(joins("rdmashared 1 worker ", files));
+  EXPECT_FALSE(joins("rdmashared 1 worker x", files));
+  EXPECT_FALSE(joins("rdmashared 1 worker 7 ", files));
+  EXPECT_FALSE(joins("rdmashared 1 worker", files));
+  EXPECT_FALSE(joins("rdmashared 2 worker 7", files));
+  const std::string seven = "rdmashared 1 worker 7";
+  EXPECT_FALSE(joins(seven, {}));
+  EXPECT_FALSE(joins(seven, {pidfd, board.fd(), area.get(), bell}));
+  EXPECT_FALSE(joins(seven, {pidfd, board.fd(), area.get(), bell, bell, bell}));
+  EXPECT_FALSE(joins(seven, {pidfd, area.get(), board.fd(), bell, bell}));
+  EXPECT_FALSE(joins(seven, {pidfd, board.fd(), bell, bell, bell}));
+}
+
+TEST(Joined, SaysHelloWithAFileAndHasALimit) {
+  auto [sender, worker] = make_link();
+  EXPECT_THROW(join(std::move(worker), milliseconds(1)), Error); // nobody answers
+  std::vector<File> files;
+  EXPECT_EQ(sender.hear(soon, files, 1), "rdmashared 1");
+  EXPECT_FALSE(is_readable(files[0].get())); // it is of a process that lives
+}
+
+TEST(Joined, IsAloneWhenTheMembersGo) {
+  Door door;
+  auto members = std::make_unique<Members>(small, std::vector{door.host()}, std::string(),
+                                           std::optional<gid_t>());
+  const Joined here = join_here(*members);
+  EXPECT_FALSE(here.is_alone());
+  EXPECT_FALSE(here.is_alone());
+  members.reset();
+  EXPECT_TRUE(here.is_alone());
+  EXPECT_TRUE(door.left().empty()); // nobody is told: the host is about to go, too
+}
+
+// A sender in a process of its own.
+class SenderProcess {
+public:
+  explicit SenderProcess(const std::string &name)
+      : child_([&name](const Link &test) {
+          Door door;
+          const Members members(small, {door.host()}, name, {});
+          test.tell("listens");
+          test.hear(std::chrono::hours(1));
+          fork_holder(test);
+          test.tell("holds");
+          test.has_spoken(std::chrono::hours(1));
+        }) {
+    EXPECT_EQ(child_.link().hear(soon), "listens");
+  }
+  void hold() {
+    child_.link().tell("hold");
+    EXPECT_EQ(child_.link().hear(soon), "holds");
+  }
+  void kill() { child_.kill(); }
+
+private:
+  Child child_;
+};
+
+TEST(Joined, IsAloneWhenTheSenderIsKilled) {
+  const std::string name = a_name();
+  SenderProcess sender(name);
+  const Joined here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
+  EXPECT_FALSE(here.is_alone());
+  sender.kill();
+  EXPECT_TRUE(here.is_alone());
+}
+
+TEST(Joined, IsAloneWhenTheSenderIsKilledAndAnotherProcessHasItsLinks) {
+  const std::string name = a_name();
+  SenderProcess sender(name);
+  const Joined here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
+  sender.hold();
+  EXPECT_FALSE(here.is_alone());
+  sender.kill();
+  EXPECT_FALSE(is_readable(here.link.fd())); // the link tells nothing
+  EXPECT_TRUE(here.is_alone());
+}
+
+// The board and the area stay while the worker has them, whatever has become of the sender.
+TEST(Joined, HasItsMemoryAlsoWhenItIsAlone) {
+  const std::string name = a_name();
+  SenderProcess sender(name);
+  const Joined here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
+  sender.kill();
+  EXPECT_EQ((*here.board)->servers, 1U);
+  here.area->slots(0)[0] = std::byte{1};
+  EXPECT_EQ(here.area->shape(), small);
+}
+
+} // namespace
