@@ -154,9 +154,13 @@ void Members::accept() {
 // [accept-members]
 
 void Members::watch_listener() {
-  if (listener_.get() >= 0)
-    loop_.watch(listener_.get(), [this] { accept(); });
-  paused_until_.reset();
+  try {
+    if (listener_.get() >= 0)
+      loop_.watch(listener_.get(), [this] { accept(); });
+    paused_until_.reset();
+  } catch (const Error &) { // the host has no memory for it now
+    paused_until_ = Clock::now() + breather;
+  }
 }
 
 void Members::pause_listener(Clock::time_point until) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the tests of Members have in common: a host that only notes what it is told, and children
-// that join when they are asked to. Make the children first: Members has a thread.
+// For the tests of Members: a host that only notes its calls, and children that join when they are
+// asked to. Make the children first: Members has a thread.
 #pragma once
 
 #include "members.hpp"

@@ -38,7 +38,7 @@ inline Message some_message(size_t bytes, std::minstd_rand &random) {
   return made;
 }
 
-// What the adapter does: only the bytes of the run.
+// The adapter copies only the bytes of the run.
 inline void copy_run(OutRing &out, InRing &in, const OutRing::Piece &piece) {
   const size_t at = size_t{piece.run.first} * out.slot_size();
   std::memcpy(in.memory().data() + at, out.memory().data() + at, piece.bytes);
@@ -52,7 +52,7 @@ struct Pair {
   std::vector<OutRing::Piece> runs; // all so far
 
   Pair(const Shape &of, uint32_t group) : out(of, group), in(of), shape(of) {
-    // What is not written must not look like something that has come.
+    // So memory that nobody has written does not look like a message that has come.
     std::ranges::fill(in.memory(), std::byte{0xa5});
   }
   size_t whole_ring() const { return size_t{shape.slots} * shape.slot_size - Header::bytes; }
@@ -87,7 +87,7 @@ struct Pair {
       EXPECT_TRUE(std::ranges::equal(body, next.body));
       expected.pop_front();
     });
-    // What has been taken is not looked at again: a later run writes over it.
+    // The ring must not look at a run again after it has taken it: a later run writes over it.
     const size_t at = size_t{piece.run.first} * shape.slot_size;
     std::ranges::fill(in.memory().subspan(at, piece.bytes), std::byte{0xa5});
     return true;

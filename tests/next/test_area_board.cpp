@@ -107,7 +107,7 @@ TEST(AreaBoard, AnotherVersionIsRefused) {
   EXPECT_FALSE(can_be_attached([](Board &its) { --its.size; }));
 }
 
-TEST(AreaBoard, WhatIsNoBoard) {
+TEST(AreaBoard, OtherFilesAreNoBoard) {
   EXPECT_THROW(SharedBoard(-1), Error);
   EXPECT_THROW(SharedBoard(STDIN_FILENO), Error);
   EXPECT_THROW(SharedBoard(rdmacommon::make_shared_memory("test", sizeof(Board)).get()), Error);

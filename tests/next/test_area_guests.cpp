@@ -130,28 +130,37 @@ TEST(Guests, OnlySoManyMayBeSilent) {
     EXPECT_THROW(link.hear(soon), Error);
 }
 
-TEST(Guests, OneThatSpeaksMakesRoomForAnother) {
+// @return false if the machine was so busy that the time of the silent ones was over
+bool one_that_speaks_makes_room() {
   Door door(false);
   const std::string name = a_name();
   Members members(small, {door.host()}, name, {});
-  const auto begin = Clock::now();
   auto silent = come_and_say_nothing(name, Members::max_silent);
   const Link late = connect_to(name, soon, where);
   const Event process;
   late.tell("rdmashared 1", std::array{process.fd()});
   // The thread of Members looks at the door at least once for each of these.
-  constexpr size_t invited = Members::max_silent + 10;
-  for (size_t i = 0; i < invited; ++i)
-    join_here(members);
-  const bool only_they_have = door.wait_for_joined(invited);
-  EXPECT_TRUE(only_they_have || Clock::now() - begin >= Members::hello_limit); // on a busy machine
-  try {
-    const Joined early = join(std::move(silent.back()), soon);
-    EXPECT_TRUE(is_readable(late.fd(), soon));
-    EXPECT_TRUE(door.wait_for_joined(invited + 2));
-  } catch (const Error &) { // so is this
-    EXPECT_GE(Clock::now() - begin, Members::hello_limit);
-  }
+  constexpr uint32_t invited = Members::max_silent + 10;
+  bool only_they_have = true; // nobody is free again, so the numbers tell how many have joined
+  for (uint32_t i = 0; i < invited; ++i)
+    only_they_have &= join_here(members).number == i;
+  // Each that leaves lets the thread look at the door again, too; from here on none does.
+  EXPECT_TRUE(door.wait_for_left(invited));
+  const Joined last = join_here(members);
+  only_they_have &= last.number == invited;
+  const Link early = std::move(silent.back());
+  silent.pop_back();
+  early.tell("rdmashared 1", std::array{process.fd()});
+  EXPECT_TRUE(is_readable(late.fd(), soon));
+  return only_they_have &&
+         std::ranges::none_of(silent, [](const Link &each) { return is_readable(each.fd()); });
+}
+
+TEST(Guests, OneThatSpeaksMakesRoomForAnother) {
+  bool has = false;
+  for (int attempt = 0; attempt < 5 && !has; ++attempt)
+    has = one_that_speaks_makes_room();
+  EXPECT_TRUE(has);
 }
 
 // ---- other users

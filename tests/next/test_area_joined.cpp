@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A worker's side of joining: what a sender may say, and how the worker notices that it has gone.
+// A worker's side of joining: the answers that it takes, and how it notices the sender's end.
 #include "area_members_fixture.hpp"
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the threads of both ends are made of: the loop that sleeps on descriptors.
+// The loop that sleeps on descriptors, and the patience before a sleep.
 #include "loop.hpp"
 
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST(Loop, CarriesOutInOrderWhatOtherThreadsSend) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Loop, WhatAFunctionSendsIsCarriedOutToo) {
+TEST(Loop, AFunctionMaySendAnotherOne) {
   Loop loop;
   int depth = 0;
   std::function<void()> again = [&] {
@@ -121,7 +121,7 @@ TEST(Loop, AfterCloseItDropsWhatIsSent) {
   int count = 0;
   const auto owned = std::make_shared<int>();
   loop.send([&count, owned] { ++count; });
-  // What a dropped function owns may send something itself.
+  // A dropped function may own something that sends at its end.
   std::shared_ptr<void> last_words(nullptr, [&](void *) { loop.send([&] { ++count; }); });
   loop.send([its = std::move(last_words)] {});
   EXPECT_EQ(owned.use_count(), 2);
@@ -200,8 +200,8 @@ TEST(Loop, EdgesAreToldOnceAndNobodyReadsThem) {
   }
 }
 
-// A descriptor that cannot be watched is not watched in part: what is watched next by that number
-// must be forgotten as a whole.
+// A watch that fails must not stay in part: the number of its descriptor soon belongs to another
+// file, and forget() must find that one.
 TEST(Loop, AFailedWatchLeavesNothing) {
   Loop loop;
   const auto owned = std::make_shared<int>();

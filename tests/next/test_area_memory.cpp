@@ -187,7 +187,7 @@ TEST(AreaMemory, AShapeWhoseLengthOverflowsIsRefused) {
   EXPECT_THROW(Area(file.get()), Error);
 }
 
-TEST(AreaMemory, WhatIsNoArea) {
+TEST(AreaMemory, OtherFilesAreNoArea) {
   EXPECT_THROW(Area(-1), Error);
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The two rings against each other. What an RDMA WRITE would do is done by hand here: each run is
-// copied from one memory to the other, and its immediate data are delivered.
+// The two rings against each other, without RDMA: the test copies each run from one memory to the
+// other, and delivers its immediate data.
 #include "area_rings_fixture.hpp"
 
 namespace {

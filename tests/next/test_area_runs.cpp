@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a hostile peer can send as a run: the result is an Error, or messages that lie within what
-// came.
+// Runs of a peer that means no good: they end in an Error, or in messages that lie within the run.
 #include "area_rings_fixture.hpp"
 
 #include <array>
@@ -112,7 +111,7 @@ TEST(AreaRuns, AMessageThatEndsBeforeItsLength) {
   EXPECT_EQ(whole.came, 2U);
 }
 
-TEST(AreaRuns, WhatHasBegunIsACopy) {
+TEST(AreaRuns, TheRingKeepsACopyOfAMessageThatGoesOn) {
   Forged forged;
   forged.write(0, 60);
   forged.take({0, 1}, slot_size);

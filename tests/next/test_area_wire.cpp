@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The protocol of the shared client: what goes onto the wire, and what is made of whatever comes
-// from there.
+// The protocol of the shared client: the bytes on the wire, and how a side reads the other's.
 #include "wire.hpp"
 
 #include <gtest/gtest.h>
@@ -129,7 +128,7 @@ TEST(AreaWire, AWelcomeThatCannotBe) {
   WelcomeBytes stranger = good;
   stranger.bytes[3] = std::byte{'s'};
   EXPECT_FALSE(welcome_in(stranger.bytes));
-  // Whatever another version says means that it is another version, and never that it accepts.
+  // Another version never accepts: its other numbers may mean something else.
   WelcomeBytes newer =
       to_bytes(Welcome{.refusal = Refusal::none, .window = 1, .address = 1, .rkey = 1, .token = 1});
   newer.bytes[5] = std::byte{5};
@@ -226,7 +225,7 @@ TEST(AreaWire, AnIdKeepsItsParts) {
   EXPECT_EQ(id.packed(), 0xfffefffdfffffffcU);
 }
 
-TEST(AreaWireFuzz, WhateverComesIsRefusedOrPossible) {
+TEST(AreaWireFuzz, AHelloIsRefusedOrPossible) {
   std::minstd_rand random(2);
   int accepted = 0, not_accepted = 0;
   for (int i = 0; i < 200'000; ++i) {
