@@ -251,7 +251,7 @@ bool Session::take(Came &came, const std::bitset<256> &inline_services) {
       [&](const Header &header, std::span<const std::byte> bytes) {
         message(header, bytes, came, inline_services);
       },
-      [&] { return !came.for_inline && !came.for_pool && may_take(); });
+      [&] { return came.for_inline || came.for_pool || may_take(); });
   has_heard_ |= has_taken;
   for (const auto &batch : {came.for_inline, came.for_pool})
     if (batch && state_->take(batch->bytes.size()))
