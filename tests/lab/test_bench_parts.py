@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -507,8 +508,11 @@ class Programs(unittest.TestCase):
         self.fake("ib_send_lat", HANGS.replace("time.sleep", f'open("{began}", "w"); time.sleep'))
         agent, where = self.agent()
         engine = self.engine(where, ["latency/ib_send_lat"])
-        began.read_text()  # returns when the program runs
-        self.assertNotEqual(left(), [])
+        began.read_text()  # returns when the program has started its child
+        # exec() lets the parent go on before the child's command line can be read.
+        deadline = time.monotonic() + 60
+        while not left():
+            self.assertLess(time.monotonic(), deadline)
         engine.terminate()
         self.assertEqual((engine.wait(600) != 0, agent.wait(600)), (True, 0))
         self.assertEqual(left(), [])
