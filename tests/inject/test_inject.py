@@ -144,7 +144,10 @@ class Inject(unittest.TestCase):
 
         def run(job):
             lesson, program, call = job
-            outcome = self.injection.run(program, lesson.kind, arguments(lesson, program), call)
+            # With a delayed event a program has to work, so it gets as much time as it needs.
+            patience = PATIENCE * (has_timeout(lesson) and call.how == "delayed")
+            outcome = self.injection.run(
+                program, lesson.kind, [*arguments(lesson, program), *patience], call)
             return inject.problem(call, outcome), outcome
 
         passed, designed, not_reached = 0, {}, []
