@@ -6,14 +6,15 @@
 // at any time. So the sender reads each word once, checks it, and keeps what it knows elsewhere.
 #pragma once
 
-#include "rdmashared/caller.hpp"
-
 #include <rdmacommon/processes.hpp>
+
+#include <sys/types.h>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 namespace rdmashared {
@@ -34,7 +35,7 @@ struct AreaShape {
 // [area-shape]
 
 // [submission]
-// What a worker wants of the sender.
+// A worker's wish to the sender.
 enum class Want : uint8_t {
   response,      // the sender sends the request in these slots, and its response goes there
   long_response, // its response can have any length, and goes into a room

@@ -138,7 +138,7 @@ inline rdma_conn_param connection_parameters(const void *hello, size_t length) {
 }
 // [rnr]
 
-// What the other side has said with an event. Goes with the event.
+// The private data that came with an event. They go with the event.
 inline std::span<const std::byte> private_data(const rdma_cm_event &event) {
   return {static_cast<const std::byte *>(event.param.conn.private_data),
           event.param.conn.private_data ? size_t{event.param.conn.private_data_len} : 0};

@@ -329,7 +329,7 @@ void Lane::look_whether_alive() {
 // [clock]
 
 // [lose]
-// From here on nothing is sent. What was made is taken down later, in take_down(): an rdma_cm event
+// From here on nothing is sent. take_down() destroys the connection later, because an rdma_cm event
 // that may have led here belongs to the id, which cannot go before it has been acknowledged.
 void Lane::lose(const std::string &why) {
   if (std::exchange(is_broken_, true))

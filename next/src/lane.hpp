@@ -34,7 +34,7 @@ class Lane;
 class LaneOwner {
 public:
   virtual ~LaneOwner() = default;
-  // What the server says about a request of this lane.
+  // The server has answered a request of this lane.
   // @param bytes where they came: copy, then check, then use
   // @return what the request wanted; nothing if it was not under way there
   virtual std::optional<Want> answered(Lane &lane, const Header &header,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Layer: ends. What the threads of both ends are made of: a loop that sleeps on descriptors,
-// functions that other threads send to it, threads for work that takes long, and the patience
-// before a sleep.
+// Layer: ends. Parts that the threads of both ends share: a loop that sleeps on descriptors,
+// functions that other threads send to it, threads for work that takes long, and the number of
+// looks before a sleep.
 #pragma once
 
 #include "rdmashared/basics.hpp"
@@ -98,7 +98,7 @@ inline Log one_at_a_time(Log log) {
   };
 }
 
-// What it says, whatever somebody else's function has thrown.
+// The words of an exception of any type, which a function of the program has thrown.
 inline std::string words_of(const std::exception_ptr &failure) {
   try {
     std::rethrow_exception(failure);

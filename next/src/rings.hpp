@@ -20,8 +20,8 @@
 namespace rdmashared {
 
 // [out-ring]
-// What goes to the other side. The other side has a ring of the same shape, and tells how many runs
-// it has taken out of that. Only then are their slots used again, on both sides.
+// The ring of messages for the other side. The other side has a ring of the same shape, and tells
+// how many runs it has taken out of that. Only then are their slots used again, on both sides.
 class OutRing {
 public:
   // @param group most slots of a run that has several messages
@@ -67,7 +67,7 @@ private:
 // [out-ring]
 
 // [in-ring]
-// What comes from the other side, which can write anything into it at any time.
+// The ring of messages from the other side, which can write anything into it at any time.
 class InRing {
 public:
   explicit InRing(const Shape &shape);

@@ -55,8 +55,8 @@ public:
 
 private:
   // [known]
-  // What the sender knows about a request, and does not have to believe a worker. By its first
-  // slot.
+  // The sender's own record of a request, by its first slot. It does not depend on the worker's
+  // word.
   struct Request {
     enum class State : uint8_t { none, waiting, cancelled, sent } state = State::none;
     Want want{};

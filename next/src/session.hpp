@@ -87,8 +87,8 @@ private:
 // [answers]
 
 // [session-state]
-// What a session shares with its requests. It lives as long as the last of them, so a handler can
-// keep a request for longer than its connection lasts.
+// The part of a session that its requests share. It lives as long as the last of them, so a handler
+// can keep a request for longer than its connection lasts.
 struct SessionState {
   Client client;
   std::shared_ptr<void> state; // the program's, for this client

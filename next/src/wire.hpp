@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Layer: wire. What a sender and a server say to each other. On the wire everything is in network
+// Layer: wire. The messages between a sender and a server. On the wire everything is in network
 // byte order; in these structs it is in host byte order.
 //
 //     sender                                                            server
@@ -28,7 +28,7 @@ constexpr uint32_t protocol_magic = 0x52425853; // "RBXS"
 constexpr uint16_t protocol_version = 4;
 
 // [shape]
-// What both sides must agree on.
+// The sizes that both sides must agree on.
 struct Shape {
   uint32_t slots;     // of each of the two rings
   uint32_t slot_size; // bytes, a multiple of 8, at least a Header
