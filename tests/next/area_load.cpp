@@ -25,9 +25,21 @@ void log_line(std::string_view line) {
   std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
 }
 
+// Says when a long handler begins, so that the test knows that its request has come.
+size_t serve_and_say(std::span<const std::byte> request, std::span<std::byte> response) {
+  ServiceHeader header{};
+  if (request.size() >= sizeof header)
+    std::memcpy(&header, request.data(), sizeof header);
+  if (std::chrono::microseconds(ntohl(header.microseconds)) == longest_work) {
+    std::printf("began\n");
+    std::fflush(stdout);
+  }
+  return serve(request, response);
+}
+
 void serve_clients(const CmOptions &where, uint32_t pool) {
   Server server({.host = where.host, .port = where.cm_port, .workers = pool, .log = log_line},
-                serve);
+                serve_and_say);
   std::printf("listening on rdma_cm port %u\n", server.port());
   std::fflush(stdout);
   serve_until_signal(server);
@@ -50,8 +62,10 @@ void send_for_others(SenderOptions options) {
     ;
 }
 
-void work(const std::string &name, const Load &load, Waiting waiting) {
+void work(const std::string &name, const Load &load, Waiting waiting, bool waits) {
   Caller caller = Caller::join(name, waiting);
+  if (waits && !caller.wait_connected(load.limit))
+    throw Error("the sender", "it does not connect in time");
   std::printf("joined\n");
   std::fflush(stdout);
   print(run_load(caller, load, static_cast<uint32_t>(getpid())));
@@ -61,7 +75,9 @@ void area_load(int argc, char **argv) {
   CommandLine line{"One part of a shared client: the server, the sender, or a worker."};
   const CmOptions where{line, "the address to listen on, or the server"};
   std::string role, name, waiting = "adaptive";
-  SenderOptions sender{.silence = std::chrono::seconds(2), .log = log_line};
+  SenderOptions sender{.log = log_line};
+  std::chrono::seconds silence{5};
+  bool waits = false;
   uint32_t pool = 1;
   Load load;
   line.add("--role", role, "server, sender or worker", {"server", "sender", "worker"});
@@ -76,6 +92,8 @@ void area_load(int argc, char **argv) {
   line.add("--window", sender.window, "requests without a response [1024]", 1, 1 << 16);
   line.add("--group", sender.group, "most slots in a group [64]", 1, 255);
   line.add("--largest", sender.largest_response, "bytes of a long response [0]", 0, 1 << 26);
+  line.add("--silence", silence, "how long a server may say nothing");
+  line.add("--connected", waits, "the worker waits for a connection first");
   line.add("--threads", load.threads, "of a worker [2]", 1, 500);
   line.add("--requests", load.requests, "of each thread [200]", 1, 100'000'000);
   line.add("--seconds", load.seconds, "for so long instead [0]", 0, 3600);
@@ -94,9 +112,10 @@ void area_load(int argc, char **argv) {
   if (role == "server")
     return serve_clients(where, pool);
   if (role == "worker")
-    return work(name, load, how);
+    return work(name, load, how, waits);
   sender.servers = {{.host = where.host, .port = where.cm_port}};
   sender.name = name;
+  sender.silence = silence;
   sender.waiting = how;
   send_for_others(sender);
 }

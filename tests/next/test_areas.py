@@ -106,8 +106,9 @@ class Areas(unittest.TestCase):
         patient = self.worker("--patient", "--seconds", "8")
         waiting = self.worker(
             "--patient", "--threads", "4", "--requests", "1", "--microseconds", "60000000")
-        before = self.worker("--threads", "1", "--requests", "1")
-        self.all_right(before)
+        for _ in range(4):
+            self.assertEqual(next_line(self.server), "began\n")
+        self.all_right(self.worker("--threads", "1", "--requests", "1"))
         self.server.kill()
         self.server.communicate()
         self.assertEqual(self.score(waiting), [0, 4, 0, 0])
@@ -123,13 +124,13 @@ class Areas(unittest.TestCase):
     def test_a_server_that_is_frozen(self):
         """Its host acknowledges what comes, so only its loop can say that it lives."""
         self.serve()
-        self.send()
+        self.send("--silence", "2")
         waiting = self.worker("--patient", "--threads", "1", "--requests", "1000000")
         self.signal(self.server, signal.SIGSTOP)
         err = self.sender.stderr.readline()
         self.assertIn("it has been silent for 2000 ms", err)
         self.signal(self.server, signal.SIGCONT)
-        self.all_right(self.worker("--threads", "1", "--requests", "10", "--patient"))
+        self.all_right(self.worker("--connected", "--threads", "1", "--requests", "10"))
         self.assertIsNone(waiting.poll())
 
     def test_a_worker_that_is_killed_or_stopped(self):
