@@ -68,7 +68,7 @@ constexpr std::chrono::seconds longest_work{60};
 inline size_t serve(std::span<const std::byte> request, std::span<std::byte> response) {
   ServiceHeader header{};
   if (request.size() < sizeof header) { // the response is the request
-    std::ranges::copy(request, response.begin());
+    std::ranges::copy(request.first(std::min(request.size(), response.size())), response.begin());
     return request.size();
   }
   std::memcpy(&header, request.data(), sizeof header);
