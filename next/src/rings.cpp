@@ -41,7 +41,8 @@ void OutRing::put(const Header &header, std::span<const std::byte> bytes,
 void OutRing::copy(uint64_t offset, std::span<const std::byte> bytes) {
   if (bytes.empty())
     return;
-  const size_t at = offset % memory_.size(), first = std::min(bytes.size(), memory_.size() - at);
+  const size_t at = offset < memory_.size() ? offset : offset - memory_.size();
+  const size_t first = std::min(bytes.size(), memory_.size() - at);
   std::memcpy(memory_.data() + at, bytes.data(), first);
   if (first < bytes.size())
     std::memcpy(memory_.data(), bytes.data() + first, bytes.size() - first);

@@ -13,6 +13,13 @@ namespace rdmashared {
 
 using namespace rdmacommon;
 
+namespace {
+
+constexpr uint32_t small_room = 256;    // bytes: a response that a batch has memory for
+constexpr size_t longest_reason = 1024; // bytes
+
+} // namespace
+
 // ---- answers
 
 // [answers-add]
@@ -66,6 +73,10 @@ void SessionState::give_back(uint64_t bytes) {
 
 // ---- a batch, and its requests
 
+Batch::Batch(std::shared_ptr<SessionState> of) : state(std::move(of)), came(coarse_now()) {
+  ++state->batches;
+}
+
 Batch::~Batch() {
   --state->batches;
   state->give_back(taken);
@@ -77,15 +88,31 @@ std::span<std::byte> Batch::room_of(Entry &entry) {
     return std::span(state->rooms)
         .subspan(size_t{entry.room_number} * state->largest, state->largest)
         .first(std::min(entry.room.length, state->largest));
-  if (entry.response.size() < entry.header.room && state->take(entry.header.room)) {
+  if (entry.header.room <= small_room)
+    return std::span(small_rooms).subspan(entry.small_room, entry.header.room);
+  std::vector<std::byte> &response = entry.reason_or_response;
+  if (response.size() < entry.header.room && state->take(entry.header.room)) {
     taken += entry.header.room;
-    entry.response.resize(entry.header.room);
+    response.resize(entry.header.room);
   }
-  return entry.response;
+  return response;
+}
+
+void Batch::is_complete() {
+  if (state->take(bytes.size()))
+    taken = bytes.size();
+  small_rooms.resize(small_rooms_length);
 }
 // [room-of]
 
 // [handle]
+// Some milliseconds late, and cheap: time limits are no shorter.
+std::chrono::nanoseconds coarse_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler) {
   SessionState &state = *batch->state;
   for (uint32_t i; (i = batch->next++) < batch->entries.size();) {
@@ -98,7 +125,7 @@ void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler) 
       is_cancelled = state.cancelled.erase(header.id) > 0;
     }
     const bool is_over = header.limit_ms > 0 &&
-                         Clock::now() - batch->came > std::chrono::milliseconds(header.limit_ms);
+                         coarse_now() - batch->came > std::chrono::milliseconds(header.limit_ms);
     if (is_cancelled || is_over) {
       if (header.kind != Kind::post)
         Batch::finish(batch, i, Kind::expired, 0);
@@ -191,10 +218,10 @@ void Request::reply(std::span<const std::byte> response) {
 void Request::fail(std::string_view why) {
   const auto batch = std::move(batch_);
   Batch::Entry &entry = batch->entries[index_];
-  const auto words = std::as_bytes(std::span(why));
-  entry.response.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(
-                                                           words.size(), entry.header.room)));
-  Batch::finish(batch, index_, Kind::failure, static_cast<uint32_t>(entry.response.size()));
+  const auto words = std::as_bytes(std::span(why))
+                         .first(std::min({why.size(), size_t{entry.header.room}, longest_reason}));
+  entry.reason_or_response.assign(words.begin(), words.end());
+  Batch::finish(batch, index_, Kind::failure, static_cast<uint32_t>(words.size()));
 }
 // [reply]
 
@@ -254,8 +281,8 @@ bool Session::take(Came &came, const std::bitset<256> &inline_services) {
       [&] { return came.for_inline || came.for_pool || may_take(); });
   has_heard_ |= has_taken;
   for (const auto &batch : {came.for_inline, came.for_pool})
-    if (batch && state_->take(batch->bytes.size()))
-      batch->taken = batch->bytes.size();
+    if (batch)
+      batch->is_complete();
   for (; written_ < connection_.data_written(); ++written_) {
     ready_.push_back(std::move(writing_.front()));
     writing_.pop_front();
@@ -316,8 +343,10 @@ void Session::take_request(const Header &header, std::span<const std::byte> byte
     throw Error("a request", "its response cannot be so long");
   if (header.kind != Kind::post && ++in_work_ > shape_.window)
     throw Error("a request", "the client has more requests under way than its window");
-  if (batch.entries.empty() && header.limit_ms > 0)
-    batch.came = Clock::now();
+  if (header.room <= small_room) {
+    entry.small_room = batch.small_rooms_length;
+    batch.small_rooms_length += header.room;
+  }
   batch.bytes.insert(batch.bytes.end(), bytes.begin(), bytes.end());
   batch.entries.push_back(std::move(entry));
 }
@@ -362,8 +391,10 @@ bool Session::send_one(Answered &answer) {
       writing_.push_back(std::move(answer));
     return entry.is_written;
   }
-  const auto bytes = is_long ? std::span<const std::byte>()
-                             : std::span<const std::byte>(entry.response).first(answer.length);
+  const std::span<const std::byte> bytes =
+      answer.kind == Kind::response  ? answer.batch->room_of(entry).first(answer.length)
+      : answer.kind == Kind::failure ? std::span(entry.reason_or_response)
+                                     : std::span<const std::byte>();
   if (!connection_.has_room(slots_for(bytes.size(), shape_.slot_size)))
     return false;
   connection_.put({.length = answer.length, .id = entry.header.id, .kind = answer.kind}, bytes);

@@ -124,19 +124,23 @@ struct Batch {
     Room room;       // of Kind::long_request
     uint32_t offset; // of the request's bytes
     uint32_t room_number = 0;
-    bool is_written = false;         // of a long response, which goes before its answer
-    std::vector<std::byte> response; // made when the handler wants it
+    bool is_written = false;                   // of a long response, which goes before its answer
+    uint32_t small_room = 0;                   // where its response goes, if that is small
+    std::vector<std::byte> reason_or_response; // else; or why there is none
   };
-  explicit Batch(std::shared_ptr<SessionState> of) : state(std::move(of)) { ++state->batches; }
+  explicit Batch(std::shared_ptr<SessionState> of);
   ~Batch();
 
   const std::shared_ptr<SessionState> state;
   std::vector<std::byte> bytes; // of the requests
   std::vector<Entry> entries;
-  Clock::time_point came;
-  std::atomic<uint32_t> next = 0;  // to be handled
-  std::atomic<uint64_t> taken = 0; // of the budgets
+  std::vector<std::byte> small_rooms;
+  uint32_t small_rooms_length = 0;
+  const std::chrono::nanoseconds came; // by coarse_now()
+  std::atomic<uint32_t> next = 0;      // to be handled
+  std::atomic<uint64_t> taken = 0;     // of the budgets
 
+  void is_complete(); // nothing more is added; before the handlers
   static Request request(const std::shared_ptr<Batch> &batch, uint32_t index) {
     return Request(batch, index);
   }
@@ -152,6 +156,8 @@ struct Batch {
 inline uint64_t memory_for(const Shape &shape) {
   return 3 * uint64_t{shape.slots} * shape.slot_size + uint64_t{shape.rooms} * shape.largest;
 }
+
+std::chrono::nanoseconds coarse_now();
 
 // Calls the handler for requests of the batch, as long as there are some that nobody handles.
 void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler);
