@@ -211,9 +211,9 @@ void Lane::put_long(const Header &header, std::span<const std::byte> bytes, cons
   ++long_under_way_;
 }
 
-void Lane::tell(Kind kind, uint64_t id) {
+void Lane::cancel(uint64_t id) {
   if (connection_ && !is_broken_ && connection_->has_room(1))
-    connection_->put({.id = id, .kind = kind}, {});
+    connection_->put({.id = id, .kind = Kind::cancel}, {});
 }
 // [lane-put]
 
@@ -259,7 +259,13 @@ bool Lane::take() {
 // [message]
 void Lane::message(const Header &header, std::span<const std::byte> bytes) {
   switch (header.kind) {
+  case Kind::alive:
+    return;
   case Kind::pong:
+    if (pings_ == 0)
+      throw Error("the server's message", "it answers no ping");
+    if (--pings_ == 0 && is_leaving_)
+      throw Error("the server", why_);
     return;
   case Kind::closing: // no more requests; what is under way will be answered
     if (state_ == State::up) {
@@ -284,9 +290,24 @@ void Lane::message(const Header &header, std::span<const std::byte> bytes) {
 }
 // [message]
 
+// [lane-post]
 bool Lane::post() {
-  return connection_ && !is_broken_ && try_to([this] { return connection_->post(); });
+  return connection_ && !is_broken_ && try_to([this] {
+           if (state_ == State::draining && under_way_ == 0 && !is_leaving_)
+             is_leaving_ = ping(); // its answer comes after all that was sent before has been taken
+           return connection_->post();
+         });
 }
+
+// @return false if there is no room
+bool Lane::ping() {
+  if (!connection_->has_room(1))
+    return false;
+  connection_->put({.kind = Kind::ping}, {});
+  ++pings_;
+  return true;
+}
+// [lane-post]
 
 bool Lane::arm() {
   return !connection_ || is_broken_ || !try_to([this] { return !connection_->arm(); });
@@ -323,7 +344,7 @@ void Lane::look_whether_alive() {
   if (++silent_ticks_ * tick > options_.silence)
     throw Error("the server",
                 "it has been silent for " + std::to_string(options_.silence.count()) + " ms");
-  tell(Kind::ping, 0);
+  ping();
   connection_->post();
 }
 // [clock]
@@ -377,7 +398,8 @@ void Lane::take_down() {
       },
       [this] {
         is_broken_ = false;
-        window_ = under_way_ = long_under_way_ = 0;
+        window_ = under_way_ = long_under_way_ = pings_ = 0;
+        is_leaving_ = false;
         owner_.lost(*this);
       });
 }

@@ -69,8 +69,8 @@ public:
   }
   bool has_room_for_long() const { return long_under_way_ < shape_.rooms; }
   void put(const Header &header, std::span<const std::byte> bytes);
-  // A message without bytes, about a request that is under way; dropped if there is no room.
-  void tell(Kind kind, uint64_t id);
+  // Tells the server that nobody waits for this request's response; not if there is no room.
+  void cancel(uint64_t id);
   // @param room in the worker's area, which the server may write to
   void put_long(const Header &header, std::span<const std::byte> bytes, const Room &room);
   // Where the server can write to a worker's rooms. Nothing until they are registered: that takes
@@ -108,6 +108,7 @@ private:
   void come_up();
   void message(const Header &header, std::span<const std::byte> bytes);
   void look_whether_alive();
+  bool ping();
   void lose(const std::string &why);
   void take_down();
   void say_down();
@@ -126,10 +127,12 @@ private:
   std::string why_ = "it has not been tried yet";
   Clock::time_point deadline_ = Clock::now(), up_since_{};
   uint32_t window_ = 0, under_way_ = 0, long_under_way_ = 0;
+  uint32_t pings_ = 0; // without a pong
   uint64_t token_ = 0;
   bool is_broken_ = false; // take_down() follows
   bool is_aside_ = false;  // a thread works with what is below, which must stay
   bool has_heard_ = false, said_up_ = false;
+  bool is_leaving_ = false; // a server that ends, once it has answered the last ping
   uint32_t silent_ticks_ = 0;
   Backoff backoff_{options_.rest, options_.longest_rest};
   rdmacommon::CmAddress address_{};

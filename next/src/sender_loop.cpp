@@ -252,7 +252,7 @@ void SenderLoop::cancel(Worker &worker, uint32_t slot) {
   if (request.state == Request::State::waiting)
     request.state = Request::State::cancelled;
   else if (request.state == Request::State::sent)
-    request.lane->tell(Kind::cancel, id_of(worker, slot));
+    request.lane->cancel(id_of(worker, slot));
 }
 // [take-one]
 

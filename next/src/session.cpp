@@ -415,7 +415,7 @@ bool Session::send_one(Answered &answer) {
 // the completion says so.
 void Session::look_whether_alive() {
   if (!std::exchange(has_heard_, false) && connection_.has_room(1))
-    connection_.put({.kind = Kind::pong}, {});
+    connection_.put({.kind = Kind::alive}, {});
 }
 // [session-alive]
 

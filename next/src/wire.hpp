@@ -117,6 +117,7 @@ enum class Kind : uint8_t {
   failure,       // why there is none, in words
   expired,       // its time limit had passed, or it was cancelled, before the handler began
   pong,
+  alive,   // nothing: that it is acknowledged shows that the client's host lives
   closing, // no more requests, please
 };
 

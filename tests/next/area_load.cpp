@@ -30,16 +30,17 @@ size_t serve_and_say(std::span<const std::byte> request, std::span<std::byte> re
   ServiceHeader header{};
   if (request.size() >= sizeof header)
     std::memcpy(&header, request.data(), sizeof header);
-  if (std::chrono::microseconds(ntohl(header.microseconds)) == longest_work) {
+  if (std::chrono::microseconds(ntohl(header.microseconds)) >= std::chrono::seconds(1)) {
     std::printf("began\n");
     std::fflush(stdout);
   }
   return serve(request, response);
 }
 
-void serve_clients(const CmOptions &where, uint32_t pool) {
-  Server server({.host = where.host, .port = where.cm_port, .workers = pool, .log = log_line},
-                serve_and_say);
+void serve_clients(const CmOptions &where, uint32_t pool, std::chrono::seconds grace) {
+  Server server(
+      {.host = where.host, .port = where.cm_port, .workers = pool, .grace = grace, .log = log_line},
+      serve_and_say);
   std::printf("listening on rdma_cm port %u\n", server.port());
   std::fflush(stdout);
   serve_until_signal(server);
@@ -76,7 +77,7 @@ void area_load(int argc, char **argv) {
   const CmOptions where{line, "the address to listen on, or the server"};
   std::string role, name, waiting = "adaptive";
   SenderOptions sender{.log = log_line};
-  std::chrono::seconds silence{5};
+  std::chrono::seconds silence{5}, grace{5};
   bool waits = false;
   uint32_t pool = 1;
   Load load;
@@ -84,6 +85,7 @@ void area_load(int argc, char **argv) {
   line.add("--name", name, "of the sender", 100);
   line.add("--waiting", waiting, "how all wait [adaptive]", {"adaptive", "poll", "events"});
   line.add("--pool", pool, "threads for handlers; 0: inline [1]", 0, 64);
+  line.add("--grace", grace, "how long clients may take to finish");
   line.add("--connections", sender.connections, "of the sender [1]", 1, 8);
   line.add("--sender-threads", sender.threads, "[1]", 1, 8);
   line.add("--slots", sender.slots, "of a ring [4096]", 8, 1 << 20);
@@ -110,7 +112,7 @@ void area_load(int argc, char **argv) {
                                             : Waiting::adaptive;
   load.limit = where.timeout;
   if (role == "server")
-    return serve_clients(where, pool);
+    return serve_clients(where, pool, grace);
   if (role == "worker")
     return work(name, load, how, waits);
   sender.servers = {{.host = where.host, .port = where.cm_port}};

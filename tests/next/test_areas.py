@@ -121,6 +121,18 @@ class Areas(unittest.TestCase):
         self.assertEqual(other, 0)
         self.stop()
 
+    def test_a_server_that_ends(self):
+        """Its clients leave when their last requests are answered: it need not wait any longer."""
+        self.serve("--grace", "3600", "--pool", "8")
+        self.send()
+        waiting = self.worker("--threads", "4", "--requests", "1", "--microseconds", "3000000")
+        for _ in range(4):
+            self.assertEqual(next_line(self.server), "began\n")
+        self.server.terminate()
+        self.assertIn("served 1, dropped 0, rejected ", self.finish(self.server)[0])
+        self.all_right(waiting)
+        self.finish(self.sender)
+
     def test_a_server_that_is_frozen(self):
         """Its host acknowledges what comes, so only its loop can say that it lives."""
         self.serve()
