@@ -94,11 +94,11 @@ public:
   }
   void wait_until_up(milliseconds limit) {
     std::unique_lock lock(mutex_);
-    const auto is_up = [this] {
-      return !is_running_ || std::accumulate(up_.begin(), up_.end(), 0U) == connections();
-    };
-    if (!changed_.wait_until(lock, rdmacommon::deadline_in(limit), is_up) || !is_running_)
-      throw Error("the sender", "it is not connected: " + why_);
+    const auto up = [this] { return std::accumulate(up_.begin(), up_.end(), 0U); };
+    const auto is_over = [&] { return !is_running_ || up() == connections(); };
+    if (!changed_.wait_until(lock, rdmacommon::deadline_in(limit), is_over) || !is_running_)
+      throw Error("the connections", std::to_string(up()) + " of " +
+                                         std::to_string(connections()) + " are up: " + why_);
   }
   bool is_running() const {
     const std::lock_guard lock(mutex_);

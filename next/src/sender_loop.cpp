@@ -237,7 +237,8 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
   ++request.generation;
   if (worker.under_way++ == 0)
     ++busy_;
-  waiting_[std::min<size_t>(what.server, options_.servers.size())].push_back({&worker, what});
+  Queues &queues = waiting_[std::min<size_t>(what.server, options_.servers.size())];
+  (is_long ? queues.long_ones : queues.others).push_back({&worker, what});
 }
 
 uint64_t SenderLoop::id_of(const Worker &worker, uint32_t slot) {
@@ -264,14 +265,14 @@ void SenderLoop::cancel(Worker &worker, uint32_t slot) {
 bool SenderLoop::send() {
   bool has_sent = false;
   const bool has_waiting =
-      std::ranges::any_of(waiting_, [](const auto &each) { return !each.empty(); });
+      std::ranges::any_of(waiting_, [](const Queues &each) { return !each.is_empty(); });
   if (has_waiting) {
     for (bool goes_on = true; goes_on;) {
       goes_on = false;
       for (size_t i = 0; i < lanes_.size(); ++i) {
         Lane &lane = *lanes_[(first_lane_ + i) % lanes_.size()];
         for (uint32_t count = 0; count < options_.group; ++count) {
-          if (!send_one(lane, waiting_[lane.server]) && !send_one(lane, waiting_.back()))
+          if (!send_next(lane, count == 0))
             break;
           goes_on = has_sent = true;
         }
@@ -283,6 +284,17 @@ bool SenderLoop::send() {
   for (const auto &lane : lanes_)
     has_sent |= lane->post();
   return has_sent;
+}
+
+// Long responses need more than a place in the ring, so requests for them have queues of their own:
+// others do not wait behind them. The first of a group is one of these, if there is room for it.
+bool SenderLoop::send_next(Lane &lane, bool long_first) {
+  Queues &own = waiting_[lane.server], &any = waiting_.back();
+  const auto send_long = [&] {
+    return send_one(lane, own.long_ones) || send_one(lane, any.long_ones);
+  };
+  return (long_first && send_long()) || send_one(lane, own.others) || send_one(lane, any.others) ||
+         (!long_first && send_long());
 }
 
 // @return false if there is none, or no room for it
@@ -298,7 +310,7 @@ bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
     from.pop_front();
     if (is_wanted)
       return true;
-    finish(*next.worker, next.what.slot, Outcome::not_sent, 0);
+    finish(*next.worker, next.what.slot, Outcome::expired, 0); // or nobody waits for it
   }
   return false;
 }
@@ -342,11 +354,12 @@ bool SenderLoop::send_request(Lane &lane, const Waiting &next) {
 // Requests for a server without a connection are not sent.
 void SenderLoop::fail_waiting() {
   for (size_t i = 0; i < waiting_.size(); ++i)
-    if (!waiting_[i].empty() && std::ranges::none_of(lanes_, [&](const auto &lane) {
+    if (!waiting_[i].is_empty() && std::ranges::none_of(lanes_, [&](const auto &lane) {
           return lane->is_up() && (i == options_.servers.size() || lane->server == i);
         }))
-      for (const Waiting &each : std::exchange(waiting_[i], {}))
-        finish(*each.worker, each.what.slot, Outcome::not_sent, 0);
+      for (auto *queue : {&waiting_[i].others, &waiting_[i].long_ones})
+        for (const Waiting &each : std::exchange(*queue, {}))
+          finish(*each.worker, each.what.slot, Outcome::not_sent, 0);
 }
 // [send]
 

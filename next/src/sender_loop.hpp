@@ -77,6 +77,10 @@ private:
     Worker *worker;
     Submission what;
   };
+  struct Queues {
+    std::deque<Waiting> others, long_ones; // by what their response is
+    bool is_empty() const { return others.empty() && long_ones.empty(); }
+  };
 
   bool gather();
   bool take_submissions();
@@ -85,6 +89,7 @@ private:
   static uint64_t id_of(const Worker &worker, uint32_t slot);
   void cancel(Worker &worker, uint32_t slot);
   bool send();
+  bool send_next(Lane &lane, bool long_first);
   bool send_one(Lane &lane, std::deque<Waiting> &from);
   bool send_request(Lane &lane, const Waiting &next);
   void fail_waiting();
@@ -114,7 +119,7 @@ private:
   std::vector<std::unique_ptr<Worker>> workers_; // in no order
   std::array<Worker *, max_workers> by_number_{};
   std::array<uint32_t, max_workers / 32> touched_{}; // a bit for each worker that has answers
-  std::vector<std::deque<Waiting>> waiting_;         // for each server, and at the end for any
+  std::vector<Queues> waiting_;                      // for each server, and at the end for any
   std::vector<std::unique_ptr<Lane>> lanes_;
   size_t first_worker_ = 0, first_lane_ = 0; // another one each time
   uint32_t up_ = 0, busy_ = 0;               // lanes that are up; workers with requests under way

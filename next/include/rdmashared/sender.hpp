@@ -43,8 +43,9 @@ struct SenderOptions {
   /// In bytes: a multiple of 8, at least 32 and at most 1 MiB. All slots of a ring together have
   /// 2 GiB at most. A message with 24 bytes in front of it takes as many slots as it needs.
   uint32_t slot_size = 64;
-  /// How many requests of a connection may be without a response.
-  uint32_t window = 1024;
+  /// How many requests of a connection may be without a response. With more than `area_slots`, no
+  /// process can take the whole window with requests that the server works on for long.
+  uint32_t window = 4096;
   /// Slots of each process's own area, at least 1: for its requests under way, and for responses
   /// that it has not collected. No process can take another one's.
   uint32_t area_slots = 1024;
