@@ -199,7 +199,12 @@ void CallerArea::release(uint32_t slot) {
 }
 
 std::optional<uint32_t> CallerArea::find_room() {
-  const auto room = std::ranges::find(is_room_used_, false);
+  auto room = std::ranges::find(is_room_used_, false);
+  if (room == is_room_used_.end()) { // unless a request that nobody waits for has one
+    for (uint32_t slot = 0; slot < uses_.size(); ++slot)
+      is_free(slot);
+    room = std::ranges::find(is_room_used_, false);
+  }
   if (room == is_room_used_.end())
     return std::nullopt;
   return static_cast<uint32_t>(room - is_room_used_.begin());

@@ -82,6 +82,11 @@ class Areas(unittest.TestCase):
             (
                 ["--pool", "2"], ["--largest", "60000"],
                 [*MIXED, "--long", "--size", "3000", "--response-size", "60000"]),
+            # More than the places for long responses are dropped.
+            (
+                [], ["--largest", "600"],
+                ["--mixed", "--long", "--in-flight", "8", "--requests", "1000", "--response-size",
+                 "600"]),
             # Rings and areas that are full nearly always; sizes that are no powers of two.
             (
                 [], ["--slots", "17", "--slot-size", "72", "--area-slots", "21"],
