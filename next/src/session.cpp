@@ -106,7 +106,7 @@ void Batch::is_complete() {
 // [room-of]
 
 // [handle]
-// Some milliseconds late, and cheap: time limits are no shorter.
+// Cheap, and late by up to a tick of the kernel. So a time limit can pass a tick too early or late.
 std::chrono::nanoseconds coarse_now() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);

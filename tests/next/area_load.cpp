@@ -91,7 +91,7 @@ void area_load(int argc, char **argv) {
   line.add("--slots", sender.slots, "of a ring [4096]", 8, 1 << 20);
   line.add("--slot-size", sender.slot_size, "bytes [64]", 32, 1 << 20);
   line.add("--area-slots", sender.area_slots, "of a worker [1024]", 1, 1 << 20);
-  line.add("--window", sender.window, "requests without a response [1024]", 1, 1 << 16);
+  line.add("--window", sender.window, "requests without a response [4096]", 1, 1 << 16);
   line.add("--group", sender.group, "most slots in a group [64]", 1, 255);
   line.add("--largest", sender.largest_response, "bytes of a long response [0]", 0, 1 << 26);
   line.add("--silence", silence, "how long a server may say nothing");
