@@ -177,8 +177,8 @@ private:
 
   void take_sent() {
     ibv_wc done{};
-    if (rdmacommon::poll_batch(sent_.get(), {&done, 1}) == 1)
-      queue_.completed(done);
+    while (rdmacommon::poll_batch(sent_.get(), {&done, 1}) == 1)
+      queue_.completed(done); // throws if it has failed
   }
 
   const Shape shape_;
