@@ -62,9 +62,6 @@ void serve(const CmOptions &where) {
 void ask(const CmOptions &where, uint32_t lines) {
   // [ask]
   Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
-                 .slots = 64,
-                 .slot_size = 128,
-                 .window = 16,
                  .log = log_line}); // a thread of its own, which connects
   sender.wait_until_up(where.timeout);
   Caller caller = sender.caller(); // for any number of threads
@@ -107,7 +104,7 @@ void ask(const CmOptions &where, uint32_t lines) {
 }
 
 void use_shared_client(int argc, char **argv) {
-  CommandLine line{"Counts words, here or at a server."};
+  CommandLine line{"A service that counts words, and its client."};
   CmOptions where{line, "the server; without it this is the server"};
   uint32_t lines = 40;
   line.add("--lines", lines, "to ask for one after the other, and then at the same time [40]", 0,

@@ -45,7 +45,7 @@ ClientOptions client_options(int argc, char **argv) {
   ClientOptions settings;
   SenderOptions &sender = settings.sender;
   Load &load = settings.load;
-  std::string also, sender_waits = "events", waiting = "events", responses = "both";
+  std::string also, sender_waits = "adaptive", waiting = "adaptive", responses = "both";
   std::chrono::seconds connect_within{5};
   uint32_t group_id = 0;
   line.add("--connect-within", connect_within, "how long an attempt to connect may take");
@@ -54,12 +54,11 @@ ClientOptions client_options(int argc, char **argv) {
   line.add("--to", load.server, "all requests to this server: 0 is --host [-1: they take turns]",
            -1, 13);
   line.add("--connections", sender.connections, "to each server [1]", 1, 14);
-  line.add("--slots", sender.slots, "of each connection, a power of two [1024]", 1, 1 << 24);
-  line.add("--slot-size", sender.slot_size, "bytes, a multiple of 64 [256]", 64, 1 << 20);
-  line.add("--window", sender.window, "requests without an answer [1024, at most --slots]", 1,
-           1 << 16);
-  line.add("--quota", sender.quota, "slots of one process; 0: half of all [0]", 0, 1 << 24);
-  line.add("--group", sender.group, "most slots in a group; 1: each message by itself [255]", 1,
+  line.add("--slots", sender.slots, "of each connection [4096]", 1, 1 << 24);
+  line.add("--slot-size", sender.slot_size, "bytes, a multiple of 8 [64]", 32, 1 << 20);
+  line.add("--window", sender.window, "requests without an answer [4096]", 1, 1 << 16);
+  line.add("--area-slots", sender.area_slots, "slots of one process [1024]", 1, 1 << 24);
+  line.add("--group", sender.group, "most slots in a group; 1: each message by itself [64]", 1,
            255);
   line.add("--responses", responses,
            "where they go: slots, connection (one of their own), or first the one and then the "
@@ -68,9 +67,9 @@ ClientOptions client_options(int argc, char **argv) {
   line.add("--largest", settings.largest,
            "bytes of a response, if they have a connection of their own [65536]", 64, 1 << 26);
   line.add("--sender-threads", sender.threads, "threads that have the connections [1]", 1, 14);
-  line.add("--sender-waits", sender_waits, "how the sender waits: poll, events or spin [events]",
-           waiting_names);
-  line.add("--waiting", waiting, "how the workers wait [events]", waiting_names);
+  line.add("--sender-waits", sender_waits,
+           "how the sender waits: poll, events or adaptive [adaptive]", waiting_names);
+  line.add("--waiting", waiting, "how the workers wait [adaptive]", waiting_names);
   line.add("--processes", settings.processes, "workers; 0: threads of this process [4]", 0, 1000);
   line.add("--threads", load.threads, "of each worker [2]", 1, 1024);
   line.add("--requests", load.requests, "of each thread [200]", 1, 100'000'000);

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-inline const std::vector<std::string> waiting_names = {"poll", "events", "spin"};
+inline const std::vector<std::string> waiting_names = {"poll", "events", "adaptive"};
 inline rdmashared::Waiting waiting_of(const std::string &name) {
   using rdmashared::Waiting;
-  return name == "poll" ? Waiting::poll : name == "spin" ? Waiting::spin : Waiting::events;
+  return name == "poll" ? Waiting::poll : name == "events" ? Waiting::events : Waiting::adaptive;
 }
 
 inline void log_line(std::string_view line) {

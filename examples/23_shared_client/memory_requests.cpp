@@ -9,7 +9,7 @@
 
 #include "load_processes.hpp"
 
-#include "bells.hpp" // of the shared client: what wakes many at once
+#include "sender_board.hpp" // of the shared client: what wakes many at once
 
 #include <rdmacommon/check.hpp>
 
@@ -63,14 +63,14 @@ public:
   // Call it when the work for the sleeper is in the queue.
   void wake() {
     if (is_asleep_.load() != 0 && is_asleep_.exchange(0) != 0)
-      ring(bell_, every_bit);
+      ring(bell_, ~uint32_t{0});
   }
   void sleep_unless(const auto &has_work) {
-    const BellSeen bell{&bell_, bell_.load()};
+    const uint32_t seen = bell_.load();
     is_asleep_ = 1;
     const auto until = Clock::now() + limit;
     if (!has_work())
-      sleep_on({&bell, 1}, every_bit, until);
+      sleep_on(bell_, seen, ~uint32_t{0}, until);
     is_asleep_ = 0;
     if (Clock::now() >= until)
       throw Error("the other processes", "nothing comes from them");
@@ -110,11 +110,11 @@ void send_requests(RequestMemory &memory, const ProcessLoad &load, uint32_t proc
     const auto until = Clock::now() + limit;
     for (std::atomic<State> &state = memory.places[place_of(received)].state;
          state != State::done;) {
-      const BellSeen seen{&bell, bell.load()};
+      const uint32_t seen = bell.load();
       State is = State::pending;
       if (state.compare_exchange_strong(is, State::pending_and_asleep) ||
           is == State::pending_and_asleep)
-        sleep_on({&seen, 1}, 1U << process % 32, until);
+        sleep_on(bell, seen, 1U << process % 32, until);
       if (Clock::now() >= until)
         throw Error("a response", "it does not come");
     }

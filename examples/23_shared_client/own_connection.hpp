@@ -8,11 +8,13 @@
 #include <rdmacommon/description.hpp>
 #include <rdmacommon/handles.hpp>
 #include <rdmacommon/objects.hpp>
-#include <rdmacommon/slot_runs.hpp>
+#include <rdmacommon/requests.hpp>
+#include <rdmacommon/work_queues.hpp>
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include <arpa/inet.h>
 #include <poll.h>
 
 #include <array>
@@ -21,6 +23,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,7 +48,7 @@ public:
                                       .max_send_sge = 1,
                                       .max_recv_sge = 1,
                                       .max_inline_data = slot_size})),
-        queue(id->qp, send_depth), receiver(id->qp, slots, slots) {}
+        queue(id->qp, send_depth), receives(id->qp, slots) {}
 
   rdmacommon::Description description() const { return rdmacommon::describe(in_mr_.get()); }
   void set_peer(const rdma_conn_param &came) {
@@ -56,18 +59,28 @@ public:
     const rdmacommon::RemoteMemory memory = rdmacommon::described(theirs, sizeof theirs);
     if (memory.length != in_.size())
       throw rdmacommon::Error("the peer", "it has other slots");
-    mirror_ = {.mine = out_mr_.get(),
-               .slot_size = slot_size,
-               .address = memory.address,
-               .rkey = memory.rkey,
-               .max_inline = slot_size};
+    theirs_ = memory;
   }
 
   std::span<std::byte> out(uint32_t slot) { return std::span(out_).subspan(slot * slot_size); }
   std::span<std::byte> in(uint32_t slot) { return std::span(in_).subspan(slot * slot_size); }
+  // The slot that a WRITE has gone into, as the peer says.
+  uint32_t slot_of(const ibv_wc &wc) {
+    const uint32_t slot = ntohl(receives.received(wc));
+    if (slot >= slots)
+      throw rdmacommon::Error("the peer", "there is no slot " + std::to_string(slot));
+    return slot;
+  }
   // To go with the next queue.post().
   void add(uint32_t slot, size_t length) {
-    rdmacommon::add_run(queue, mirror_, {.first = slot, .count = 1}, static_cast<uint32_t>(length));
+    ibv_sge from = rdmacommon::piece(out_mr_.get(), out(slot).data(), length);
+    queue.add({.sg_list = &from,
+               .num_sge = 1,
+               .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+               .send_flags = IBV_SEND_INLINE,
+               .imm_data = htonl(slot),
+               .wr = {.rdma = {.remote_addr = theirs_.address + slot * slot_size,
+                               .rkey = theirs_.rkey}}});
   }
 
 private:
@@ -75,11 +88,11 @@ private:
   rdmacommon::unique_pd pd_;
   rdmacommon::unique_mr out_mr_, in_mr_;
   rdmacommon::unique_cm_qp qp_;
-  rdmacommon::SlotMirror mirror_{};
+  rdmacommon::RemoteMemory theirs_{};
 
 public:
   rdmacommon::SendQueue queue;
-  rdmacommon::RunReceiver receiver;
+  rdmacommon::ReceiveQueue receives;
 };
 
 inline rdma_conn_param parameters(const rdmacommon::Description &mine) {

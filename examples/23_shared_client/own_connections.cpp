@@ -40,7 +40,7 @@ public:
       for (const ibv_wc &wc : done)
         take(wc);
       for (Client *client : to_post_) {
-        client->connection.receiver.repost(); // before it learns that it may send more
+        client->connection.receives.repost(); // before it learns that it may send more
         client->connection.queue.post();
         client->is_to_post = false;
       }
@@ -83,7 +83,7 @@ private:
     check_wc(wc, "a request or a receive");
     if ((wc.opcode & IBV_WC_RECV) == 0)
       return client.connection.queue.completed(wc);
-    const uint32_t slot = client.connection.receiver.received(wc).first;
+    const uint32_t slot = client.connection.slot_of(wc);
     const std::span request = client.connection.in(slot).first(std::min(wc.byte_len, slot_size));
     std::array<std::byte, slot_size> copy; // the client can change the request at any moment
     std::ranges::copy(request, copy.begin());
@@ -180,7 +180,7 @@ private:
         connection_->queue.completed(wc);
         continue;
       }
-      const uint32_t slot = connection_->receiver.received(wc).first;
+      const uint32_t slot = connection_->slot_of(wc);
       const auto response = connection_->in(slot).first(std::min(wc.byte_len, slot_size));
       if (!is_taken_.at(slot) || !is_response(response, connection_->out(slot).first(load_.size)))
         throw Error("a response", "it is not to this request");
@@ -188,7 +188,7 @@ private:
       progress.received(slot); // there are as many slots as it can have under way
       ++received_;
     }
-    connection_->receiver.repost();
+    connection_->receives.repost();
   }
 
   const CmOptions &options_;

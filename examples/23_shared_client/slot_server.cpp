@@ -26,7 +26,7 @@ void slot_server(int argc, char **argv) {
   CommandLine line{"Answers shared clients' requests. SIGTERM lets them finish."};
   CmOptions where{line, "the address to listen on [all of them]"};
   ServerOptions options{.clients = 2};
-  std::string waiting = "events";
+  std::string waiting = "adaptive";
   uint32_t megabytes = 256, total_megabytes = 1024;
   std::chrono::seconds grace{5};
   bool print_stats = false;
@@ -41,9 +41,10 @@ void slot_server(int argc, char **argv) {
   line.add("--threads", options.threads, "threads that have the connections [1]", 1, 256);
   line.add("--workers", options.workers,
            "threads of the pool; 0: none, for requests that take no time [1]", 0, 256);
-  line.add("--group", options.group, "most slots in a group of answers; 1: each by itself [255]", 1,
+  line.add("--group", options.group, "most slots in a group of answers; 1: each by itself [64]", 1,
            255);
-  line.add("--waiting", waiting, "how it waits: poll, events or spin [events]", waiting_names);
+  line.add("--waiting", waiting, "how it waits: poll, events or adaptive [adaptive]",
+           waiting_names);
   line.add("--grace", grace, "how long clients may take to finish after SIGTERM");
   line.add("--stats", print_stats, "prints at the end what it has done");
   line.parse(argc, argv);

@@ -30,9 +30,7 @@ public:
     child_ =
         std::make_unique<rdmacommon::Child>([&, end = &worker_end](const rdmacommon::Link &parent) {
           parent.hear(patience); // there is a sender
-          std::vector<rdmacommon::Link> links;
-          links.push_back(std::move(*end));
-          rdmashared::Caller caller(std::move(links), waiting);
+          rdmashared::Caller caller(std::move(*end), waiting);
           parent.hear(patience); // and it is connected
           const Score score = run_load(caller, load, number);
           parent.tell({reinterpret_cast<const char *>(&score), sizeof score});

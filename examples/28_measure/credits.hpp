@@ -6,7 +6,7 @@
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
 #include <rdmacommon/exchange.hpp>
-#include <rdmacommon/slot_runs.hpp>
+#include <rdmacommon/work_queues.hpp>
 
 #include <infiniband/verbs.h>
 

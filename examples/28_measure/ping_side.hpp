@@ -11,7 +11,7 @@
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
-#include <rdmacommon/slot_runs.hpp>
+#include <rdmacommon/work_queues.hpp>
 
 #include <infiniband/verbs.h>
 

@@ -17,7 +17,7 @@
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
-#include <rdmacommon/slot_runs.hpp>
+#include <rdmacommon/work_queues.hpp>
 #include <rdmacommon/stopwatch.hpp>
 
 #include <infiniband/verbs.h>

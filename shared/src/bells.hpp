@@ -1,40 +1,70 @@
 // SPDX-License-Identifier: MIT
-// Where callers sleep: futex words in shared memory. Many callers share a bell, and one system call
-// wakes all of them whose answers have come.
+// Layer: memory. How the two sides sleep, and never miss a wake. The side with news publishes it,
+// and then checks whether the other side sleeps. The side that wants to sleep says so, and then
+// checks for news. So at least one of the two sees the other.
+//
+// tests/model explores all schedules of these functions.
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace rdmashared {
 
-constexpr uint32_t every_bit = ~uint32_t{0};
-constexpr size_t max_bells = 128; // of one sleep: futex_waitv(2)
+// [submit]
+// By a worker, whose queue has so many submissions now.
+// @param ring called if the sender sleeps
+template <typename Ring>
+void publish(std::atomic<uint32_t> &submitted, uint32_t count,
+             const std::atomic<uint32_t> &is_asleep, Ring ring) {
+  submitted.store(count); // sequentially consistent, as the look is
+  if (is_asleep.load() != 0)
+    ring();
+}
+// [submit]
 
-// [bell]
-// Read the bell, then tell the sender that you sleep, then sleep: a ring in between ends the sleep
-// at once.
-struct BellSeen {
-  std::atomic<uint32_t> *bell;
-  uint32_t seen;
-};
-// [bell]
+// [sender-sleep]
+// By the sender.
+// @param sleep returns when a worker has rung
+template <typename HasNews, typename Sleep>
+void sleep_unless(std::atomic<uint32_t> &is_asleep, HasNews has_news, Sleep sleep) {
+  is_asleep.store(1);
+  if (!has_news())
+    sleep();
+  is_asleep.store(0, std::memory_order_relaxed);
+}
+// [sender-sleep]
 
-// Sleeps until one of the bells rings, until that time, or returns early for no reason.
-// @param bits of the waiter: ring() wakes only those that it names. With several bells, every_bit
-// @throws Error if there are more than 128 bells
-void sleep_on(std::span<const BellSeen> bells, uint32_t bits,
-              std::chrono::steady_clock::time_point until);
+// [worker-sleep]
+// By a worker.
+// @param bell  changes when the other side rings
+// @param sleep called with the bell as it was before the last look. Returns at once if it is not so
+//              any more; false: the worker gives up
+// @return whether it is done
+template <typename IsDone, typename Sleep>
+bool sleep_until(const std::atomic<uint32_t> &bell, std::atomic<uint32_t> &sleeps, IsDone is_done,
+                 Sleep sleep) {
+  while (!is_done()) {
+    const uint32_t seen = bell.load(std::memory_order_acquire);
+    sleeps.store(1);
+    std::atomic_thread_fence(std::memory_order_seq_cst); // before the look
+    if (is_done())
+      return true;
+    if (!sleep(seen))
+      return false;
+  }
+  return true;
+}
 
-// Wakes the sleepers on a word that has changed already.
-// @return how many
-uint32_t wake(std::atomic<uint32_t> &word, uint32_t bits);
-
-// Changes the bell, and wakes its sleepers.
-// @return how many
-uint32_t ring(std::atomic<uint32_t> &bell, uint32_t bits);
+// By the other side, once what the worker waits for is there, and after a fence that is
+// sequentially consistent.
+// @return whether to ring
+inline bool must_wake(std::atomic<uint32_t> &sleeps) {
+  if (sleeps.load(std::memory_order_relaxed) == 0)
+    return false;
+  sleeps.store(0, std::memory_order_relaxed);
+  return true;
+}
+// [worker-sleep]
 
 } // namespace rdmashared

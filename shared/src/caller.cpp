@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
+// Layer: API. What caller.hpp declares. CallerArea does the work.
 #include "rdmashared/caller.hpp"
 
-#include "caller_lanes.hpp"
+#include "caller_area.hpp"
 
-#include <rdmacommon/ring_host.hpp>
+#include <rdmacommon/check.hpp>
 
-#include <string>
 #include <utility>
 
 namespace rdmashared {
@@ -13,28 +13,45 @@ namespace rdmashared {
 using rdmacommon::Error, rdmacommon::Link, rdmacommon::Where;
 using std::chrono::milliseconds;
 
+const char *words_for(Outcome outcome) {
+  switch (outcome) {
+  case Outcome::response:
+    return "it has been answered";
+  case Outcome::refused:
+    return "the server could not answer it";
+  case Outcome::lost:
+    return "the connection broke while it was under way; the server may have carried it out, or "
+           "not";
+  case Outcome::not_sent:
+    return "there is no connection to the server; it has not been sent";
+  case Outcome::expired:
+    return "its time limit passed before the server began; it has not been carried out";
+  }
+  return "its outcome is unknown";
+}
+
 RequestFailed::RequestFailed(Outcome outcome, const std::string &server_said, Where where)
     : Error("the request", words_for(outcome) + (server_said.empty() ? "" : ": " + server_said),
             where),
       outcome_(outcome), server_said_(server_said) {}
 
 Pending::Pending(Pending &&other) noexcept
-    : lanes_(std::exchange(other.lanes_, nullptr)), lane_(other.lane_), slots_(other.slots_),
-      how_(other.how_), position_(other.position_), where_(other.where_) {}
+    : area_(std::exchange(other.area_, nullptr)), slot_(other.slot_), slots_(other.slots_),
+      room_(other.room_), how_(other.how_), where_(other.where_) {}
 
 Pending::~Pending() {
-  if (lanes_)
-    lanes_->drop(*this);
+  if (area_)
+    area_->drop(*this);
 }
 
 bool Pending::is_ready() const {
-  return lanes_ && lanes_->is_ready(*this);
+  return area_ && area_->is_ready(*this);
 }
 
 bool Pending::wait(milliseconds limit, const InPlace &in_place) {
-  if (!lanes_)
+  if (!area_)
     throw Error("the response", "it has been collected already", where_);
-  return lanes_->wait(*this, limit, in_place);
+  return area_->wait(*this, limit, in_place);
 }
 
 std::optional<std::vector<std::byte>> Pending::wait(milliseconds limit) {
@@ -47,12 +64,12 @@ std::optional<std::vector<std::byte>> Pending::wait(milliseconds limit) {
 
 // [request]
 Pending Caller::request_async(std::span<const std::byte> bytes, const RequestOptions &options) {
-  return lanes_->request_async(bytes, options);
+  return area_->request(bytes, options, Want::response);
 }
 
 std::optional<Pending> Caller::try_request_async(std::span<const std::byte> bytes,
                                                  const RequestOptions &options) {
-  return lanes_->try_request_async(bytes, options);
+  return area_->try_request(bytes, options, Want::response);
 }
 
 void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place,
@@ -72,50 +89,47 @@ std::vector<std::byte> Caller::request(std::span<const std::byte> bytes,
   return copy;
 }
 
+// Nobody waits for what becomes of it, so its slots are free once the sender has sent it.
 void Caller::post(std::span<const std::byte> bytes, const RequestOptions &options) {
-  lanes_->post(bytes, options);
+  area_->forget(area_->request(bytes, options, Want::nothing));
 }
 // [request]
 
-Caller::Caller(std::vector<Link> links, Waiting waiting)
-    : lanes_(std::make_unique<CallerLanes>(std::move(links), waiting)) {}
-
-Caller::Caller(std::unique_ptr<CallerLanes> lanes) : lanes_(std::move(lanes)) {}
+Caller::Caller(Link link, Waiting waiting)
+    : area_(std::make_unique<CallerArea>(std::move(link), waiting)) {}
 
 Caller::Caller(Caller &&) noexcept = default;
 
 Caller::~Caller() = default;
 
 Caller Caller::join(const std::string &name, Waiting waiting, Where where) {
-  std::vector<Link> links;
-  links.push_back(rdmacommon::connect_to_ring(name, {}, std::chrono::seconds(5), where));
-  return Caller(std::move(links), waiting);
+  return Caller(connect_to(name, std::chrono::seconds(5), where), waiting);
 }
 
 bool Caller::wait_connected(milliseconds limit, std::optional<uint32_t> server, Where where) {
-  return lanes_->wait_connected(limit, server, where);
+  return area_->wait_connected(limit, server, where);
 }
 
 std::optional<size_t> Caller::wait_any(std::span<const Pending> requests, milliseconds limit,
                                        std::optional<Waiting> waiting, Where where) {
-  return lanes_->wait_any(requests, limit, waiting, where);
+  return area_->wait_any(requests, limit, waiting, where);
 }
 
 void Caller::request_then(std::span<const std::byte> bytes, Then then,
                           const RequestOptions &options) {
-  lanes_->request_then(bytes, std::move(then), options);
+  area_->request_then(bytes, std::move(then), options);
 }
 
 int Caller::fd() {
-  return lanes_->fd();
+  return area_->fd();
 }
 
 size_t Caller::run_ready() {
-  return lanes_->run_ready();
+  return area_->run_ready();
 }
 
 uint32_t Caller::largest_response() const {
-  return lanes_->largest_response();
+  return area_->largest_response();
 }
 
 } // namespace rdmashared

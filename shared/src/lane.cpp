@@ -1,198 +1,410 @@
 // SPDX-License-Identifier: MIT
-// A lane while it is up: sending. The answers: lane_answers.cpp. Connecting, and losing the
-// connection: lane_connect.cpp.
 #include "lane.hpp"
 
 #include <rdmacommon/check.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <utility>
 
 namespace rdmashared {
 
 using namespace rdmacommon;
+using std::chrono::milliseconds;
 
-Lane::Lane(SlotRing &ring, uint32_t server, const SenderOptions &options, const Shape &shape,
-           rdma_event_channel *channel, Errands &errands, Stats &stats)
-    : ring_(ring), options_(options), server_(options.servers.at(server)), shape_(shape),
-      channel_(channel), errands_(errands), stats_(stats), answers_(ring, shape.largest),
-      sent_(ring.shape().slots) {
-  answers_.status().server = server;
-  answers_.status().longest.store(longest_in(shape.window), std::memory_order_relaxed);
-}
+namespace {
+
+constexpr milliseconds tick(500); // how often a connection that is up asks whether the server lives
+// A connection that has been up for so long has worked: the next attempt comes soon.
+constexpr std::chrono::seconds long_enough(5);
+
+} // namespace
+
+Lane::Lane(uint32_t of_server, const SenderOptions &options, const Shape &shape,
+           rdma_event_channel *channel, Loop &loop, Pool &pool, Stats &stats, LaneOwner &owner)
+    : server(of_server), options_(options), address_of_server_(options.servers.at(of_server)),
+      shape_(shape), channel_(channel), loop_(loop), pool_(pool), stats_(stats), owner_(owner) {}
 
 Lane::~Lane() {
-  is_broken_ = true;
-  say_down();
-  connection_.reset();
-  data_id_.reset();
-  id_.reset();
-  try {
-    buried();
-    fail_ready();
-  } catch (const std::exception &error) { // the ring is damaged
-    log(error.what());
+  if (connection_) {
+    loop_.forget(connection_->fd());
+    connection_->destroy_queue_pairs(); // nobody writes to the rooms any more
   }
+  rooms_.clear();
 }
 
-// [turn]
-bool Lane::turn() {
-  if (is_broken_ && !is_aside_)
-    tear_down();
-  if (state_ != State::up && state_ != State::draining)
-    return fail_ready();
-  bool has_taken = false;
+void Lane::log(const std::string &line) const {
+  if (options_.log)
+    options_.log(line);
+}
+
+// [try-to]
+// Any failure ends the connection, and nothing else.
+// @return whether the function has returned true
+template <typename Function> bool Lane::try_to(Function function) {
   try {
-    has_taken = take_completions();
-    if (state_ == State::draining && under_way_ == 0)
-      throw Error("the server", "it has closed");
-  } catch (const Error &error) {
+    return function();
+  } catch (const std::exception &error) {
     lose(error.what());
     return true;
   }
-  const bool has_sent = send();
-  return (state_ != State::up && fail_ready()) || has_sent || has_taken;
+}
+// [try-to]
+
+// [work-aside]
+// Another thread does the work that may take long. Then this thread does what follows. Until then
+// this thread destroys nothing that the other one works with: a connection that breaks meanwhile
+// waits for it.
+void Lane::work_aside(std::function<void()> work, std::function<void()> then) {
+  is_aside_ = true;
+  aside(pool_, loop_, std::move(work), [this, then = std::move(then)](std::exception_ptr failure) {
+    is_aside_ = false;
+    try_to([&] {
+      if (failure)
+        std::rethrow_exception(failure);
+      then();
+      return true;
+    });
+    if (is_broken_ && !is_aside_)
+      take_down();
+  });
+}
+// [work-aside]
+
+// ---- connecting
+
+// [begin]
+void Lane::begin() {
+  state_ = State::resolving;
+  deadline_ = Clock::now() + options_.connect_within;
+  work_aside([this] { address_ = cm_address(address_of_server_.host, address_of_server_.port); },
+             [this] {
+               if (!is_broken_)
+                 resolve(id_);
+             });
 }
 
-bool Lane::arm() {
-  if (is_broken_ && !is_aside_)
-    return false;
-  if (connection_ && !connection_->arm()) {
-    stats_.other_calls += 1;
-    return false;
+void Lane::resolve(unique_cm_id &id) {
+  id = create_cm_id(channel_);
+  id->context = this;
+  const auto limit = std::min<int64_t>(options_.connect_within.count(), 3'600'000);
+  check_errno(rdma_resolve_addr(id.get(), nullptr, address_.get(), static_cast<int>(limit)),
+              "rdma_resolve_addr");
+}
+
+void Lane::route_resolved() {
+  set_ack_timeout(id_.get());
+  const auto made = std::make_shared<std::unique_ptr<Connection>>();
+  work_aside(
+      [this, made] {
+        *made = std::make_unique<Connection>(id_.get(), shape_, options_.group, stats_);
+      },
+      [this, made] {
+        connection_ = std::move(*made); // also if it is only to be taken down
+        if (!is_broken_)
+          connect_requests();
+      });
+}
+
+void Lane::connect_requests() {
+  loop_.watch(connection_->fd(), [this] {
+    try_to([this] {
+      connection_->take_event();
+      return true;
+    });
+  });
+  const HelloBytes bytes = to_bytes(Hello{.purpose = Purpose::requests,
+                                          .shape = shape_,
+                                          .address = connection_->address(),
+                                          .token = 0,
+                                          .rkey = connection_->rkey()});
+  rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
+  check_errno(rdma_connect(id_.get(), &parameters), "rdma_connect");
+  state_ = State::connecting;
+}
+// [begin]
+
+// [established]
+void Lane::established(const rdma_cm_event &event) {
+  const auto welcome = welcome_in(private_data(event));
+  if (!welcome || welcome->refusal != Refusal::none)
+    throw Error("the server", "its Welcome message is not valid");
+  if (event.id == data_id_.get())
+    return come_up();
+  window_ = std::min(welcome->window, shape_.window);
+  if (window_ == 0)
+    throw Error("the server", "its Welcome message has a window of 0");
+  token_ = welcome->token;
+  connection_->set_peer(welcome->address, welcome->rkey);
+  if (shape_.rooms == 0)
+    return come_up();
+  state_ = State::joining_data;
+  resolve(data_id_);
+}
+
+// The same protection domain: the keys of the rooms are good for what comes by this queue pair.
+void Lane::join_data() {
+  set_ack_timeout(data_id_.get());
+  connection_->add_data_connection(data_id_.get());
+  const HelloBytes bytes = to_bytes(
+      Hello{.purpose = Purpose::data, .shape = {}, .address = 0, .token = token_, .rkey = 0});
+  rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
+  check_errno(rdma_connect(data_id_.get(), &parameters), "rdma_connect");
+}
+
+void Lane::come_up() {
+  why_ = "it is up";
+  state_ = State::up;
+  up_since_ = Clock::now();
+  silent_ticks_ = 0;
+  deadline_ = up_since_ + tick;
+  said_up_ = true;
+  owner_.came_up(*this);
+}
+// [established]
+
+// [cm-event]
+void Lane::on_cm_event(const rdma_cm_event &event) {
+  const bool is_data = event.id == data_id_.get();
+  if (is_broken_ || (event.id != id_.get() && !is_data))
+    return; // of an attempt that has been given up
+  try_to([&] {
+    switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      check_errno(rdma_resolve_route(event.id, static_cast<int>(std::min<int64_t>(
+                                                   options_.connect_within.count(), 3'600'000))),
+                  "rdma_resolve_route");
+      break;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+      is_data ? join_data() : route_resolved();
+      break;
+    case RDMA_CM_EVENT_ESTABLISHED:
+      established(event);
+      break;
+    case RDMA_CM_EVENT_DISCONNECTED:
+      throw Error("the server", "it has closed the connection");
+    case RDMA_CM_EVENT_REJECTED:
+      if (const auto welcome = welcome_in(private_data(event)))
+        throw Error("the server rejects", words_for(welcome->refusal));
+      [[fallthrough]];
+    default:
+      check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);
+    }
+    return true;
+  });
+}
+// [cm-event]
+
+// ---- requests and what answers them
+
+// [lane-put]
+void Lane::put(const Header &header, std::span<const std::byte> bytes) {
+  connection_->put(header, bytes);
+  under_way_ += header.kind == Kind::request;
+}
+
+void Lane::put_long(const Header &header, std::span<const std::byte> bytes, const Room &room) {
+  std::array<std::byte, Room::bytes> wire;
+  to_wire(wire, room);
+  connection_->put(header, wire, bytes);
+  ++under_way_;
+  ++long_under_way_;
+}
+
+void Lane::cancel(uint64_t id) {
+  if (connection_ && !is_broken_ && connection_->has_room(1))
+    connection_->put({.id = id, .kind = Kind::cancel}, {});
+}
+// [lane-put]
+
+// [rooms]
+// [rooms-of]
+std::optional<Room> Lane::rooms_of(uint16_t worker, const std::shared_ptr<Area> &area) {
+  Rooms &rooms = rooms_[worker];
+  if (rooms.area == area && rooms.region)
+    return Room{.address = reinterpret_cast<uint64_t>(rooms.region->addr),
+                .rkey = rooms.region->rkey,
+                .length = shape_.largest};
+  if (is_aside_) // one after the other
+    return std::nullopt;
+  rooms.region.reset(); // of an earlier worker with this number
+  rooms.area = area;
+  const auto region = std::make_shared<unique_mr>();
+  work_aside(
+      [pd = connection_->pd(), area, region] {
+        *region = reg_mr(pd, area->rooms().data(), area->rooms().size(),
+                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+      },
+      [this, worker, region] { rooms_[worker].region = std::move(*region); });
+  return std::nullopt;
+}
+// [rooms-of]
+
+void Lane::forget_rooms(uint16_t worker) {
+  if (const auto rooms = rooms_.find(worker); rooms != rooms_.end() && rooms->second.region)
+    rooms_.erase(rooms);
+}
+// [rooms]
+
+bool Lane::take() {
+  return connection_ && !is_broken_ && try_to([this] {
+           const bool has_taken = connection_->take(
+               [this](const Header &header, std::span<const std::byte> bytes) {
+                 message(header, bytes);
+               },
+               [] { return true; });
+           has_heard_ |= has_taken;
+           return has_taken;
+         });
+}
+
+// [message]
+void Lane::message(const Header &header, std::span<const std::byte> bytes) {
+  switch (header.kind) {
+  case Kind::alive:
+    return;
+  case Kind::pong:
+    if (pings_ == 0)
+      throw Error("the server's message", "it answers no ping");
+    if (--pings_ == 0 && is_leaving_)
+      throw Error("the server", why_);
+    return;
+  case Kind::closing: // no more requests; what is under way will be answered
+    if (state_ == State::up) {
+      state_ = State::draining;
+      why_ = "the server is about to end";
+      say_down();
+    }
+    return;
+  case Kind::response:
+  case Kind::long_response:
+  case Kind::failure:
+  case Kind::expired:
+    if (const auto wanted = owner_.answered(*this, header, bytes)) {
+      --under_way_;
+      long_under_way_ -= *wanted == Want::long_response;
+      return;
+    }
+    throw Error("the server's answer", "it belongs to no request");
+  default:
+    throw Error("the server's message", "it is of an unknown kind");
   }
-  // Requests for which there is no room are no reason to stay awake: a completion makes room, and
-  // wakes us.
-  return (state_ == State::up && !may_send()) || ring_.arm();
 }
-// [turn]
+// [message]
 
-void Lane::on_completion_event() {
-  if (connection_)
-    connection_->take_event();
-  stats_.other_calls += 1;
-}
-
-// [send]
-// Whether requests that come now could go.
-bool Lane::may_send() const {
-  return cut_.is_empty() && held_.count == 0 && under_way_ < window_ &&
-         connection_->runs.queue.room() > 0;
+// [lane-post]
+bool Lane::post() {
+  return connection_ && !is_broken_ && try_to([this] {
+           if (state_ == State::draining && under_way_ == 0 && !is_leaving_)
+             is_leaving_ = ping(); // its answer comes after all that was sent before has been taken
+           return connection_->post();
+         });
 }
 
-SlotRun Lane::next_run(uint32_t max_slots) {
-  return held_.count > 0 ? std::exchange(held_, {}) : ring_.take(max_slots);
-}
-
-bool Lane::send() {
-  SendQueue &queue = connection_->runs.queue;
-  while (queue.room() > 0 && (!cut_.is_empty() || take_group()))
-    cut_.add_next(queue, mirror_);
-  const uint64_t posts = queue.posts();
-  try {
-    queue.post();
-  } catch (const Error &error) {
-    lose(error.what());
-  }
-  stats_.posts += queue.posts() - posts;
-  return queue.posts() != posts;
-}
-
-// All that is ready now is a group; nobody waits for more. While this one is being sent, the next
-// one gathers.
-bool Lane::take_group() {
-  if (state_ != State::up || under_way_ == window_)
+// @return false if there is no room
+bool Lane::ping() {
+  if (!connection_->has_room(1))
     return false;
-  SlotRun run;
-  // It needs more of the window than this server allows; the connection before had a larger one.
-  while (runs_of((run = next_run(std::min(options_.group, window_ - under_way_))).count) > window_)
-    fail(run);
-  if (run.count == 0)
-    return false;
-  if (runs_of(run.count) > window_ - under_way_) { // a long message: until answers make room
-    held_ = run;
-    return false;
-  }
-  uint32_t bytes = 0, messages = 0;
-  for (uint32_t at = 0; at < run.count; ++messages) {
-    // A run has no more messages than slots. The server would close the connection for all.
-    if (under_way_ == window_)
-      throw Error("the ring", "it has given more requests than the window has room for");
-    const uint64_t position = run.position + at;
-    const uint32_t before = at * ring_.shape().slot_size;
-    bytes = before + note_sent(ring_.message(run, at), position);
-  }
-  cut_ = Cut(run.first, run.count, bytes);
-  stats_.count_group(messages);
+  connection_->put({.kind = Kind::ping}, {});
+  ++pings_;
   return true;
 }
-// [send]
+// [lane-post]
 
-// A worker can write anything there.
-Kind Lane::checked_kind(uint32_t claimed) const {
-  const auto kind = static_cast<Kind>(claimed);
-  const bool is_possible = kind == Kind::post || (kind == Kind::long_request && shape_.largest > 0);
-  return is_possible ? kind : Kind::request;
-}
-// The header is written here, from what the ring says: a worker whose message makes no sense must
-// not be able to make the server close the connection, which is the others' as well. A worker that
-// changes its message after publishing it can still do that.
-uint32_t Lane::note_sent(const SlotMessage &message, uint64_t position) {
-  SlotHeader claimed{}; // by the worker
-  if (message.data.size() >= sizeof claimed)
-    claimed = from_wire(copied_header(message.data.data()));
-  const size_t room = message.slots * size_t{ring_.shape().slot_size} - sizeof claimed;
-  Sent &sent = sent_.at(message.slot);
-  if (sent.state == Sent::State::sent)
-    throw Error("the ring", "it is damaged: a slot without an answer is ready again");
-  sent = {.position = position,
-          .length = static_cast<uint32_t>(std::min<size_t>(claimed.length, room)),
-          .worker = static_cast<uint16_t>(message.worker),
-          .slots = static_cast<uint16_t>(message.slots),
-          .service = static_cast<uint8_t>(claimed.kind >> 8),
-          .state = Sent::State::sent,
-          .kind = checked_kind(claimed.kind & 0xff)};
-  if (const auto gone = gone_.find(message.worker); gone != gone_.end() && position < gone->second)
-    answers_.abandon(position);
-  under_way_ += runs_of(sent.slots);
-  const SlotHeader header = header_of(message_of(sent, message.slot));
-  std::memcpy(ring_.data().data() + size_t{message.slot} * ring_.shape().slot_size, &header,
-              sizeof header);
-  return static_cast<uint32_t>(sizeof header) + sent.length;
+bool Lane::arm() {
+  return !connection_ || is_broken_ || !try_to([this] { return !connection_->arm(); });
 }
 
-// A request as it goes over the wire.
-Message Lane::message_of(const Sent &sent, uint32_t slot) const {
-  return {.kind = sent.kind,
-          .service = sent.service,
-          .slot = slot,
-          .slots = sent.slots,
-          .length = sent.length,
-          .id = uint64_t{sent.worker} << position_bits |
-                (sent.position & ((uint64_t{1} << position_bits) - 1))};
+// ---- its end
+
+// [clock]
+void Lane::look_at_the_clock() {
+  const auto now = Clock::now();
+  if (now < deadline_ || is_broken_)
+    return;
+  deadline_ = now + tick;
+  try_to([&] {
+    if (state_ == State::resting)
+      begin();
+    else if (state_ == State::up || state_ == State::draining)
+      look_whether_alive();
+    else
+      throw Error("the server",
+                  "no answer within " + std::to_string(options_.connect_within.count()) + " ms");
+    return true;
+  });
 }
 
-SlotRun Lane::slots_of_sent(uint32_t slot) const {
-  return {.position = sent_[slot].position, .first = slot, .count = sent_[slot].slots};
-}
-
-bool Lane::fail_ready() {
-  bool has_failed = false;
-  for (SlotRun run; (run = next_run(SlotRing::longest_run)).count > 0; has_failed = true)
-    fail(run);
-  return has_failed;
-}
-
-void Lane::fail(const SlotRun &run) {
-  for (uint32_t at = 0; at < run.count;) {
-    const uint64_t position = run.position + at;
-    const SlotMessage message = ring_.message(run, at);
-    note_sent(message, position);
-    finish(message.slot, Outcome::not_sent, 0);
+// A host that has died says nothing, and a process that is stopped neither. So a server that has
+// said nothing for a while is asked, and its loop must answer.
+void Lane::look_whether_alive() {
+  if (std::exchange(has_heard_, false)) {
+    silent_ticks_ = 0;
+    return;
   }
-  stats_.wakes += answers_.wake().calls;
+  // Not by the clock: this process may have been stopped itself.
+  if (++silent_ticks_ * tick > options_.silence)
+    throw Error("the server",
+                "it has been silent for " + std::to_string(options_.silence.count()) + " ms");
+  ping();
+  connection_->post();
 }
+// [clock]
+
+// [lose]
+// From here on nothing is sent. take_down() destroys the connection later, because an rdma_cm event
+// that may have led here belongs to the id, which cannot go before it has been acknowledged.
+void Lane::lose(const std::string &why) {
+  if (std::exchange(is_broken_, true))
+    return;
+  if (std::exchange(why_, why) != why) // once, however often it tries again
+    log("the connection to " + address_of_server_.host + ": " + why);
+  const auto now = Clock::now();
+  if (state_ == State::up && now - up_since_ >= long_enough)
+    backoff_.reset();
+  state_ = State::resting;
+  deadline_ = now + backoff_.next();
+  say_down();
+  if (!is_aside_)
+    loop_.send([this] { take_down(); });
+}
+
+void Lane::say_down() {
+  if (std::exchange(said_up_, false))
+    owner_.went_down(*this);
+}
+
+// First the queue pairs go, then their requests are lost: as long as there is a queue pair, the
+// server may write a response.
+void Lane::take_down() {
+  if (!is_broken_ || is_aside_)
+    return;
+  if (connection_)
+    loop_.forget(connection_->fd());
+  leave_channel({id_.get(), data_id_.get()}, connection_.get());
+  struct Gone {
+    unique_cm_id id, data_id;
+    std::map<uint16_t, Rooms> rooms;
+    std::unique_ptr<Connection> connection;
+  };
+  const auto gone = std::make_shared<Gone>(
+      Gone{std::move(id_), std::move(data_id_), std::exchange(rooms_, {}), std::move(connection_)});
+  work_aside(
+      [gone] {
+        if (gone->connection)
+          gone->connection->destroy_queue_pairs();
+        gone->rooms.clear();
+        gone->connection.reset();
+        gone->data_id.reset();
+        gone->id.reset();
+      },
+      [this] {
+        is_broken_ = false;
+        window_ = under_way_ = long_under_way_ = pings_ = 0;
+        is_leaving_ = false;
+        owner_.lost(*this);
+      });
+}
+// [lose]
 
 } // namespace rdmashared

@@ -1,149 +1,143 @@
 // SPDX-License-Identifier: MIT
-// One connection to one server, with the ring that feeds it. It connects, sends the ready requests
-// in groups, and hands out the answers. When the connection breaks, it tells all callers that wait,
-// and connects again.
+// Layer: ends. One connection of a sender to one server. It connects, sends requests, and hands out
+// what comes back. When the connection breaks, it says so, and connects again.
 //
-// The sender's loop calls turn() as long as there is something to do, and sleeps when arm() agrees.
-// None of these calls blocks: names are looked up, memory is registered, and connections are taken
-// down as errands, by other threads. One call can still wait: rdma_resolve_route() asks the daemon
-// ibacm, on a host where that runs.
+// None of its functions blocks: names are looked up, memory is registered, and connections are
+// taken down by other threads. One call can still wait: rdma_resolve_route() asks the daemon ibacm,
+// on a host where that runs.
 #pragma once
 
-#include "answer_table.hpp"
+#include "area.hpp"
 #include "backoff.hpp"
-#include "errands.hpp"
-#include "long_messages.hpp"
-#include "rdma_connection.hpp"
+#include "ring_connection.hpp"
+#include "epoll_loop.hpp"
 #include "stats.hpp"
 
 #include "rdmashared/sender.hpp"
 
 #include <rdmacommon/cm.hpp>
-#include <rdmacommon/slot_ring.hpp>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace rdmashared {
 
+class Lane;
+
+// The sender's loop.
+class LaneOwner {
+public:
+  virtual ~LaneOwner() = default;
+  // The server has answered a request of this lane.
+  // @param bytes where they came: copy, then check, then use
+  // @return what the request wanted; nothing if it was not under way there
+  virtual std::optional<Want> answered(Lane &lane, const Header &header,
+                                       std::span<const std::byte> bytes) = 0;
+  virtual void came_up(Lane &lane) = 0;
+  virtual void went_down(Lane &lane) = 0; // no more requests
+  // Nothing comes any more for what is under way there.
+  virtual void lost(Lane &lane) = 0;
+};
+
 class Lane {
 public:
-  using Clock = std::chrono::steady_clock;
-
-  // @param server  an index into options.servers, by which callers know it
-  // @param options outlive this object
-  // @param shape   as the options have it
-  // @param channel for its events; the id's context is this object
-  Lane(rdmacommon::SlotRing &ring, uint32_t server, const SenderOptions &options,
-       const Shape &shape, rdma_event_channel *channel, Errands &errands, Stats &stats);
-  ~Lane(); // all callers that wait get an error. The errands must have gone
+  // @param server  an index into options.servers
+  // @param channel for its rdma_cm events; the context of the id is this object
+  // The options, the loop, the pool and the owner outlive this object.
+  Lane(uint32_t server, const SenderOptions &options, const Shape &shape,
+       rdma_event_channel *channel, Loop &loop, Pool &pool, Stats &stats, LaneOwner &owner);
+  ~Lane();
   Lane(const Lane &) = delete;
   Lane &operator=(const Lane &) = delete;
 
-  // Does what there is to do. @return false if there was nothing
-  // @throws Error if the ring is damaged: what has been taken from it cannot be given back then
-  bool turn();
-  // Call it when turn() had nothing. @return false if there is something now: do not sleep
+  const uint32_t server;
+
+  bool is_up() const { return state_ == State::up; }
+  const std::string &why() const { return why_; } // it is not up
+
+  // ---- sending
+
+  // Whether put() may be called for a request of so many slots.
+  bool has_room(uint64_t slots) const {
+    return is_up() && under_way_ < window_ && connection_->has_room(slots);
+  }
+  bool has_room_for_long() const { return long_under_way_ < shape_.rooms; }
+  void put(const Header &header, std::span<const std::byte> bytes);
+  // Tells the server that nobody waits for this request's response; not if there is no room.
+  void cancel(uint64_t id);
+  // @param room in the worker's area, which the server may write to
+  void put_long(const Header &header, std::span<const std::byte> bytes, const Room &room);
+  // Where the server can write to a worker's rooms. Nothing until they are registered: that takes
+  // long, and another thread does it. Ask again then.
+  std::optional<Room> rooms_of(uint16_t worker, const std::shared_ptr<Area> &area);
+  void forget_rooms(uint16_t worker); // nothing of it is under way
+
+  // ---- turns
+
+  // Each returns false if there was nothing to do. They lose the connection if it is broken.
+  bool take();
+  bool post();
+  // @return false if there is something to take: do not sleep
   bool arm();
-  void disarm() { ring_.disarm(false); } // after the sleep; the doorbell is the RingHost's
   void on_cm_event(const rdma_cm_event &event);
-  void on_completion_event();
   // When look_at_the_clock() wants to be called.
   Clock::time_point deadline() const { return is_broken_ ? Clock::time_point::max() : deadline_; }
   void look_at_the_clock();
 
-  // The worker's number is free: nobody collects the answers to its requests.
-  void worker_left(uint32_t worker);
-
-  int fd() const { return connection_ ? connection_->fd() : -1; } // of completions; -1: none now
-  int new_fd() { return std::exchange(new_fd_, -1); } // the same, once for each connection
-  bool is_up() const { return state_ == State::up; }
-  // Nobody serves it from here on.
-  void say_down() { answers_.status().is_up.store(0, std::memory_order_release); }
-  const std::string &why() const { return why_; } // it is not up
-
 private:
   enum class State { resting, resolving, connecting, joining_data, up, draining };
-
-  // A request that was sent and whose slots have not come back, as far as the sender knows.
-  struct Sent {
-    enum class State : uint8_t { none, sent, answered };
-    uint64_t position = 0;
-    uint32_t length = 0;
-    uint16_t worker = 0, slots = 0;
-    uint8_t service = 0;
-    State state = State::none;
-    Kind kind = Kind::request;
+  struct Rooms {
+    std::shared_ptr<Area> area; // goes after the region
+    rdmacommon::unique_mr region;
   };
 
-  void aside(std::function<void()> work, std::function<void()> then);
+  void work_aside(std::function<void()> work, std::function<void()> then);
+  template <typename Function> bool try_to(Function function);
   void begin();
   void resolve(rdmacommon::unique_cm_id &id);
-  void made_route();
+  void route_resolved();
   void connect_requests();
   void established(const rdma_cm_event &event);
   void join_data();
-  void connect_data();
   void come_up();
+  void message(const Header &header, std::span<const std::byte> bytes);
+  void look_whether_alive();
+  bool ping();
   void lose(const std::string &why);
-  void tear_down();
-  void buried();
-  bool fail_ready();
-  void fail(const rdmacommon::SlotRun &run);
+  void take_down();
+  void say_down();
+  void log(const std::string &line) const;
 
-  bool take_completions();
-  void take_answers(rdmacommon::Run run);
-  void take_answer(uint32_t slot);
-  void take_long_response(const ibv_wc &wc);
-  void finish(uint32_t slot, Outcome outcome, uint32_t length, bool is_long = false);
-  bool send();
-  bool take_group();
-  bool may_send() const;
-  // @return bytes to send
-  uint32_t note_sent(const rdmacommon::SlotMessage &message, uint64_t position);
-  rdmacommon::SlotRun next_run(uint32_t max_slots);
-  rdmacommon::SlotRun slots_of_sent(uint32_t slot) const;
-  Kind checked_kind(uint32_t claimed) const;
-  Message message_of(const Sent &sent, uint32_t slot) const;
-  void log(const std::string &line) const {
-    if (options_.log)
-      options_.log(line);
-  }
-
-  rdmacommon::SlotRing &ring_;
   const SenderOptions &options_;
-  const ServerAddress &server_;
+  const ServerAddress &address_of_server_;
   const Shape shape_;
   rdma_event_channel *channel_;
-  Errands &errands_;
+  Loop &loop_;
+  Pool &pool_;
   Stats &stats_;
-  AnswerTable answers_;
+  LaneOwner &owner_;
+
   State state_ = State::resting;
   std::string why_ = "it has not been tried yet";
-  Clock::time_point deadline_ = Clock::now();
-  std::vector<Sent> sent_;              // by slot
-  std::map<uint32_t, uint64_t> gone_;   // by worker: nobody collects what it claimed before this
-  uint32_t under_way_ = 0, window_ = 0; // runs
-  rdmacommon::SlotRun
-      held_;      // taken from the ring: a long message, for which the window has no room yet
-  Cut cut_;       // what is being sent
-  Joined joined_; // what is coming
+  Clock::time_point deadline_ = Clock::now(), up_since_{};
+  uint32_t window_ = 0, under_way_ = 0, long_under_way_ = 0;
+  uint32_t pings_ = 0; // without a pong
   uint64_t token_ = 0;
-  int new_fd_ = -1;
-  bool is_broken_ = false;
-  bool is_aside_ = false; // an errand is on its way, and what it works with must stay
+  bool is_broken_ = false; // take_down() follows
+  bool is_aside_ = false;  // a thread works with what is below, which must stay
+  bool has_heard_ = false, said_up_ = false;
+  bool is_leaving_ = false; // a server that ends, once it has answered the last ping
+  uint32_t silent_ticks_ = 0;
   Backoff backoff_{options_.rest, options_.longest_rest};
   rdmacommon::CmAddress address_{};
-
   rdmacommon::unique_cm_id id_, data_id_; // go after what is connected by them
-  rdmacommon::SlotMirror mirror_{};
-  const ibv_mr *requests_mr_ = nullptr, *answers_mr_ = nullptr, *data_mr_ = nullptr;
+  std::map<uint16_t, Rooms> rooms_;       // by worker
   std::unique_ptr<Connection> connection_;
 };
 

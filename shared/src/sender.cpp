@@ -1,40 +1,183 @@
 // SPDX-License-Identifier: MIT
+// Layer: API. A Sender: its threads, and the members that are divided among them.
 #include "rdmashared/sender.hpp"
 
-#include "caller_lanes.hpp"
+#include "members.hpp"
 #include "sender_loop.hpp"
 
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/stopwatch.hpp>
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
 #include <utility>
 
 namespace rdmashared {
 
-Sender::Sender(const SenderOptions &options, std::vector<rdmacommon::Link> links)
-    : loop_(std::make_unique<SenderLoop>(options, std::move(links))) {}
+using rdmacommon::Error, rdmacommon::Link;
+using std::chrono::milliseconds;
+
+namespace {
+
+Shape shape_of(const SenderOptions &options) {
+  const bool has_data = options.largest_response > 0;
+  const Shape shape{.slots = options.slots,
+                    .slot_size = options.slot_size,
+                    .window = options.window,
+                    .rooms = has_data ? options.long_responses : 0,
+                    .largest = options.largest_response};
+  if (!is_possible(shape) || options.servers.empty() || options.servers.size() > max_servers ||
+      options.connections == 0 || options.connections > 255 || options.threads == 0 ||
+      options.group == 0 || options.group > max_run || options.area_slots == 0)
+    throw Error("SenderOptions",
+                "slots must be 8 to 2^24, of a multiple of 8 bytes from 32 to 1 MiB, and 2 GiB "
+                "together; servers 1 to 256; connections and group 1 to 255; window, threads and "
+                "area_slots at least 1");
+  return shape;
+}
+
+SenderOptions with_log(SenderOptions options) {
+  options.log = one_at_a_time(std::move(options.log));
+  return options;
+}
+
+} // namespace
+
+// [sender-threads]
+class SenderThreads {
+public:
+  explicit SenderThreads(const SenderOptions &options, std::vector<Link> links)
+      : options_(with_log(options)) {
+    const Shape shape = shape_of(options_);
+    std::vector<Host> hosts;
+    for (uint32_t i = 0; i < options_.threads; ++i) {
+      loops_.push_back(std::make_unique<SenderLoop>(
+          options_, shape, [this, i](uint32_t up, std::string_view why) { note(i, up, why); }));
+      SenderLoop &loop = *loops_.back();
+      hosts.push_back({.board = loop.board(),
+                       .joined = [&loop](Member member) { loop.join(std::move(member)); },
+                       .left = [&loop](uint32_t number) { loop.leave(number); }});
+    }
+    up_.resize(loops_.size());
+    members_ = std::make_unique<Members>(
+        AreaShape{.slots = options_.area_slots,
+                  .slot_size = options_.slot_size,
+                  .rooms = shape.rooms,
+                  .largest = shape.largest,
+                  .longest =
+                      longest_message(shape.slots) * shape.slot_size - Header::bytes - Room::bytes},
+        std::move(hosts), options_.name, options_.members);
+    for (Link &link : links)
+      members_->invite(std::move(link));
+    const NoSignals no_signals;
+    for (uint32_t i = 0; i < loops_.size(); ++i) {
+      loops_[i]->on_free([this, i](uint32_t number) { members_->is_free(i, number); },
+                         [this, i](uint32_t number) { members_->drop(i, number); });
+      threads_.emplace_back([this, i] { run(*loops_[i]); });
+    }
+  }
+  ~SenderThreads() {
+    for (const auto &loop : loops_)
+      loop->stop();
+    for (std::thread &thread : threads_)
+      thread.join();
+    members_.reset(); // before the loops that it calls
+  }
+  SenderThreads(const SenderThreads &) = delete;
+  SenderThreads &operator=(const SenderThreads &) = delete;
+
+  uint32_t connections() const {
+    return options_.threads * options_.connections * static_cast<uint32_t>(options_.servers.size());
+  }
+  void wait_until_up(milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    const auto up = [this] { return std::accumulate(up_.begin(), up_.end(), 0U); };
+    const auto is_over = [&] { return !is_running_ || up() == connections(); };
+    if (!changed_.wait_until(lock, rdmacommon::deadline_in(limit), is_over) || !is_running_)
+      throw Error("the connections", std::to_string(up()) + " of " + std::to_string(connections()) +
+                                         " are up: " + why_);
+  }
+  bool is_running() const {
+    const std::lock_guard lock(mutex_);
+    return is_running_;
+  }
+  std::string why() const {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+  Caller caller(Waiting waiting) {
+    auto [mine, theirs] = rdmacommon::make_link();
+    members_->invite(std::move(mine));
+    return Caller(std::move(theirs), waiting);
+  }
+  Counts counts() const {
+    Counts all;
+    for (const auto &loop : loops_)
+      add(all, loop->counts());
+    return all;
+  }
+
+private:
+  void run(SenderLoop &loop) {
+    try {
+      loop.run();
+    } catch (const std::exception &error) { // the host has no more of what it needs
+      loop.say_over();
+      const std::lock_guard lock(mutex_);
+      is_running_ = false;
+      why_ = error.what();
+      changed_.notify_all();
+    }
+  }
+  void note(uint32_t loop, uint32_t up, std::string_view why) {
+    const std::lock_guard lock(mutex_);
+    up_[loop] = up;
+    why_ = why;
+    changed_.notify_all();
+  }
+
+  const SenderOptions options_;
+  mutable std::mutex mutex_; // of the four below
+  std::condition_variable changed_;
+  std::vector<uint32_t> up_; // connections of each loop
+  std::string why_ = "it has not been tried yet";
+  bool is_running_ = true;
+  std::vector<std::unique_ptr<SenderLoop>> loops_;
+  std::unique_ptr<Members> members_;
+  std::vector<std::thread> threads_;
+};
+// [sender-threads]
+
+Sender::Sender(const SenderOptions &options, std::vector<Link> links)
+    : threads_(std::make_unique<SenderThreads>(options, std::move(links))) {}
 
 Sender::~Sender() = default;
 
 uint32_t Sender::connections() const {
-  return loop_->connections();
+  return threads_->connections();
 }
 
-void Sender::wait_until_up(std::chrono::milliseconds limit) {
-  loop_->wait_until_up(limit);
+void Sender::wait_until_up(milliseconds limit) {
+  threads_->wait_until_up(limit);
 }
 
 bool Sender::is_running() const {
-  return loop_->is_running();
+  return threads_->is_running();
 }
 
 std::string Sender::why() const {
-  return loop_->why();
+  return threads_->why();
 }
 
 Caller Sender::caller(Waiting waiting) {
-  return loop_->caller(waiting);
+  return threads_->caller(waiting);
 }
 
 Counts Sender::counts() const {
-  return loop_->counts();
+  return threads_->counts();
 }
 
 } // namespace rdmashared

@@ -1,151 +1,484 @@
 // SPDX-License-Identifier: MIT
 #include "sender_loop.hpp"
 
-#include "caller_lanes.hpp"
-#include "one_at_a_time.hpp"
+#include "bells.hpp"
+
+#include <rdmacommon/check.hpp>
 
 #include <algorithm>
-#include <exception>
-#include <span>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <string>
 #include <utility>
 
 namespace rdmashared {
 
-using namespace rdmacommon;
-using std::chrono::milliseconds;
+using rdmacommon::Error;
 
 namespace {
 
-Shape shape_of(const SenderOptions &options) {
-  const Shape shape{.slots = options.slots,
-                    .slot_size = options.slot_size,
-                    .window = std::min(options.window, options.slots),
-                    .largest = options.largest_response};
-  if (!is_possible(shape) || options.group == 0 || options.group > SlotRing::longest_run ||
-      options.servers.empty() || options.connections == 0 ||
-      options.connections > RingHost::max_rings / options.servers.size() || options.threads == 0)
-    throw Error(
-        "SenderOptions",
-        "slots must be a power of two, at most 2^24; slot_size a multiple of 64 bytes, at most "
-        "1 MiB; all slots at most 2 GiB; largest_response at most "
-        "64 MiB; group 1 to 255; the connections to all servers together 1 to 14; "
-        "window and threads at least 1");
-  return shape;
-}
+constexpr uint32_t busy_turns = 64; // a loop that always has something to do looks around so often
 
-RingShape ring_shape(const SenderOptions &options, bool can_others_join) {
-  const Shape shape = shape_of(options);
-  const uint32_t by_default = can_others_join ? std::max(shape.slots / 2, 1U) : 0;
-  return {.slots = shape.slots,
-          .slot_size = shape.slot_size,
-          .quota = options.quota == 0 ? by_default : options.quota,
-          .appendix = AnswerTable::bytes_for(shape)};
+int64_t nanoseconds_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+      .count();
 }
-
-uint32_t connections_of(const SenderOptions &options) {
-  return static_cast<uint32_t>(options.servers.size()) * options.connections;
-}
-
-// A thread without a lane would be of no use, and several may not log at a time.
-SenderOptions with_threads(SenderOptions options) {
-  options.threads = std::min(options.threads, std::max(connections_of(options), 1U));
-  if (options.threads > 1)
-    options.log = one_at_a_time(std::move(options.log));
-  return options;
-}
-
-constexpr uint32_t max_workers = 1024; // processes that have joined
 
 } // namespace
 
-SenderLoop::SenderLoop(const SenderOptions &options, std::vector<Link> links)
-    : options_(with_threads(options)),
-      host_(ring_shape(options_, !options_.name.empty() || !links.empty()),
-            connections_of(options_), max_workers, options_.threads),
-      state_(host_.rings()) {
-  const NoSignals no_signals;
-  const Shape shape = shape_of(options_);
-  for (uint32_t i = 0; i < options_.threads; ++i)
-    loops_.push_back(std::make_unique<LaneLoop>(i, options_, shape, host_, state_));
-  host_.on_leave([this](uint32_t worker) { worker_left(worker); });
-  for (Link &link : links)
-    host_.invite(std::move(link));
-  if (!options_.name.empty())
-    host_.listen(options_.name, options_.members);
-  try {
-    for (const auto &loop : loops_)
-      threads_.emplace_back([this, its = loop.get()] { run(*its); });
-  } catch (...) { // the host has no more threads
-    end();
-    throw;
-  }
+SenderLoop::SenderLoop(const SenderOptions &options, const Shape &shape,
+                       std::function<void(uint32_t, std::string_view)> changed)
+    : options_(options), shape_(shape), changed_(std::move(changed)),
+      board_(static_cast<uint32_t>(options.servers.size())), waiting_(options.servers.size() + 1),
+      pool_(static_cast<uint32_t>(options.servers.size()) * options.connections) {
+  for (uint32_t i = 0; i < pool_.size(); ++i)
+    lanes_.push_back(std::make_unique<Lane>(static_cast<uint32_t>(i % options.servers.size()),
+                                            options, shape, channel_.get(), loop_, pool_, stats_,
+                                            *this));
+  loop_.watch(channel_->fd, [this] {
+    while (const rdmacommon::unique_cm_event event = rdmacommon::take_cm_event(channel_.get()))
+      if (event->id->context)
+        static_cast<Lane *>(event->id->context)->on_cm_event(*event);
+  });
 }
 
+// [sender-end]
 SenderLoop::~SenderLoop() {
-  end();
+  say_over();
+  loop_.close();
 }
 
-void SenderLoop::end() {
-  for (const auto &loop : loops_)
-    loop->stop();
-  for (std::thread &thread : threads_)
-    thread.join();
+void SenderLoop::say_over() {
+  board_->is_over.store(1);
+  for (std::atomic<uint32_t> &bell : board_->bells)
+    ring(bell, ~uint32_t{0});
+  ring(board_->changes, ~uint32_t{0});
+}
+// [sender-end]
+
+// ---- members
+
+void SenderLoop::join(Member member) {
+  loop_.send([this, its = std::make_shared<Member>(std::move(member))] {
+    auto worker = std::make_unique<Worker>();
+    worker->member = std::move(*its);
+    worker->requests.resize(worker->member.area->shape().slots);
+    by_number_.at(worker->member.number) = worker.get();
+    // Each bell makes a new event, so nobody has to read it.
+    loop_.watch(
+        worker->member.doorbell->fd(), [] {}, true);
+    workers_.push_back(std::move(worker));
+  });
 }
 
-void SenderLoop::wait_until_up(milliseconds limit) {
-  const auto [up, why] = state_.wait_until_up(limit);
-  if (up == connections())
+// [leave]
+// The answers to its requests are still to come, and a server may still write to its rooms.
+void SenderLoop::leave(uint32_t number) {
+  loop_.send([this, number] {
+    if (Worker *worker = by_number_.at(number)) {
+      worker->has_left = true;
+      loop_.forget(worker->member.doorbell->fd());
+      free_if_gone(*worker);
+    }
+  });
+}
+
+void SenderLoop::free_if_gone(Worker &worker) {
+  if (!worker.has_left || worker.under_way > 0)
     return;
-  // The log has the hint, on a line of its own.
-  const size_t length = options_.log ? why.find('\n') : why.npos;
-  throw Error("the connections", std::to_string(up) + " of " + std::to_string(connections()) +
-                                     " are up; " + why.substr(0, length));
+  const uint32_t number = worker.member.number;
+  for (const auto &lane : lanes_)
+    lane->forget_rooms(static_cast<uint16_t>(number));
+  by_number_.at(number) = nullptr;
+  std::erase_if(workers_, [&](const auto &each) { return each.get() == &worker; });
+  free_(number);
 }
+// [leave]
 
-Caller SenderLoop::caller(Waiting waiting) {
-  std::vector<CallerLane> lanes;
-  for (uint32_t i = 0; i < host_.rings(); ++i)
-    lanes.push_back({.ring = &host_.ring(i),
-                     .answers = AnswerTable(host_.ring(i)),
-                     .worker = SlotRing::own_worker,
-                     .is_over = [this] { return !is_running(); }});
-  return CallerLanes::caller(std::move(lanes), waiting);
-}
+// ---- the loop
 
-Counts SenderLoop::counts() const {
-  Counts all;
-  for (const auto &loop : loops_)
-    add(all, loop->counts());
-  return all;
-}
-
-// In one of the threads.
-void SenderLoop::run(LaneLoop &loop) {
-  std::string why;
-  try {
-    loop.run();
-  } catch (const std::exception &error) {
-    why = error.what();
-    if (options_.log)
-      options_.log("the sender: " + why);
+// [sender-run]
+// [sender-turn]
+void SenderLoop::run() {
+  Patience patience(options_.waiting);
+  int looked = 0;
+  for (uint32_t turns = 1; !is_stopped_; ++turns) {
+    bool was_busy = false;
+    now_ = 0;
+    was_busy |= take_answers();
+    was_busy |= gather();
+    if (was_busy)
+      board_->busy.store(busy_, std::memory_order_relaxed);
+    was_busy |= send();
+    if (was_busy || looked < patience.looks()) {
+      if (was_busy)
+        patience.note(std::exchange(looked, 0), true);
+      else if (++looked > 0)
+        sched_yield();
+    } else {
+      patience.note(std::exchange(looked, 0), false);
+      if (arm() || !take_answers())
+        sleep();
+    }
+    if (turns % busy_turns == 0)
+      look_around(Clock::now(), false);
   }
-  state_.end(why);
-  for (const auto &other : loops_)
-    other->stop();
-  loop.end();
+}
+// [sender-turn]
+
+bool SenderLoop::take_answers() {
+  bool was_busy = false;
+  for (const auto &lane : lanes_)
+    was_busy |= lane->take();
+  wake_workers();
+  return was_busy;
 }
 
-// [worker-left-everywhere]
-// In the first thread, which lets nobody join before all have done this: the worker's number may be
-// given again.
-void SenderLoop::worker_left(uint32_t worker) {
-  std::vector<std::future<void>> others;
-  for (const auto &loop : std::span(loops_).subspan(1))
-    others.push_back(loop->worker_left_there(worker));
-  loops_.front()->worker_left(worker);
-  for (const std::future<void> &other : others)
-    other.wait();
+// @return false if one was not armed: what has completed before that is not told, so look again
+bool SenderLoop::arm() {
+  bool is_armed = true;
+  for (const auto &lane : lanes_)
+    is_armed &= lane->arm();
+  return is_armed;
 }
-// [worker-left-everywhere]
+
+// [sender-sleep]
+void SenderLoop::sleep() {
+  const auto has_submissions = [this] {
+    return std::ranges::any_of(workers_, [](const auto &worker) {
+      return !worker->has_left && worker->member.area->submitted().load() != worker->taken;
+    });
+  };
+  sleep_unless(board_->is_asleep, has_submissions, [this] {
+    auto until = Clock::time_point::max();
+    for (const auto &lane : lanes_)
+      until = std::min(until, lane->deadline());
+    stats_.sleeps += 1;
+    look_around(until, true);
+  });
+}
+// [sender-sleep]
+
+void SenderLoop::look_around(Clock::time_point until, bool may_sleep) {
+  loop_.wait(until, may_sleep);
+  for (const auto &lane : lanes_)
+    lane->look_at_the_clock();
+}
+// [sender-run]
+
+// ---- what the workers submit
+
+// [gather]
+// Takes what there is. Other workers may be about to submit: lets them run first, as long as that
+// brings more. So requests go in groups, and a request that is alone waits for nobody.
+bool SenderLoop::gather() {
+  if (!take_submissions())
+    return false;
+  for (uint32_t i = 1; i < options_.group && busy_ > i; ++i) {
+    sched_yield();
+    if (!take_submissions())
+      break;
+  }
+  return true;
+}
+// [gather]
+
+// [take-submissions]
+// Starts with another worker each time, so that none is always the last.
+bool SenderLoop::take_submissions() {
+  bool was_busy = false;
+  const size_t count = workers_.size();
+  for (size_t i = 0; i < count && i < workers_.size(); ++i) {
+    Worker &worker = *workers_[(first_worker_ + i) % workers_.size()];
+    if (worker.member.area->submitted().load(std::memory_order_relaxed) != worker.taken)
+      was_busy |= take_from(worker);
+  }
+  first_worker_ = workers_.empty() ? 0 : (first_worker_ + 1) % workers_.size();
+  return was_busy;
+}
+
+bool SenderLoop::take_from(Worker &worker) {
+  if (worker.has_left)
+    return false;
+  const Area &area = *worker.member.area;
+  const uint32_t count = area.submitted().load(std::memory_order_acquire) - worker.taken;
+  if (count > area.queue_length()) {
+    drop_(worker.member.number);
+    worker.has_left = true; // leave() comes back for the rest
+    return true;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    Submission copy; // the worker can change it at any time
+    std::memcpy(&copy, &area.submission(worker.taken++), sizeof copy);
+    take(worker, copy);
+  }
+  return count > 0;
+}
+// [take-submissions]
+
+// [take-one]
+// [check-submission]
+// A submission that makes no sense is dropped: a worker can spoil only its own requests.
+void SenderLoop::take(Worker &worker, const Submission &what) {
+  const AreaShape &area = worker.member.area->shape();
+  if (what.slot >= area.slots)
+    return;
+  Request &request = worker.requests[what.slot];
+  if (what.want == Want::cancel)
+    return cancel(worker, what.slot);
+  const uint64_t bytes = uint64_t{area.slots - what.slot} * area.slot_size;
+  const bool is_long = what.want == Want::long_response;
+  const bool is_possible = request.state == Request::State::none && what.want < Want::cancel &&
+                           what.length <= std::min<uint64_t>(bytes, area.longest) &&
+                           what.response_room <= std::min<uint64_t>(bytes, area.longest) &&
+                           (what.server == any_server || what.server < options_.servers.size()) &&
+                           (!is_long || what.room < area.rooms);
+  if (!is_possible)
+    return;
+  request.state = Request::State::waiting;
+  request.want = what.want;
+  request.room = what.response_room;
+  ++request.generation;
+  if (worker.under_way++ == 0)
+    ++busy_;
+  Queues &queues = waiting_[std::min<size_t>(what.server, options_.servers.size())];
+  (is_long ? queues.long_ones : queues.others).push_back({&worker, what});
+}
+// [check-submission]
+
+uint64_t SenderLoop::id_of(const Worker &worker, uint32_t slot) {
+  return RequestId{.worker = static_cast<uint16_t>(worker.member.number),
+                   .generation = worker.requests[slot].generation,
+                   .slot = slot}
+      .packed();
+}
+
+void SenderLoop::cancel(Worker &worker, uint32_t slot) {
+  Request &request = worker.requests[slot];
+  if (request.state == Request::State::waiting)
+    request.state = Request::State::cancelled;
+  else if (request.state == Request::State::sent)
+    request.lane->cancel(id_of(worker, slot));
+}
+// [take-one]
+
+// ---- sending
+
+// [send]
+// The lanes take turns, each with a group. A lane takes the requests for its server first, then
+// those for any.
+bool SenderLoop::send() {
+  bool has_sent = false;
+  const bool has_waiting =
+      std::ranges::any_of(waiting_, [](const Queues &each) { return !each.is_empty(); });
+  if (has_waiting) {
+    // [lanes-take-turns]
+    for (bool goes_on = true; goes_on;) {
+      goes_on = false;
+      for (size_t i = 0; i < lanes_.size(); ++i) {
+        Lane &lane = *lanes_[(first_lane_ + i) % lanes_.size()];
+        for (uint32_t count = 0; count < options_.group; ++count) {
+          if (!send_next(lane, count == 0))
+            break;
+          goes_on = has_sent = true;
+        }
+      }
+    }
+    first_lane_ = (first_lane_ + 1) % lanes_.size();
+    // [lanes-take-turns]
+    fail_waiting();
+  }
+  for (const auto &lane : lanes_)
+    has_sent |= lane->post();
+  return has_sent;
+}
+
+// Long responses need more than a place in the ring, so requests for them have queues of their own:
+// others do not wait behind them. The first of a group is one of these, if there is room for it.
+bool SenderLoop::send_next(Lane &lane, bool long_first) {
+  Queues &own = waiting_[lane.server], &any = waiting_.back();
+  const auto send_long = [&] {
+    return send_one(lane, own.long_ones) || send_one(lane, any.long_ones);
+  };
+  return (long_first && send_long()) || send_one(lane, own.others) || send_one(lane, any.others) ||
+         (!long_first && send_long());
+}
+
+// @return false if there is none, or no room for it
+bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
+  while (!from.empty()) {
+    const Waiting next = from.front();
+    Request &request = next.worker->requests[next.what.slot];
+    const bool is_wanted =
+        request.state == Request::State::waiting && !next.worker->has_left &&
+        (next.what.deadline == 0 || next.what.deadline > (now_ = now_ ? now_ : nanoseconds_now()));
+    if (is_wanted && !send_request(lane, next))
+      return false;
+    from.pop_front();
+    if (is_wanted)
+      return true;
+    finish(*next.worker, next.what.slot, Outcome::expired, 0); // or nobody waits for it
+  }
+  return false;
+}
+
+bool SenderLoop::send_request(Lane &lane, const Waiting &next) {
+  const Submission &what = next.what;
+  Worker &worker = *next.worker;
+  const bool is_long = what.want == Want::long_response;
+  if (!lane.has_room(slots_for(what.length + (is_long ? Room::bytes : 0), shape_.slot_size)) ||
+      (is_long && !lane.has_room_for_long()))
+    return false;
+  Request &request = worker.requests[what.slot];
+  const Header header{.length = what.length,
+                      .room = is_long ? worker.member.area->shape().largest : request.room,
+                      .id = id_of(worker, what.slot),
+                      .limit_ms =
+                          what.deadline == 0
+                              ? 0
+                              : static_cast<uint32_t>(std::clamp<int64_t>(
+                                    (what.deadline - now_ + 999'999) / 1'000'000, 1, 0xffffffff)),
+                      .kind = is_long                      ? Kind::long_request
+                              : what.want == Want::nothing ? Kind::post
+                                                           : Kind::request,
+                      .service = what.service};
+  const auto bytes = worker.member.area->slots(what.slot).first(what.length);
+  if (is_long) {
+    auto room = lane.rooms_of(static_cast<uint16_t>(worker.member.number), worker.member.area);
+    if (!room)
+      return false;
+    room->address += uint64_t{what.room} * room->length;
+    lane.put_long(header, bytes, *room);
+  } else
+    lane.put(header, bytes);
+  request.lane = &lane;
+  request.state = Request::State::sent;
+  if (what.want == Want::nothing)
+    finish(worker, what.slot, Outcome::response, 0); // its slots can be used again
+  return true;
+}
+
+// Requests for a server without a connection are not sent.
+void SenderLoop::fail_waiting() {
+  for (size_t i = 0; i < waiting_.size(); ++i)
+    if (!waiting_[i].is_empty() && std::ranges::none_of(lanes_, [&](const auto &lane) {
+          return lane->is_up() && (i == options_.servers.size() || lane->server == i);
+        }))
+      for (auto *queue : {&waiting_[i].others, &waiting_[i].long_ones})
+        for (const Waiting &each : std::exchange(*queue, {}))
+          finish(*each.worker, each.what.slot, Outcome::not_sent, 0);
+}
+// [send]
+
+// ---- answers
+
+// [answered]
+// [check-answer]
+std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
+                                         std::span<const std::byte> bytes) {
+  const RequestId id = RequestId::unpacked(header.id);
+  Worker *worker = id.worker < max_workers ? by_number_[id.worker] : nullptr;
+  if (worker == nullptr || id.slot >= worker->requests.size())
+    return std::nullopt;
+  const Request &request = worker->requests[id.slot];
+  if (request.state != Request::State::sent || request.lane != &lane ||
+      request.generation != id.generation)
+    return std::nullopt;
+  const Want want = request.want;
+  const Area &area = *worker->member.area;
+  const bool is_long = header.kind == Kind::long_response;
+  if (header.kind == Kind::response && (want != Want::response || header.length > request.room))
+    return std::nullopt;
+  if (is_long && (want != Want::long_response || header.length > area.shape().largest))
+    return std::nullopt;
+  const auto length =
+      is_long ? header.length : std::min(static_cast<uint32_t>(bytes.size()), request.room);
+  if (!is_long && !worker->has_left)
+    std::memcpy(area.slots(id.slot).data(), bytes.data(), length);
+  finish(*worker, id.slot,
+         header.kind == Kind::failure   ? Outcome::refused
+         : header.kind == Kind::expired ? Outcome::expired
+                                        : Outcome::response,
+         length);
+  return want;
+}
+// [check-answer]
+
+// [finish]
+void SenderLoop::finish(Worker &worker, uint32_t slot, Outcome outcome, uint32_t length) {
+  Request &request = worker.requests[slot];
+  request.state = Request::State::none;
+  if (--worker.under_way == 0)
+    --busy_;
+  if (worker.has_left)
+    return free_if_gone(worker);
+  Answer &answer = worker.member.area->answer(slot);
+  answer.length = length;
+  answer.outcome.store(1 + static_cast<uint32_t>(outcome), std::memory_order_release);
+  const uint32_t bell = worker.member.number / 32;
+  touched_[bell] |= uint32_t{1} << worker.member.number % 32;
+  touched_bells_ |= uint32_t{1} << bell;
+}
+// [finish]
+// [answered]
+
+// [wake-workers]
+// A worker says that it sleeps, and then looks for its answer. Here it is the other way round, so
+// one of the two sees the other. One call of the kernel wakes up to 32 workers.
+void SenderLoop::wake_workers() {
+  if (touched_bells_ == 0)
+    return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (uint32_t bells = std::exchange(touched_bells_, 0); bells != 0; bells &= bells - 1) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(bells));
+    uint32_t to_wake = 0;
+    for (uint32_t left = std::exchange(touched_[i], 0); left != 0; left &= left - 1) {
+      const Worker *worker = by_number_[i * 32 + static_cast<uint32_t>(std::countr_zero(left))];
+      if (worker == nullptr)
+        continue;
+      const Area &area = *worker->member.area;
+      if (must_wake(area.sleeps()))
+        to_wake |= left & -left;
+      if (must_wake(area.wants_event())) {
+        worker->member.event->ring();
+        stats_.wakes += 1;
+      }
+      if (must_wake(area.wants_room())) {
+        ring(area.room_bell(), ~uint32_t{0});
+        stats_.wakes += 1;
+      }
+    }
+    if (to_wake != 0) {
+      ring(board_->bells[i], to_wake);
+      stats_.wakes += 1;
+    }
+  }
+}
+// [wake-workers]
+
+// ---- lanes
+
+void SenderLoop::lost(Lane &lane) {
+  for (size_t i = workers_.size(); i-- > 0;) { // finish() can remove the one at i
+    Worker &worker = *workers_[i];
+    for (uint32_t slot = 0; slot < worker.requests.size() && worker.under_way > 0; ++slot)
+      if (const Request &request = worker.requests[slot];
+          request.state == Request::State::sent && request.lane == &lane) {
+        const bool is_last = worker.under_way == 1;
+        finish(worker, slot, Outcome::lost, 0);
+        if (is_last)
+          break;
+      }
+  }
+  wake_workers();
+}
+
+void SenderLoop::note(const Lane &lane, int more) {
+  up_ += static_cast<uint32_t>(more);
+  board_->connections[lane.server].fetch_add(static_cast<uint8_t>(more));
+  ring(board_->changes, ~uint32_t{0}); // Caller::wait_connected()
+  changed_(up_, lane.why());
+}
 
 } // namespace rdmashared

@@ -1,50 +1,132 @@
 // SPDX-License-Identifier: MIT
-// The one that owns the RDMA resources: threads with the lanes to all servers, the rings in front
-// of them, and the door by which workers join. Workers call it through a Caller.
+// Layer: ends. A thread of a sender: it takes what its workers submit, sends it by its lanes, and
+// gives the answers back.
 #pragma once
 
-#include "lane_loop.hpp"
-#include "sender_state.hpp"
+#include "area.hpp"
+#include "sender_board.hpp"
+#include "lane.hpp"
+#include "epoll_loop.hpp"
+#include "members.hpp"
 #include "stats.hpp"
 
 #include "rdmashared/sender.hpp"
 
-#include <rdmacommon/processes.hpp>
-#include <rdmacommon/ring_host.hpp>
+#include <rdmacommon/cm.hpp>
 
-#include <chrono>
+#include <array>
+#include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
-#include <string>
-#include <thread>
+#include <span>
+#include <string_view>
 #include <vector>
 
 namespace rdmashared {
 
-class SenderLoop {
+class SenderLoop final : public LaneOwner {
 public:
-  SenderLoop(const SenderOptions &options, std::vector<rdmacommon::Link> links);
-  ~SenderLoop();
-  SenderLoop(const SenderLoop &) = delete;
-  SenderLoop &operator=(const SenderLoop &) = delete;
+  // @param changed called in the loop's thread when a lane is up, or is not any more: how many are
+  //                up, and why one is not
+  // The options outlive this object.
+  SenderLoop(const SenderOptions &options, const Shape &shape,
+             std::function<void(uint32_t up, std::string_view why)> changed);
+  ~SenderLoop() override;
 
-  uint32_t connections() const { return host_.rings(); }
-  void wait_until_up(std::chrono::milliseconds limit);
-  bool is_running() const { return state_.is_running(); }
-  Caller caller(Waiting waiting);
-  Counts counts() const;
-  std::string why() const { return state_.why(); }
+  void run();
+  void stop() {
+    loop_.send([this] { is_stopped_ = true; });
+  }
+  void say_over(); // every request of its workers fails from here on
+  // Before run(). Called for a member that has left, and has nothing under way.
+  void on_free(std::function<void(uint32_t number)> free,
+               std::function<void(uint32_t number)> drop) {
+    free_ = std::move(free);
+    drop_ = std::move(drop);
+  }
+
+  // From any thread.
+  int board() const { return board_.fd(); }
+  void join(Member member);
+  void leave(uint32_t number);
+  Counts counts() const { return stats_.now(); }
 
 private:
-  void run(LaneLoop &loop);
-  void end();
-  void worker_left(uint32_t worker);
+  // [known]
+  // The sender's own record of a request, by its first slot. It does not depend on the worker's
+  // word.
+  struct Request {
+    enum class State : uint8_t { none, waiting, cancelled, sent } state = State::none;
+    Want want{};
+    uint16_t generation = 0;
+    uint32_t room = 0; // bytes of its slots, for the response
+    Lane *lane = nullptr;
+  };
+  struct Worker {
+    Member member;
+    uint32_t taken = 0; // of its submissions
+    uint32_t under_way = 0;
+    bool has_left = false;
+    std::vector<Request> requests;
+  };
+  // [known]
+  // A request that no lane has had room for yet.
+  struct Waiting {
+    Worker *worker;
+    Submission what;
+  };
+  struct Queues {
+    std::deque<Waiting> others, long_ones; // by what their response is
+    bool is_empty() const { return others.empty() && long_ones.empty(); }
+  };
 
-  const SenderOptions options_;
-  rdmacommon::RingHost host_;
-  SenderState state_;
-  std::vector<std::unique_ptr<LaneLoop>> loops_; // one for each thread
-  std::vector<std::thread> threads_;
+  bool gather();
+  bool take_submissions();
+  bool take_from(Worker &worker);
+  void take(Worker &worker, const Submission &what);
+  static uint64_t id_of(const Worker &worker, uint32_t slot);
+  void cancel(Worker &worker, uint32_t slot);
+  bool send();
+  bool send_next(Lane &lane, bool long_first);
+  bool send_one(Lane &lane, std::deque<Waiting> &from);
+  bool send_request(Lane &lane, const Waiting &next);
+  void fail_waiting();
+  void finish(Worker &worker, uint32_t slot, Outcome outcome, uint32_t length);
+  void wake_workers();
+  bool take_answers();
+  void sleep();
+  void look_around(Clock::time_point until, bool may_sleep);
+  bool arm();
+  void free_if_gone(Worker &worker);
+
+  std::optional<Want> answered(Lane &lane, const Header &header,
+                               std::span<const std::byte> bytes) override;
+  void came_up(Lane &lane) override { note(lane, 1); }
+  void went_down(Lane &lane) override { note(lane, -1); }
+  void lost(Lane &lane) override;
+  void note(const Lane &lane, int more);
+
+  const SenderOptions &options_;
+  const Shape shape_;
+  const std::function<void(uint32_t, std::string_view)> changed_;
+  std::function<void(uint32_t)> free_, drop_;
+  OwnBoard board_;
+  Stats stats_;
+  Loop loop_;
+  rdmacommon::unique_event_channel channel_ = rdmacommon::create_event_channel();
+  std::vector<std::unique_ptr<Worker>> workers_; // in no order
+  std::array<Worker *, max_workers> by_number_{};
+  std::array<uint32_t, max_workers / 32> touched_{}; // a bit for each worker that has answers
+  uint32_t touched_bells_ = 0;                       // a bit for each word of these
+  std::vector<Queues> waiting_;                      // for each server, and at the end for any
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  size_t first_worker_ = 0, first_lane_ = 0; // another one each time
+  uint32_t up_ = 0, busy_ = 0;               // lanes that are up; workers with requests under way
+  int64_t now_ = 0;                          // nanoseconds; 0: not looked at in this turn
+  bool is_stopped_ = false;
+  Pool pool_; // goes first: its threads work for the lanes
 };
 
 } // namespace rdmashared

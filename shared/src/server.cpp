@@ -1,27 +1,376 @@
 // SPDX-License-Identifier: MIT
+// Layer: API. A Server: its threads. The first one takes the requests for connections, and gives
+// each client to the thread that has the fewest.
 #include "rdmashared/server.hpp"
 
-#include "server_loop.hpp"
+#include "session_loop.hpp"
 
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/stopwatch.hpp>
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
-#include <memory>
+#include <exception>
 #include <thread>
 #include <utility>
 
 namespace rdmashared {
 
+using namespace rdmacommon;
+
 namespace {
 
-std::unique_ptr<ServerLoop> make_loop(const ServerOptions &options, const RequestHandler &handler) {
-  const NoSignals no_signals; // for the threads that it makes
-  return std::make_unique<ServerLoop>(options, handler);
+std::string host_of(const sockaddr *address) {
+  std::array<char, NI_MAXHOST> text{};
+  const socklen_t length =
+      address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  if (getnameinfo(address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "unknown";
+  return text.data();
+}
+
+// A client that knows it can have a session's responses sent to itself. So that a data connection
+// finds its session, the token also says which thread serves that.
+uint64_t secret(size_t thread, size_t threads) {
+  uint64_t number = 0;
+  do
+    if (getrandom(&number, sizeof number, 0) != sizeof number)
+      throw_errno(errno, "getrandom");
+  while (number % threads != thread);
+  return number;
+}
+
+void reject(rdma_cm_id *id, Refusal why) {
+  const WelcomeBytes no = refused(why);
+  rdma_reject(id, &no, sizeof no); // fails if the client has gone
+}
+
+ServerOptions with_log(ServerOptions options) {
+  options.log = one_at_a_time(std::move(options.log));
+  return options;
 }
 
 } // namespace
 
+// [server-threads]
+class ServerThreads {
+public:
+  ServerThreads(const ServerOptions &options, RequestHandler handler);
+  ServerThreads(const ServerThreads &) = delete;
+  ServerThreads &operator=(const ServerThreads &) = delete;
+
+  void run();
+  void run_until_signal();
+  void stop() noexcept {
+    ++stops_;
+    stop_.ring();
+  }
+  uint16_t port() const { return ntohs(rdma_get_src_port(listener_.get())); }
+  Counts counts() const;
+  uint32_t served() const { return served_; }
+  uint32_t dropped() const { return dropped_; }
+  uint32_t rejected() const { return rejected_; }
+
+private:
+  // One of the threads.
+  struct Place {
+    size_t number;
+    std::unique_ptr<SessionLoop> loop;
+    uint32_t sessions; // that it has, or will have; the first thread's
+  };
+  // A client on its way to a place.
+  struct Opening {
+    unique_cm_id id;
+    Hello hello;
+    Place &place;
+    std::shared_ptr<SessionState> state;
+    std::list<Session> made; // of one
+  };
+
+  Loop &first() { return places_.front()->loop->loop(); }
+  void take_request(rdma_cm_event &event);
+  void answer(unique_cm_id &id, const std::function<Refusal()> &accept);
+  Refusal open(unique_cm_id &id, const Hello &hello);
+  void open_data(unique_cm_id &id, uint64_t token);
+  void make(Opening &opening, uint64_t memory);
+  void begin(Opening &opening, const std::exception_ptr &failure);
+  void has_gone(Place &place, bool was_dropped);
+  uint32_t sessions() const;
+  void look_whether_to_stop();
+  void look_whether_to_end();
+  void log(const std::string &line) const {
+    if (options_.log)
+      options_.log(line);
+  }
+
+  const ServerOptions options_;
+  const RequestHandler handler_;
+  Event stop_;
+  std::atomic<uint32_t> stops_{0}; // calls of stop()
+  const std::shared_ptr<Budget> budget_;
+  std::vector<std::unique_ptr<Place>> places_;
+  unique_cm_id listener_;
+  uint32_t stops_seen_ = 0, opening_ = 0, opened_ = 0;
+  std::atomic<uint64_t> connections_{0}; // ever
+  std::atomic<uint32_t> served_{0}, dropped_{0}, rejected_{0};
+  Pool pool_;  // of handlers
+  Pool aside_; // makes sessions, and takes them down
+};
+// [server-threads]
+
+ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handler)
+    : options_(with_log(options)), handler_(std::move(handler)),
+      budget_(std::make_shared<Budget>(options.total_memory)),
+      pool_(options.workers, options.waiting), aside_(1) {
+  if (options.group == 0 || options.group > max_run || options.window == 0 ||
+      options.connections == 0 || options.threads == 0 || !handler_)
+    throw Error("ServerOptions",
+                "group must be 1 to 255; window, connections and threads at least 1; and the "
+                "handler must not be empty");
+  for (uint32_t i = 0; i < options.threads; ++i) {
+    places_.push_back(std::make_unique<Place>(Place{.number = i, .loop = {}, .sessions = 0}));
+    Place &place = *places_.back();
+    place.loop = std::make_unique<SessionLoop>(
+        options_, handler_, pool_, aside_, [this, &place](bool was_dropped) {
+          first().send([this, &place, was_dropped] { has_gone(place, was_dropped); });
+        });
+  }
+  CmAddress address = cm_address(options.host, options.port);
+  listener_ =
+      cm_listen(places_.front()->loop->channel(), address, static_cast<int>(options.connections));
+  places_.front()->loop->on_request([this](rdma_cm_event &event) { take_request(event); });
+  first().watch(stop_.fd(), [this] {
+    stop_.take_back();
+    look_whether_to_stop();
+  });
+}
+
+Counts ServerThreads::counts() const {
+  Counts all;
+  for (const auto &place : places_)
+    add(all, place->loop->counts());
+  return all;
+}
+
+uint32_t ServerThreads::sessions() const {
+  uint32_t all = 0;
+  for (const auto &place : places_)
+    all += place->sessions;
+  return all;
+}
+
+// [server-run]
+void ServerThreads::run() {
+  std::vector<std::jthread> others; // wait for their end
+  const auto end = [&] {
+    for (const auto &place : places_)
+      place->loop->loop().send([its = place->loop.get()] { its->end(); });
+    others.clear();
+  };
+  try {
+    for (const auto &place : std::span(places_).subspan(1)) {
+      const NoSignals no_signals;
+      others.emplace_back([this, its = place->loop.get()] {
+        try {
+          its->run();
+        } catch (...) { // comes out of the first thread's run()
+          first().send([failure = std::current_exception()] { std::rethrow_exception(failure); });
+        }
+      });
+    }
+    look_whether_to_stop(); // before it has begun
+    places_.front()->loop->run();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+// [server-run]
+
+// [serve-until-signal]
+void ServerThreads::run_until_signal() {
+  sigset_t ends, before;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  const File signals(check_errno(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"));
+  first().watch(signals.get(), [&] {
+    signalfd_siginfo which;
+    if (read(signals.get(), &which, sizeof which) == sizeof which)
+      stop();
+  });
+  pthread_sigmask(SIG_BLOCK, &ends, &before);
+  const auto end = [&] {
+    first().forget(signals.get());
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  };
+  try {
+    run();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+// [serve-until-signal]
+
+// ---- clients
+
+// Accepts it, or says why not.
+void ServerThreads::answer(unique_cm_id &id, const std::function<Refusal()> &accept) {
+  Refusal why = Refusal::unable;
+  try {
+    why = accept();
+  } catch (const std::exception &error) {
+    log(std::string("a client could not be accepted: ") + error.what());
+  }
+  if (why == Refusal::none)
+    return;
+  ++rejected_;
+  if (id)
+    reject(id.get(), why);
+}
+
+void ServerThreads::take_request(rdma_cm_event &event) {
+  unique_cm_id id(event.id);
+  id->context = nullptr; // it has the listener's
+  Refusal why = Refusal::none;
+  const auto hello = hello_in(private_data(event), why);
+  answer(id, [&] { return why == Refusal::none ? open(id, *hello) : why; });
+}
+
+// [open]
+Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
+  if (stops_seen_ > 0)
+    return Refusal::closing;
+  if (hello.purpose == Purpose::data) {
+    open_data(id, hello.token);
+    return Refusal::none;
+  }
+  if (sessions() >= options_.connections ||
+      (options_.clients > 0 && opened_ + opening_ >= options_.clients))
+    return Refusal::full;
+  const uint64_t memory = memory_for(hello.shape);
+  if (hello.shape.slots > options_.slots || memory > options_.memory)
+    return Refusal::too_large;
+  if (!budget_->take(memory))
+    return Refusal::memory;
+  // Making so much memory, and pinning it, takes long. The other clients' requests do not wait for
+  // that.
+  const auto load = [](const std::unique_ptr<Place> &place) { return place->sessions; };
+  Place &place = **std::ranges::min_element(places_, {}, load);
+  const auto opening = std::make_shared<Opening>(
+      Opening{.id = std::move(id), .hello = hello, .place = place, .state = {}, .made = {}});
+  ++place.sessions;
+  ++opening_;
+  aside(
+      aside_, place.loop->loop(),
+      [this, opening, memory, since = Clock::now()] {
+        Client client{.connection = ++connections_,
+                      .host = host_of(rdma_get_peer_addr(opening->id.get()))};
+        Shape shape = opening->hello.shape;
+        opening->state =
+            std::make_shared<SessionState>(std::move(client), opening->place.loop->answers(),
+                                           budget_, memory, options_.memory - memory, shape);
+        if (stops_ > 0)
+          throw Error("the server", words_for(Refusal::closing));
+        if (Clock::now() - since > options_.connect_within) // the client has given up
+          throw Error("a client", "its request has waited too long");
+        if (options_.new_client)
+          opening->state->state = options_.new_client(opening->state->client);
+        shape.window = std::min(shape.window, options_.window);
+        opening->made.emplace_back(opening->id, opening->hello, shape, opening->state,
+                                   secret(opening->place.number, places_.size()), options_.group,
+                                   opening->place.loop->stats());
+      },
+      [this, opening](const std::exception_ptr &failure) { begin(*opening, failure); });
+  return Refusal::none;
+}
+// [open]
+
+// [begin-session]
+// By the thread that is to serve it.
+void ServerThreads::begin(Opening &opening, const std::exception_ptr &failure) {
+  const Refusal why = stops_ > 0 ? Refusal::closing : Refusal::unable;
+  SessionLoop &loop = *opening.place.loop;
+  bool has_failed = false;
+  try {
+    if (failure)
+      std::rethrow_exception(failure);
+    if (stops_ > 0)
+      throw Error("the server", words_for(why));
+    loop.adopt(opening.made);
+  } catch (...) { // ServerOptions::new_client can throw anything
+    has_failed = true;
+    log("a client could not be accepted: " + words_of(std::current_exception()));
+    ++rejected_;
+    if (opening.id)
+      reject(opening.id.get(), why);
+    else if (!opening.made.empty()) {
+      reject(opening.made.front().id(), why);
+      loop.take_down(opening.made, opening.made.begin());
+    }
+  }
+  // The first thread counts, so it alone knows when there is room, and when all have gone.
+  first().send([this, &place = opening.place, has_failed] {
+    --opening_;
+    opened_ += !has_failed;
+    place.sessions -= has_failed;
+    look_whether_to_end();
+  });
+}
+// [begin-session]
+
+void ServerThreads::open_data(unique_cm_id &id, uint64_t token) {
+  SessionLoop &loop = *places_[token % places_.size()]->loop;
+  loop.loop().send([this, &loop, token, its = std::make_shared<unique_cm_id>(std::move(id))] {
+    answer(*its, [&] { return loop.accept_data(token, *its); });
+  });
+}
+
+void ServerThreads::has_gone(Place &place, bool was_dropped) {
+  --place.sessions;
+  ++(was_dropped ? dropped_ : served_);
+  look_whether_to_end();
+}
+
+void ServerThreads::look_whether_to_end() {
+  const bool enough = options_.clients > 0 && served_ + dropped_ >= options_.clients;
+  if ((stops_seen_ > 0 || enough) && sessions() == 0)
+    places_.front()->loop->end();
+}
+
+// [server-end]
+void ServerThreads::look_whether_to_stop() {
+  const uint32_t stops = stops_.load();
+  if (stops == stops_seen_)
+    return;
+  const auto when = stops == 1 ? deadline_in(options_.grace) : Clock::now();
+  const bool is_first = std::exchange(stops_seen_, stops) == 0;
+  if (is_first)
+    log("closing: " + std::to_string(sessions() - opening_) + " clients may finish");
+  for (const auto &place : places_) {
+    SessionLoop &loop = *place->loop;
+    loop.loop().send([&loop, when, is_first] { loop.finish_by(when, is_first); });
+  }
+  look_whether_to_end();
+}
+// [server-end]
+
+// ---- what the header declares
+
 Server::Server(const ServerOptions &options, RequestHandler handler)
-    : loop_(make_loop(options, handler)) {}
+    : threads_(std::make_unique<ServerThreads>(options, std::move(handler))) {}
 
 Server::Server(const ServerOptions &options, Handler handler)
     : Server(options, handler ? RequestHandler([its = std::move(handler)](Request &&request) {
@@ -32,85 +381,35 @@ Server::Server(const ServerOptions &options, Handler handler)
 Server::~Server() = default;
 
 uint16_t Server::port() const {
-  return loop_->port();
+  return threads_->port();
 }
 
 void Server::run() {
-  loop_->run();
+  threads_->run();
 }
 
 void Server::stop() noexcept {
-  loop_->stop();
+  threads_->stop();
 }
 
 Counts Server::counts() const {
-  return loop_->counts();
+  return threads_->counts();
 }
 
 uint32_t Server::served() const {
-  return loop_->served();
+  return threads_->served();
 }
 
 uint32_t Server::dropped() const {
-  return loop_->dropped();
+  return threads_->dropped();
 }
 
 uint32_t Server::rejected() const {
-  return loop_->rejected();
+  return threads_->rejected();
 }
-
-// [serve-until-signal]
-namespace {
-
-// SIGINT and SIGTERM wait for sigwait(), as long as this object lives.
-class Blocked {
-public:
-  Blocked() {
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &ends, &before_);
-  }
-  ~Blocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  Blocked(const Blocked &) = delete;
-  Blocked &operator=(const Blocked &) = delete;
-
-  sigset_t ends;
-
-private:
-  sigset_t before_;
-};
-
-// A thread that makes them stop().
-class Listener {
-public:
-  Listener(Server &server, const sigset_t &ends) {
-    const NoSignals no_signals;
-    thread_ = std::thread([this, &server, &ends] {
-      for (int signal; sigwait(&ends, &signal) == 0 && !is_over_;)
-        server.stop();
-    });
-  }
-  ~Listener() {
-    is_over_ = true;
-    pthread_kill(thread_.native_handle(), SIGTERM); // to that thread alone
-    thread_.join();
-  }
-  Listener(const Listener &) = delete;
-  Listener &operator=(const Listener &) = delete;
-
-private:
-  std::atomic<bool> is_over_ = false;
-  std::thread thread_;
-};
-
-} // namespace
 
 void serve_until_signal(Server &server) {
-  const Blocked blocked;
-  const Listener listener(server, blocked.ends);
-  server.run();
+  server.threads_->run_until_signal();
 }
-// [serve-until-signal]
 
 } // namespace rdmashared

@@ -2,12 +2,8 @@
 #include "session.hpp"
 
 #include <rdmacommon/check.hpp>
-#include <rdmacommon/immediate.hpp>
-#include <rdmacommon/queue_pair.hpp>
-#include <rdmacommon/requests.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -17,32 +13,253 @@ namespace rdmashared {
 
 using namespace rdmacommon;
 
-Session::Session(unique_cm_id &id, const Hello &hello, std::shared_ptr<SessionMemory> memory,
-                 uint64_t token, uint32_t group, TimedHandler &handler, Stats &stats)
-    : token_(token), group_(group), handler_(handler), stats_(stats), memory_(std::move(memory)),
-      shape_(memory_->shape), requests_(size_t{shape_.slots} * shape_.slot_size),
-      is_taken_(shape_.slots), data_address_(hello.data_address), data_rkey_(hello.data_rkey),
-      awaited_(shape_.largest > 0 ? 2 : 1), connection_(id.get(), shape_.window, shape_.slots) {
-  const int local = IBV_ACCESS_LOCAL_WRITE;
-  requests_rkey_ = connection_.reg(requests_, local | IBV_ACCESS_REMOTE_WRITE)->rkey;
-  if (!memory_->data.empty())
-    data_mr_ = connection_.reg(memory_->data, local);
-  mirror_ = {.mine = connection_.reg(memory_->answers, local),
-             .slot_size = shape_.slot_size,
-             .address = hello.answers_address,
-             .rkey = hello.answers_rkey,
-             .max_inline = inline_bytes};
+namespace {
+
+constexpr uint32_t small_room = 256;    // bytes: a response that a batch has memory for
+constexpr size_t longest_reason = 1024; // bytes
+
+} // namespace
+
+// ---- answers
+
+// [answers-add]
+void Answers::add(Answered answer) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_)
+      return;
+    answers_.push_back(std::move(answer));
+  }
+  std::atomic_thread_fence(
+      std::memory_order_seq_cst); // the other thread does it the other way round
+  if (is_asleep_.load(std::memory_order_relaxed) && is_asleep_.exchange(false))
+    event_.ring();
+}
+
+// What is in the queue belongs to sessions, and each of them has the queue.
+void Answers::close() {
+  std::vector<Answered> dropped;
+  const std::lock_guard lock(mutex_);
+  is_closed_ = true;
+  dropped.swap(answers_);
+}
+
+void Answers::take(std::vector<Answered> &into) {
+  const std::lock_guard lock(mutex_);
+  into.swap(answers_);
+}
+
+bool Answers::will_sleep() {
+  is_asleep_.store(true);
+  const std::lock_guard lock(mutex_);
+  if (answers_.empty())
+    return true;
+  is_asleep_.store(false, std::memory_order_relaxed);
+  return false;
+}
+// [answers-add]
+
+SessionState::SessionState(Client whose, std::shared_ptr<Answers> to,
+                           std::shared_ptr<Budget> of_all, uint64_t for_all, uint64_t for_requests,
+                           const Shape &shape)
+    : client(std::move(whose)), answers(std::move(to)), total(std::move(of_all)), own(for_requests),
+      fixed(for_all), rooms(size_t{shape.rooms} * shape.largest), largest(shape.largest) {}
+
+bool SessionState::take(uint64_t bytes) {
+  if (!own.take(bytes))
+    return false;
+  if (total->take(bytes))
+    return true;
+  own.give_back(bytes);
+  return false;
+}
+
+void SessionState::give_back(uint64_t bytes) {
+  own.give_back(bytes);
+  total->give_back(bytes);
+  if (waits_for_memory.exchange(false))
+    answers->event().ring();
+}
+
+// ---- a batch, and its requests
+
+Batch::Batch(std::shared_ptr<SessionState> of) : state(std::move(of)), came(coarse_now()) {
+  ++state->batches;
+}
+
+Batch::~Batch() {
+  --state->batches;
+  state->give_back(taken);
+}
+
+// [room-of]
+std::span<std::byte> Batch::room_of(Entry &entry) {
+  if (entry.header.kind == Kind::long_request)
+    return std::span(state->rooms)
+        .subspan(size_t{entry.room_number} * state->largest, state->largest)
+        .first(std::min(entry.room.length, state->largest));
+  if (entry.header.room <= small_room)
+    return std::span(small_rooms).subspan(entry.small_room, entry.header.room);
+  std::vector<std::byte> &response = entry.reason_or_response;
+  if (response.size() < entry.header.room && state->take(entry.header.room)) {
+    taken += entry.header.room;
+    response.resize(entry.header.room);
+  }
+  return response;
+}
+
+void Batch::is_complete() {
+  if (state->take(bytes.size()))
+    taken = bytes.size();
+  small_rooms.resize(small_rooms_length);
+}
+// [room-of]
+
+// [handle]
+// Some milliseconds late, and cheap: time limits are no shorter.
+std::chrono::nanoseconds coarse_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler) {
+  SessionState &state = *batch->state;
+  for (uint32_t i; (i = batch->next++) < batch->entries.size();) {
+    const Header &header = batch->entries[i].header;
+    if (state.is_closed) // a client that has gone needs no answer
+      return;
+    bool is_cancelled = false;
+    if (state.has_cancelled.load(std::memory_order_relaxed)) {
+      const std::lock_guard lock(state.mutex);
+      is_cancelled = state.cancelled.erase(header.id) > 0;
+    }
+    const bool is_over = header.limit_ms > 0 &&
+                         coarse_now() - batch->came > std::chrono::milliseconds(header.limit_ms);
+    if (is_cancelled || is_over) {
+      if (header.kind != Kind::post)
+        Batch::finish(batch, i, Kind::expired, 0);
+      continue;
+    }
+    Request request = Batch::request(batch, i);
+    try {
+      // A request that the handler neither answers nor moves away fails at the end of this block.
+      handler(std::move(request));
+    } catch (...) {
+      if (!request.is_answered())
+        request.fail(words_of(std::current_exception()));
+    }
+  }
+}
+// [handle]
+
+void Batch::finish(const std::shared_ptr<Batch> &batch, uint32_t index, Kind kind,
+                   uint32_t length) {
+  SessionState &state = *batch->state;
+  Answered answer{.batch = batch, .index = index, .kind = kind, .length = length};
+  if (state.answers->is_this_thread() && state.session != nullptr)
+    state.session->answered(std::move(answer));
+  else
+    state.answers->add(std::move(answer));
+}
+
+Request &Request::operator=(Request &&other) noexcept {
+  if (this != &other) {
+    const Request old(std::move(*this));
+    batch_ = std::move(other.batch_);
+    index_ = other.index_;
+  }
+  return *this;
+}
+
+Request::~Request() {
+  if (batch_)
+    fail("the server's handler has not answered it");
+}
+
+std::span<const std::byte> Request::bytes() const {
+  return batch_->bytes_of(batch_->entries[index_]);
+}
+
+std::span<std::byte> Request::room() const {
+  return batch_->room_of(batch_->entries[index_]);
+}
+
+const Client &Request::client() const {
+  return batch_->state->client;
+}
+
+void *Request::state() const {
+  return batch_->state->state.get();
+}
+
+uint16_t Request::worker() const {
+  return RequestId::unpacked(batch_->entries[index_].header.id).worker;
+}
+
+uint8_t Request::service() const {
+  return batch_->entries[index_].header.service;
+}
+
+bool Request::wants_response() const {
+  return batch_->entries[index_].header.kind != Kind::post;
+}
+
+// [reply]
+void Request::reply(size_t length) {
+  const bool is_long = batch_->entries[index_].header.kind == Kind::long_request;
+  const size_t available = room().size();
+  if (length > available)
+    return fail((is_long ? "SenderOptions::largest_response" : "RequestOptions::room") +
+                std::string(" too small: ") + std::to_string(length) + " > " +
+                std::to_string(available) + " bytes");
+  const auto batch = std::move(batch_);
+  Batch::finish(batch, index_, is_long ? Kind::long_response : Kind::response,
+                static_cast<uint32_t>(length));
+}
+
+void Request::reply(std::span<const std::byte> response) {
+  const std::span<std::byte> into = room();
+  if (!response.empty())
+    std::memmove(into.data(), response.data(), std::min(response.size(), into.size()));
+  reply(response.size());
+}
+
+void Request::fail(std::string_view why) {
+  const auto batch = std::move(batch_);
+  Batch::Entry &entry = batch->entries[index_];
+  const auto words = std::as_bytes(std::span(why))
+                         .first(std::min({why.size(), size_t{entry.header.room}, longest_reason}));
+  entry.reason_or_response.assign(words.begin(), words.end());
+  Batch::finish(batch, index_, Kind::failure, static_cast<uint32_t>(words.size()));
+}
+// [reply]
+
+// ---- the session
+
+Session::Session(unique_cm_id &id, const Hello &hello, const Shape &shape,
+                 std::shared_ptr<SessionState> state, uint64_t token, uint32_t group, Stats &stats)
+    : token_(token), shape_(shape), state_(std::move(state)), is_room_used_(shape.rooms),
+      awaited_(shape.rooms > 0 ? 2 : 1), connection_(id.get(), shape, group, stats) {
+  connection_.set_peer(hello.address, hello.rkey);
+  if (!state_->rooms.empty())
+    rooms_mr_ = reg_mr(connection_.pd(), state_->rooms.data(), state_->rooms.size(), 0);
+  state_->session = this;
   id_ = std::move(id); // the caller keeps it if anything has failed, and tells the client
+}
+
+Session::~Session() {
+  state_->is_closed = true;
+  connection_.destroy_queue_pairs();
 }
 
 // [accept]
 void Session::accept() {
-  const WelcomeBytes bytes =
-      to_bytes(Welcome{.refusal = Refusal::none,
-                       .window = shape_.window,
-                       .requests_address = reinterpret_cast<uint64_t>(requests_.data()),
-                       .requests_rkey = requests_rkey_,
-                       .token = token_});
+  const WelcomeBytes bytes = to_bytes(Welcome{.refusal = Refusal::none,
+                                              .window = shape_.window,
+                                              .address = connection_.address(),
+                                              .rkey = connection_.rkey(),
+                                              .token = token_});
   began_ = Clock::now();
   id_->context = this;
   set_ack_timeout(id_.get());
@@ -51,219 +268,177 @@ void Session::accept() {
 }
 
 void Session::accept_data(unique_cm_id &id) {
-  if (shape_.largest == 0 || data_id_)
+  if (shape_.rooms == 0 || connection_.has_data_connection())
     throw Error("a data connection", "this session expects none");
-  connection_.add_data_connection(id.get(), 0, shape_.slots);
-  try {
-    id->context = this;
-    const WelcomeBytes bytes = to_bytes(Welcome{});
-    set_ack_timeout(id.get());
-    rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
-    check_errno(rdma_accept(id.get(), &parameters), "rdma_accept");
-  } catch (...) { // the caller keeps the id, and tells the client
-    connection_.data.reset();
-    throw;
-  }
+  connection_.add_data_connection(id.get());
+  id->context = this;
+  const WelcomeBytes bytes = to_bytes(Welcome{});
+  set_ack_timeout(id.get());
+  rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
   data_id_ = std::move(id);
+  check_errno(rdma_accept(data_id_.get(), &parameters), "rdma_accept");
 }
 // [accept]
 
-// [session-turn]
-bool Session::take(std::vector<Job> &jobs) {
+// [session-take]
+bool Session::take(Came &came, const std::bitset<256> &inline_services) {
   if (is_closed())
     return false;
-  std::array<ibv_wc, 64> done{};
-  const size_t count = connection_.poll(done);
-  has_drained_ = count < done.size();
-  if (count > 0 && connection_.is_armed()) // the event belongs to the completions just polled
-    on_completion_event();
-  for (const ibv_wc &wc : std::span(done).first(count)) {
-    stats_.count(wc);
-    check_wc(wc, "a request or a receive");
-    if ((wc.opcode & IBV_WC_RECV) != 0)
-      take_run(connection_.receiver.received(wc), wc.byte_len, jobs);
-    else if (connection_.is_of_data(wc))
-      connection_.data->queue.completed(wc);
-    else
-      connection_.runs.queue.completed(wc);
+  const bool has_taken = connection_.take(
+      [&](const Header &header, std::span<const std::byte> bytes) {
+        message(header, bytes, came, inline_services);
+      },
+      [&] { return came.for_inline || came.for_pool || may_take(); });
+  has_heard_ |= has_taken;
+  for (const auto &batch : {came.for_inline, came.for_pool})
+    if (batch)
+      batch->is_complete();
+  for (; written_ < connection_.data_written(); ++written_) {
+    ready_.push_back(std::move(writing_.front()));
+    writing_.pop_front();
   }
-  stats_.posts += connection_.repost(); // before the answers, after which the client may send more
-  return count > 0;
+  return has_taken;
 }
 
-bool Session::send() {
-  if (is_closed())
-    return false;
-  take_finished();
-  const bool has_sent = send_long_responses();
-  return send_answers() || has_sent;
-}
-// [session-turn]
-
-bool Session::has_nothing_else() const {
-  return has_drained_ && ready_.empty() && long_.empty() && cut_.is_empty() &&
-         !wants_to_say_closing_;
-}
-
-bool Session::arm() {
-  if (is_closed())
+// [may-take]
+// A client whose requests have all the memory that it gets has to wait: its runs stay in the ring,
+// and it gets no slots back. There is always memory for one run.
+bool Session::may_take() {
+  const uint64_t most = uint64_t{shape_.slots} * shape_.slot_size;
+  if (state_->batches == 0)
     return true;
-  if (!connection_.arm()) {
-    stats_.other_calls += 1;
+  state_->waits_for_memory = true; // before the look
+  if (!state_->take(most))
     return false;
-  }
-  const std::lock_guard lock(memory_->mutex);
-  return memory_->finished.empty();
-}
-
-void Session::on_completion_event() {
-  connection_.take_event();
-  stats_.other_calls += 1;
-}
-
-// [take-run]
-void Session::take_run(Run run, uint32_t length, std::vector<Job> &jobs) {
-  // The client has announced a data connection. Without it, there is nowhere for a response to go.
-  if (shape_.largest > 0 && !connection_.data)
-    throw Error("a request", "the session's data connection is missing");
-  // A handler may be reading the copy of a request that has no answer yet: a second request in the
-  // same slots would change that copy.
-  const auto marks = is_taken_.begin() + run.first;
-  if (std::find(marks, marks + run.count, 1) != marks + run.count)
-    throw Error("a request", "its slot has another request without an answer");
-  // Copy only what has come. Otherwise a run without bytes would cost a copy of all its slots.
-  const size_t bytes = std::min<size_t>(size_t{run.count} * shape_.slot_size, length);
-  const auto copy = memory_->slot_of(memory_->copies, run.first);
-  std::memcpy(copy.data(), memory_->slot_of(requests_, run.first).data(), bytes);
-  if (joined_.is_open()) {
-    if (joined_.add(run))
-      accept_request(coming_, jobs);
-    return;
-  }
-  const uint32_t end = run.first + run.count;
-  for (uint32_t slot = run.first; slot < end;) {
-    SlotHeader wire;
-    std::memcpy(&wire, memory_->slot_of(memory_->copies, slot).data(), sizeof wire);
-    // A run of 255 slots can be the first one of a longer message.
-    const bool can_be_first_part = slot == run.first && run.count == SlotRing::longest_run;
-    const uint32_t slots_left = can_be_first_part ? shape_.slots - slot : end - slot;
-    const Message request = checked_request(wire, slot, slots_left, shape_);
-    if (request.slots > run.count) {
-      coming_ = request;
-      joined_.begin(slot, request.slots);
-      joined_.add(run);
-      return;
-    }
-    accept_request(request, jobs);
-    slot += request.slots;
-  }
-}
-
-void Session::accept_request(const Message &message, std::vector<Job> &jobs) {
-  std::fill_n(is_taken_.begin() + message.slot, message.slots, uint8_t{1});
-  in_work_ += runs_of(message.slots);
-  if (in_work_ > shape_.window)
-    throw Error("a request", "the client has more requests under way than its window");
-  jobs.push_back({make_request(message), &handler_, &memory_->is_closed});
-}
-// [take-run]
-
-Request Session::make_request(const Message &message) {
-  Request request;
-  request.memory_ = memory_;
-  request.id_ = message.id;
-  request.slot_ = message.slot;
-  request.slots_ = message.slots;
-  request.length_ = message.length;
-  request.kind_ = static_cast<uint16_t>(message.kind);
-  request.worker_ = static_cast<uint16_t>(message.id >> position_bits);
-  request.service_ = message.service;
-  return request;
-}
-
-void Session::take_finished() {
-  memory_->take_finished(just_finished_);
-  for (const Message &answer : just_finished_)
-    (answer.kind == Kind::data ? long_ : ready_).push_back(answer);
-  just_finished_.clear();
-}
-
-// The answer is on its way, so the client may use the slots again.
-void Session::release(const Message &answer) {
-  in_work_ -= runs_of(answer.slots);
-  std::fill_n(is_taken_.begin() + answer.slot, answer.slots, uint8_t{0});
-}
-
-// [send-data]
-// The immediate data name the slots, and the completion at the client says how many bytes came. So
-// the data are the message.
-bool Session::send_long_responses() {
-  if (long_.empty())
-    return false;
-  SendQueue &queue = connection_.data->queue;
-  const size_t count = std::min<size_t>(long_.size(), is_established() ? queue.room() : 0);
-  for (const Message &answer : std::span(long_).first(count)) {
-    const uint64_t offset = uint64_t{answer.slot} * shape_.largest;
-    ibv_sge from = piece(data_mr_, memory_->data.data() + offset, answer.length);
-    queue.add({.sg_list = &from,
-               .num_sge = answer.length > 0 ? 1 : 0,
-               .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-               .imm_data = to_immediate({.first = answer.slot, .count = named_count(answer.slots)}),
-               .wr = {.rdma = {.remote_addr = data_address_ + offset, .rkey = data_rkey_}}});
-    release(answer);
-    stats_.count_group(1);
-  }
-  long_.erase(long_.begin(), long_.begin() + static_cast<std::ptrdiff_t>(count));
-  stats_.posts += count > 0;
-  queue.post();
-  return count > 0;
-}
-// [send-data]
-
-// [send-answers]
-bool Session::send_answers() {
-  SendQueue &queue = connection_.runs.queue;
-  // Requests come in any groups, and end in any order. Sorting makes runs of their answers again.
-  if (!std::ranges::is_sorted(ready_, {}, &Message::slot))
-    std::ranges::sort(ready_, {}, &Message::slot);
-  size_t sent = 0;
-  while (queue.room() > 0 && (!cut_.is_empty() || take_group(sent)))
-    cut_.add_next(queue, mirror_);
-  ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(sent));
-  if (wants_to_say_closing_ && cut_.is_empty() && queue.room() > 0) {
-    add_run(queue, mirror_, {.first = 0, .count = 0}, 0);
-    wants_to_say_closing_ = false;
-  }
-  const uint64_t posts = queue.posts();
-  queue.post();
-  stats_.posts += queue.posts() - posts;
-  return queue.posts() != posts;
-}
-
-// @param sent how many of the ready answers have been taken
-bool Session::take_group(size_t &sent) {
-  if (sent == ready_.size())
-    return false;
-  const uint32_t first = ready_[sent].slot;
-  uint32_t end = first, bytes = 0, messages = 0;
-  do {
-    const Message &answer = ready_[sent++];
-    bytes = (answer.slot - first) * shape_.slot_size + static_cast<uint32_t>(sizeof(SlotHeader)) +
-            answer.length;
-    end = answer.slot + answer.slots;
-    ++messages;
-    release(answer);
-  } while (sent < ready_.size() && ready_[sent].slot == end &&
-           end + ready_[sent].slots - first <= group_);
-  cut_ = Cut(first, end - first, bytes);
-  stats_.count_group(messages);
+  state_->waits_for_memory = false;
+  state_->give_back(most);
   return true;
 }
+// [may-take]
+// [session-take]
+
+// [session-message]
+void Session::message(const Header &header, std::span<const std::byte> bytes, Came &came,
+                      const std::bitset<256> &inline_services) {
+  switch (header.kind) {
+  case Kind::ping:
+    ++pings_;
+    return;
+  case Kind::cancel:
+    return cancel(header.id);
+  case Kind::request:
+  case Kind::long_request:
+  case Kind::post: {
+    auto &batch = inline_services.test(header.service) ? came.for_inline : came.for_pool;
+    if (!batch)
+      batch = std::make_shared<Batch>(state_);
+    return take_request(header, bytes, *batch);
+  }
+  default:
+    throw Error("a request", "it is of an unknown kind");
+  }
+}
+
+void Session::take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch) {
+  Batch::Entry entry{.header = header, .offset = static_cast<uint32_t>(batch.bytes.size())};
+  if (header.kind == Kind::long_request) {
+    entry.room = room_in(bytes.first<Room::bytes>());
+    bytes = bytes.subspan(Room::bytes);
+    const auto free = std::ranges::find(is_room_used_, false);
+    if (free == is_room_used_.end() || !connection_.has_data_connection())
+      throw Error("a request", "the client has too many requests for long responses");
+    entry.room_number = static_cast<uint32_t>(free - is_room_used_.begin());
+    *free = true;
+  }
+  if (header.kind == Kind::request &&
+      slots_for(header.room, shape_.slot_size) > longest_message(shape_.slots))
+    throw Error("a request", "its response cannot be so long");
+  if (header.kind != Kind::post && ++in_work_ > shape_.window)
+    throw Error("a request", "the client has more requests under way than its window");
+  if (header.room <= small_room) {
+    entry.small_room = batch.small_rooms_length;
+    batch.small_rooms_length += header.room;
+  }
+  batch.bytes.insert(batch.bytes.end(), bytes.begin(), bytes.end());
+  batch.entries.push_back(std::move(entry));
+}
+
+// Only as many as there are requests that could be meant.
+void Session::cancel(uint64_t id) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->cancelled.size() < in_work_)
+    state_->cancelled.insert(id);
+  state_->has_cancelled = true;
+}
+// [session-message]
+
+// [session-send]
+void Session::answered(Answered answer) {
+  if (answer.batch->entries[answer.index].header.kind != Kind::post)
+    ready_.push_back(std::move(answer));
+}
+
+// [send-answers]
+bool Session::send() {
+  if (is_closed() || !is_established())
+    return false;
+  for (; pings_ > 0 && connection_.has_room(1); --pings_)
+    connection_.put({.kind = Kind::pong}, {});
+  while (!ready_.empty() && send_one(ready_.front()))
+    ready_.pop_front();
+  if (wants_to_say_closing_ && connection_.has_room(1)) {
+    connection_.put({.kind = Kind::closing}, {});
+    wants_to_say_closing_ = false;
+  }
+  return connection_.post();
+}
 // [send-answers]
 
+// @return false if there is no room now
+bool Session::send_one(Answered &answer) {
+  Batch::Entry &entry = answer.batch->entries[answer.index];
+  const bool is_long = answer.kind == Kind::long_response;
+  // [send-long]
+  if (is_long && !std::exchange(entry.is_written, true)) { // first the bytes, then the answer
+    entry.is_written = connection_.write_data(
+        rooms_mr_.get(), answer.batch->room_of(entry).first(answer.length), entry.room);
+    if (entry.is_written)
+      writing_.push_back(std::move(answer));
+    return entry.is_written;
+  }
+  // [send-long]
+  const std::span<const std::byte> bytes =
+      answer.kind == Kind::response  ? answer.batch->room_of(entry).first(answer.length)
+      : answer.kind == Kind::failure ? std::span(entry.reason_or_response)
+                                     : std::span<const std::byte>();
+  if (!connection_.has_room(slots_for(bytes.size(), shape_.slot_size)))
+    return false;
+  connection_.put({.length = answer.length, .id = entry.header.id, .kind = answer.kind}, bytes);
+  --in_work_;
+  if (entry.header.kind == Kind::long_request)
+    is_room_used_[entry.room_number] = false;
+  if (state_->has_cancelled.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(state_->mutex);
+    state_->cancelled.erase(entry.header.id);
+    state_->has_cancelled = !state_->cancelled.empty();
+  }
+  return true;
+}
+// [session-send]
+
+// [session-alive]
+// A host that has died says nothing. It must acknowledge a message that it is sent; if it does not,
+// the completion says so.
+void Session::look_whether_alive() {
+  if (!std::exchange(has_heard_, false) && connection_.has_room(1))
+    connection_.put({.kind = Kind::alive}, {});
+}
+// [session-alive]
+
 void Session::close() noexcept {
-  if (memory_->is_closed.exchange(true))
+  if (state_->is_closed.exchange(true))
     return;
+  state_->session = nullptr;
   for (const unique_cm_id *id : {&id_, &data_id_})
     if (*id) {
       (*id)->context = nullptr;   // no event leads here any more

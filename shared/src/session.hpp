@@ -1,40 +1,178 @@
 // SPDX-License-Identifier: MIT
-// A client's connection, as the server has it: takes the requests that come in runs, gives them to
-// handlers, and sends the answers back in runs, whatever the runs were in which the requests came.
+// Layer: ends. A client's connection, as the server has it: takes the requests that come in runs,
+// gives them to handlers, and sends the answers back.
 //
-// All its memory is the client's to write to at any moment, or is made from what the client says:
-// each run is copied, then checked, and from then on only the copy is used.
+// The client can write to the ring of requests at any moment. Each run is copied, then checked, and
+// from then on only the copy is used.
 #pragma once
 
-#include "job.hpp"
-#include "long_messages.hpp"
-#include "rdma_connection.hpp"
+#include "ring_connection.hpp"
+#include "epoll_loop.hpp"
 #include "stats.hpp"
 #include "wire.hpp"
-#include "session_memory.hpp"
 
 #include "rdmashared/server.hpp"
 
 #include <rdmacommon/cm.hpp>
 
+#include <atomic>
+#include <bitset>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <thread>
 #include <vector>
 
 namespace rdmashared {
 
+class Session;
+
+// [budget]
+// Memory that is limited: that of all sessions together, and that of one.
+class Budget {
+public:
+  explicit Budget(uint64_t bytes) : left_(static_cast<int64_t>(bytes)) {}
+  // @return false if there is not so much left
+  bool take(uint64_t bytes) {
+    int64_t left = left_.load();
+    while (left >= static_cast<int64_t>(bytes))
+      if (left_.compare_exchange_weak(left, left - static_cast<int64_t>(bytes)))
+        return true;
+    return false;
+  }
+  void give_back(uint64_t bytes) { left_ += static_cast<int64_t>(bytes); }
+
+private:
+  std::atomic<int64_t> left_;
+};
+// [budget]
+
+// [answers]
+// Answers on their way from handlers, which run in any threads, to the thread with the sessions.
+struct Answered {
+  std::shared_ptr<Batch> batch;
+  uint32_t index;
+  Kind kind;
+  uint32_t length;
+};
+
+class Answers {
+public:
+  // From any thread. Rings if the thread with the sessions sleeps.
+  void add(Answered answer);
+  // By the thread with the sessions, from here on:
+  void set_thread() { thread_ = std::this_thread::get_id(); }
+  bool is_this_thread() const {
+    return thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
+  void take(std::vector<Answered> &into); // @param into empty
+  void close();                           // no thread takes answers any more
+  // Before and after it sleeps. @return false if there is an answer: do not sleep
+  bool will_sleep();
+  void wakes() { is_asleep_.store(false, std::memory_order_relaxed); }
+  const Event &event() const { return event_; }
+
+private:
+  std::atomic<std::thread::id> thread_;
+  Event event_;
+  std::atomic<bool> is_asleep_ = false;
+  std::mutex mutex_;
+  std::vector<Answered> answers_;
+  bool is_closed_ = false;
+};
+// [answers]
+
+// [session-state]
+// The part of a session that its requests share. It lives as long as the last of them, so a handler
+// can keep a request for longer than its connection lasts.
+struct SessionState {
+  Client client;
+  std::shared_ptr<void> state; // the program's, for this client
+  std::shared_ptr<Answers> answers;
+  std::shared_ptr<Budget> total;
+  Budget own;                          // beside `fixed`
+  uint64_t fixed;                      // bytes of `total` that the session has as long as it lives
+  Session *session = nullptr;          // of the thread with the sessions; null once it is gone
+  std::atomic<uint32_t> batches = 0;   // that have not been handled and answered
+  std::atomic<bool> is_closed = false; // nobody takes answers any more
+  std::atomic<bool> waits_for_memory = false;
+
+  std::vector<std::byte> rooms; // for responses of any length
+  uint32_t largest;
+
+  std::mutex mutex; // of the set
+  std::set<uint64_t> cancelled;
+  std::atomic<bool> has_cancelled = false;
+
+  SessionState(Client whose, std::shared_ptr<Answers> to, std::shared_ptr<Budget> of_all,
+               uint64_t for_all, uint64_t for_requests, const Shape &shape);
+  ~SessionState() { total->give_back(fixed); }
+  bool take(uint64_t bytes); // @return false if the budgets do not have so much
+  void give_back(uint64_t bytes);
+};
+// [session-state]
+
+// [batch]
+// Requests that have come together, and their responses.
+struct Batch {
+  struct Entry {
+    Header header;
+    Room room;       // of Kind::long_request
+    uint32_t offset; // of the request's bytes
+    uint32_t room_number = 0;
+    bool is_written = false;                   // of a long response, which goes before its answer
+    uint32_t small_room = 0;                   // where its response goes, if that is small
+    std::vector<std::byte> reason_or_response; // else; or why there is none
+  };
+  explicit Batch(std::shared_ptr<SessionState> of);
+  ~Batch();
+
+  const std::shared_ptr<SessionState> state;
+  std::vector<std::byte> bytes; // of the requests
+  std::vector<Entry> entries;
+  std::vector<std::byte> small_rooms;
+  uint32_t small_rooms_length = 0;
+  const std::chrono::nanoseconds came; // by coarse_now()
+  std::atomic<uint32_t> next = 0;      // to be handled
+  std::atomic<uint64_t> taken = 0;     // of the budgets
+
+  void is_complete(); // nothing more is added; before the handlers
+  static Request request(const std::shared_ptr<Batch> &batch, uint32_t index) {
+    return Request(batch, index);
+  }
+  std::span<const std::byte> bytes_of(const Entry &entry) const {
+    return std::span(bytes).subspan(entry.offset, entry.header.length);
+  }
+  std::span<std::byte> room_of(Entry &entry);
+  static void finish(const std::shared_ptr<Batch> &batch, uint32_t index, Kind kind,
+                     uint32_t length);
+};
+// Bytes that a server needs for a client, beside its requests: two rings, the requests of one run,
+// and the rooms.
+inline uint64_t memory_for(const Shape &shape) {
+  return 3 * uint64_t{shape.slots} * shape.slot_size + uint64_t{shape.rooms} * shape.largest;
+}
+
+std::chrono::nanoseconds coarse_now();
+
+// Calls the handler for requests of the batch, as long as there are some that nobody handles.
+void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler);
+// [batch]
+
 class Session {
 public:
-  using Clock = std::chrono::steady_clock;
-
   // @param id    taken, unless this throws
   // @param group most slots in a group of answers
   // @throws Error if the device has no room for such a client
-  Session(rdmacommon::unique_cm_id &id, const Hello &hello, std::shared_ptr<SessionMemory> memory,
-          uint64_t token, uint32_t group, TimedHandler &handler, Stats &stats);
-  ~Session() { memory_->is_closed = true; }
+  Session(rdmacommon::unique_cm_id &id, const Hello &hello, const Shape &shape,
+          std::shared_ptr<SessionState> state, uint64_t token, uint32_t group, Stats &stats);
+  ~Session();
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
 
@@ -45,23 +183,26 @@ public:
   void established() { --awaited_; }
   bool is_established() const { return awaited_ == 0; }
 
-  // A turn in two halves. Each returns false if there was nothing to do.
-  // @param jobs requests that have come are put behind those that are there
+  // @param came requests that have come, those of inline services by themselves
+  // @return false if there was nothing
   // @throws Error if the client has said what it should not, or the connection is broken
-  bool take(std::vector<Job> &jobs);
-  bool send();
-  // @return false if there was more than one take() can take, or something waits to be sent
-  bool has_nothing_else() const;
-  // Call it when a turn had nothing. @return false if there is something now
-  bool arm();
-  void on_completion_event();
+  struct Came {
+    std::shared_ptr<Batch> for_inline, for_pool; // null: none
+  };
+  bool take(Came &came, const std::bitset<256> &inline_services);
+  void answered(Answered answer);
+  bool send(); // @return false if there was nothing
+  // @return false if it was not armed: look again
+  bool arm() { return is_closed() || connection_.arm(); }
+  void on_completion_event() { connection_.take_event(); }
   int fd() const { return connection_.fd(); }
 
-  void look_whether_alive() { connection_.look_whether_alive(); }
+  // Asks a client that has said nothing for a while.
+  void look_whether_alive();
   void say_closing() { wants_to_say_closing_ = true; } // no more requests, please
   void close() noexcept;
   bool was_dropped = false; // the server's mark
-  bool is_closed() const { return memory_->is_closed; }
+  bool is_closed() const { return state_->is_closed; }
   rdma_cm_id *id() const { return id_.get(); }
   // Before another thread destroys it.
   void leave_channel() { rdmashared::leave_channel({id_.get(), data_id_.get()}, &connection_); }
@@ -70,41 +211,29 @@ public:
   Clock::time_point began() const { return began_; }
 
 private:
-  void take_run(rdmacommon::Run run, uint32_t length, std::vector<Job> &jobs);
-  void accept_request(const Message &message, std::vector<Job> &jobs);
-  Request make_request(const Message &message);
-  void take_finished();
-  bool send_answers();
-  bool take_group(size_t &sent);
-  bool send_long_responses();
-  void release(const Message &answer);
+  void message(const Header &header, std::span<const std::byte> bytes, Came &came,
+               const std::bitset<256> &inline_services);
+  void take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch);
+  void cancel(uint64_t id);
+  bool may_take();
+  bool send_one(Answered &answer);
 
   const uint64_t token_;
-  const uint32_t group_;
-  TimedHandler &handler_;
-  Stats &stats_;
-  Clock::time_point began_ = Clock::now(); // to connect
-  const std::shared_ptr<SessionMemory> memory_;
   const Shape shape_;
-  std::vector<std::byte> requests_; // by slot: where the client writes
-  std::vector<uint8_t> is_taken_;   // by slot: the request has come and its answer has not gone
-  uint32_t in_work_ = 0;            // runs
-  uint64_t data_address_ = 0;
-  uint32_t data_rkey_ = 0;
-  std::vector<Message> long_; // responses that wait for room in the data connection's queue
-  std::vector<Message> just_finished_; // empty between two turns
-  std::vector<Message> ready_;         // to be sent, in no order
-  Cut cut_;                            // what is being sent
-  Joined joined_;                      // what is coming,
-  Message coming_{};                   // and its header
-  uint32_t awaited_ = 1;               // connections that must still be established
-  bool wants_to_say_closing_ = false, has_drained_ = true;
+  Clock::time_point began_ = Clock::now(); // to connect
+  const std::shared_ptr<SessionState> state_;
+  std::vector<bool> is_room_used_;
+  std::deque<Answered> ready_;   // to be sent
+  std::deque<Answered> writing_; // long responses whose WRITEs have not completed
+  uint64_t written_ = 0;         // of these, how many have
+  uint32_t in_work_ = 0;         // requests without an answer
+  uint32_t pings_ = 0;           // to be answered
+  uint32_t awaited_ = 1;         // connections that must still be established
+  bool wants_to_say_closing_ = false, has_heard_ = true;
 
   rdmacommon::unique_cm_id id_, data_id_;
-  const ibv_mr *data_mr_ = nullptr;
-  uint32_t requests_rkey_ = 0;
-  rdmacommon::SlotMirror mirror_{};
   Connection connection_;
+  rdmacommon::unique_mr rooms_mr_; // goes first
 };
 
 } // namespace rdmashared

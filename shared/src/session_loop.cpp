@@ -1,98 +1,96 @@
 // SPDX-License-Identifier: MIT
 #include "session_loop.hpp"
 
-#include "waiting.hpp"
-
 #include <rdmacommon/check.hpp>
 
 #include <algorithm>
 #include <exception>
-#include <memory>
-#include <string>
-#include <thread>
 #include <utility>
 
 namespace rdmashared {
 
 using namespace rdmacommon;
 
-SessionLoop::SessionLoop(const ServerOptions &options, Pool<Job> &pool, Errands &errands,
-                         std::function<void(bool)> gone)
-    : options_(options), pool_(pool), errands_(errands), gone_(std::move(gone)) {
-  // The mark of an event: a session, something in watched_, or one of these members.
-  poller_.watch(channel_->fd, {.ptr = &channel_});
-  poller_.watch(wake_->event.fd(), {.ptr = wake_.get()});
-  watch(orders_.fd(), [this] { orders_.carry_out(); });
+namespace {
+
+constexpr std::chrono::milliseconds tick(1000); // how often it looks at the clock
+constexpr uint32_t busy_turns = 64; // a loop that always has something to do looks around so often
+
+} // namespace
+
+SessionLoop::SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool,
+                         Pool &aside, std::function<void(bool)> gone)
+    : options_(options), handler_(handler), pool_(pool), aside_(aside),
+      inline_services_(pool.size() == 0 ? ~std::bitset<256>() : options.inline_services),
+      gone_(std::move(gone)) {
+  loop_.watch(channel_->fd, [this] { take_cm_events(); });
+  loop_.watch(
+      answers_->event().fd(), [] {}, true); // its turn takes the answers
 }
 
-void SessionLoop::watch(int fd, std::function<void()> what) {
-  watched_.push_back(std::move(what));
-  poller_.watch(fd, {.ptr = &watched_.back()});
+SessionLoop::~SessionLoop() {
+  answers_->close(); // and what handlers say from now on is dropped
+  loop_.close();
 }
-
-void SessionLoop::send(Orders::Order order) {
-  if (std::this_thread::get_id() == wake_->thread)
-    order();
-  else
-    orders_.send(std::move(order));
-}
-
-// [two-threads]
-void SessionLoop::run() {
-  if (options_.workers == 0)
-    take_turns(true);
-  else {
-    const NoSignals no_signals;
-    for (const bool has_loop : {true, false})
-      threads_.emplace_back([this, has_loop] { take_turns(has_loop); });
-  }
-  over_.get_future().get();
-}
-
-void SessionLoop::take_turns(bool has_loop) {
-  try {
-    bool is_over = false;
-    while (!is_over && (has_loop || stand_in_.stand_by())) {
-      is_over = hold();
-      has_loop = false;
-    }
-    if (is_over)
-      over_.set_value();
-  } catch (...) {
-    over_.set_exception(std::current_exception());
-  }
-  stand_in_.end(); // the other thread ends, too
-}
-// [two-threads]
 
 // [session-loop]
-// @return false if the other thread has the loop now
-bool SessionLoop::hold() {
-  wake_->thread = std::this_thread::get_id();
-  take_events(false); // at what has woken this thread, if it stood by
+void SessionLoop::run() {
+  answers_->set_thread();
   Patience patience(options_.waiting);
-  for (uint32_t turns = 0; !is_over_;) {
-    bool was_busy = each_session([this](Session &session) { return session.take(jobs_); });
-    if (!run_jobs())
-      return false;
-    was_busy |= each_session([](Session &session) { return session.send(); });
-    if (!patience.has_ended(was_busy || !jobs_.empty())) {
-      if (++turns % busy_turns == 0 && !has_looked_again_) // what was armed is polled first
-        take_events(false);
-    } else if (arm())
-      take_events(true);
+  int looked = 0;
+  for (uint32_t turns = 1; !is_over_; ++turns) {
+    if (turn())
+      patience.note(std::exchange(looked, 0), true);
+    else if (looked < patience.looks()) {
+      ++looked;
+      sched_yield();
+    } else {
+      patience.note(std::exchange(looked, 0), false);
+      if (arm() || !turn())
+        sleep();
+    }
+    if (turns % busy_turns == 0) {
+      loop_.wait(Clock::now(), false);
+      look_at_the_clock();
+    }
     tear_down();
   }
-  return true;
+}
+
+// [server-turn]
+bool SessionLoop::turn() {
+  bool was_busy = each_session([this](Session &session) { return take(session); });
+  take_answers();
+  was_busy |= each_session([](Session &session) { return session.send(); });
+  return was_busy;
+}
+
+bool SessionLoop::take(Session &session) {
+  Session::Came came;
+  const bool was_busy = session.take(came, inline_services_);
+  if (came.for_inline)
+    handle(came.for_inline, handler_);
+  if (came.for_pool) // each of the pool's threads may take part
+    for (size_t i = std::min(pool_.size(), came.for_pool->entries.size()); i > 0; --i)
+      stats_.wakes += pool_.add([this, batch = came.for_pool] { handle(batch, handler_); });
+  return was_busy;
+}
+// [server-turn]
+
+void SessionLoop::take_answers() {
+  answers_->take(answered_);
+  for (Answered &answered : answered_)
+    if (Session *session = answered.batch->state->session)
+      session->answered(std::move(answered));
+  answered_.clear();
 }
 
 // A client's mistake ends that client's connection, and nothing else.
-// @return whether `half` has found something to do
-template <typename Half> bool SessionLoop::each_session(Half half) {
+template <typename Function> bool SessionLoop::each_session(Function function) {
   bool was_busy = false;
   for (Session &session : sessions_)
     try {
-      was_busy |= half(session);
+      was_busy |= function(session);
     } catch (const std::exception &error) {
       drop(session, error.what());
     }
@@ -100,68 +98,18 @@ template <typename Half> bool SessionLoop::each_session(Half half) {
 }
 // [session-loop]
 
-// [run-jobs]
-// A short handler of a request that comes alone runs here, without a wake of another thread. The
-// pool has the others.
-// @return false if the other thread has the loop now
-bool SessionLoop::run_jobs() {
-  const bool is_alone = jobs_.size() == 1 && jobs_.front().handler->is_short() &&
-                        end_ == Clock::time_point::max() &&
-                        std::ranges::all_of(sessions_, &Session::has_nothing_else);
-  if (is_alone && stand_in_.stands_by() && pool_.join()) {
-    if (arm())
-      return run_here();
-    pool_.leave();
-    if (!std::exchange(has_looked_again_, true)) // something may have come: the next turn looks
-      return true;
-  }
-  has_looked_again_ = false;
-  stats_.wakes += pool_.add(jobs_);
-  return true;
-}
-
-// From leave() to come_back(), the loop and all its members can be the other thread's.
-bool SessionLoop::run_here() {
-  {
-    Job job = std::move(jobs_.front());
-    jobs_.clear();
-    has_looked_again_ = false;
-    stand_in_.leave();
-    job();
-  }
-  pool_.leave();
-  return stand_in_.come_back();
-}
-// [run-jobs]
-
+// @return false if one was not armed: what has completed before that is not told, so look again
 bool SessionLoop::arm() {
-  bool has_nothing = true;
-  for (Session &session : sessions_)
-    has_nothing &= session.arm();
-  return has_nothing;
+  return !each_session([](Session &session) { return !session.arm(); });
 }
 
-void SessionLoop::take_events(bool may_sleep) {
-  const auto events = poller_.wait(std::min(next_look_, end_), may_sleep);
-  stats_.sleeps += may_sleep;
-  stats_.other_calls += !may_sleep;
-  for (const epoll_event &event : events)
-    look_at(event.data.ptr);
+void SessionLoop::sleep() {
+  if (answers_->will_sleep()) {
+    stats_.sleeps += 1;
+    loop_.wait(std::min({next_look_, end_}), true);
+  }
+  answers_->wakes();
   look_at_the_clock();
-}
-
-void SessionLoop::look_at(void *mark) {
-  const auto is_it = [mark](const auto &what) { return &what == mark; };
-  if (mark == &channel_)
-    take_cm_events();
-  else if (mark == wake_.get()) {
-    stats_.other_calls += 1;
-    wake_->event.take_back();
-  } else if (const auto what = std::ranges::find_if(watched_, is_it); what != watched_.end()) {
-    stats_.other_calls += 1;
-    (*what)();
-  } else
-    static_cast<Session *>(mark)->on_completion_event();
 }
 
 // [session-events]
@@ -192,12 +140,18 @@ void SessionLoop::move_here(rdma_cm_id *id) {
   if (id->channel == channel_.get())
     return;
   check_errno(rdma_migrate_id(id, channel_.get()), "rdma_migrate_id");
-  orders_.send([this] { take_cm_events(); });
+  loop_.send([this] { take_cm_events(); });
 }
 
 void SessionLoop::adopt(std::list<Session> &made) {
   Session &session = made.front();
-  poller_.watch(session.fd(), {.ptr = &session});
+  loop_.watch(session.fd(), [this, &session] {
+    try {
+      session.on_completion_event();
+    } catch (const std::exception &error) { // its device is gone, for example
+      drop(session, error.what());
+    }
+  });
   move_here(session.id());
   session.accept();
   sessions_.splice(sessions_.end(), made);
@@ -224,14 +178,10 @@ void SessionLoop::look_at_the_clock() {
     return;
   next_look_ = now + tick;
   for (Session &session : sessions_)
-    try {
-      if (session.is_established() && !session.is_closed())
-        session.look_whether_alive();
-      else if (now - session.began() > options_.connect_within)
-        drop(session, "it does not finish to connect");
-    } catch (const std::exception &error) {
-      drop(session, error.what());
-    }
+    if (session.is_established())
+      session.look_whether_alive();
+    else if (!session.is_closed() && now - session.began() > options_.connect_within)
+      drop(session, "it does not finish to connect");
 }
 
 void SessionLoop::finish_by(Clock::time_point when, bool says_so) {
@@ -260,11 +210,12 @@ void SessionLoop::tear_down() {
 
 // Takes as long as making it, so the same thread does it. No event leads to the session any more.
 void SessionLoop::take_down(std::list<Session> &whose, std::list<Session>::iterator session) {
-  poller_.forget(session->fd());
+  loop_.forget(session->fd());
   session->leave_channel();
   const auto gone = std::make_shared<std::list<Session>>();
   gone->splice(gone->end(), whose, session);
-  errands_.send([gone] { gone->clear(); }, [](const std::exception_ptr &) {});
+  aside(
+      aside_, loop_, [gone] { gone->clear(); }, [](const std::exception_ptr &) {});
 }
 
 } // namespace rdmashared

@@ -1,70 +1,52 @@
 // SPDX-License-Identifier: MIT
-// A thread's loop over sessions: their turns, their rdma_cm events, and their common sleep. A
-// server has one such thread or several, and each session belongs to one of them. The first one has
-// the listener as well: server_loop.hpp.
+// Layer: ends. A thread's loop over sessions: their turns, their rdma_cm events, and their common
+// sleep. A server has one such thread or several, and each session belongs to one of them.
 #pragma once
 
-#include "errands.hpp"
-#include "orders.hpp"
-#include "poller.hpp"
+#include "epoll_loop.hpp"
 #include "session.hpp"
-#include "stand_in.hpp"
 #include "stats.hpp"
-#include "wire.hpp"
-#include "session_memory.hpp"
-#include "worker_pool.hpp"
 
 #include "rdmashared/server.hpp"
 
 #include <rdmacommon/cm.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <list>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace rdmashared {
 
 class SessionLoop {
 public:
-  using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds tick{1000}; // how often it looks at the clock
-
-  // @param options, pool, errands outlive run()
-  // @param gone called in this thread for each session that was adopted and is no more
-  SessionLoop(const ServerOptions &options, Pool<Job> &pool, Errands &errands,
+  // @param pool  for handlers; without threads they run in this loop
+  // @param aside for what takes long
+  // @param gone  called in this thread for each session that was adopted and is no more
+  // All of them outlive this object.
+  SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool, Pool &aside,
               std::function<void(bool was_dropped)> gone);
+  ~SessionLoop();
   SessionLoop(const SessionLoop &) = delete;
   SessionLoop &operator=(const SessionLoop &) = delete;
 
-  // Before run().
+  // Before run(): what takes a client's request for a connection. Only the first loop gets any.
   void on_request(std::function<void(rdma_cm_event &)> f) { on_request_ = std::move(f); }
-  // @param what is called when the descriptor is readable
-  void watch(int fd, std::function<void()> what);
-
-  // Returns after end(). If there are workers, two threads take turns, and "its thread" is the one
-  // that has the loop. The other may be in a handler, and ends before this object goes. @throws
-  // Error if the host has no more of what a server needs
-  void run();
-
-  // From any thread: an order is carried out in this loop's thread, at once if that is the one that
-  // calls.
-  void send(Orders::Order order);
-  // run() has returned, or has not been called.
-  void close() { orders_.close(); }
+  Loop &loop() { return loop_; }
+  rdma_event_channel *channel() const { return channel_.get(); }
+  const std::shared_ptr<Answers> &answers() const { return answers_; }
+  Stats &stats() { return stats_; }
   Counts counts() const { return stats_.now(); }
 
-  // For sessions that this loop will own.
-  rdma_event_channel *channel() const { return channel_.get(); }
-  const std::shared_ptr<Wake> &wake() const { return wake_; }
-  Stats &stats() { return stats_; }
+  // Returns after end(). @throws Error if the host has no more of what a server needs
+  void run();
 
-  // In its thread, as the rest is.
+  // In its thread:
+
   // @param made of one session, which is this loop's then. @throws Error if it cannot be accepted;
   //             it stays there
   void adopt(std::list<Session> &made);
@@ -77,14 +59,12 @@ public:
   void take_down(std::list<Session> &whose, std::list<Session>::iterator session);
 
 private:
-  void take_turns(bool has_loop);
-  bool hold();
-  template <typename Half> bool each_session(Half half);
-  bool run_jobs();
-  bool run_here();
+  bool turn();
+  bool take(Session &session);
+  void take_answers();
+  void sleep();
   bool arm();
-  void take_events(bool may_sleep);
-  void look_at(void *mark);
+  template <typename Function> bool each_session(Function function);
   void take_cm_events();
   void move_here(rdma_cm_id *id);
   void look_at_the_clock();
@@ -92,24 +72,19 @@ private:
   void tear_down();
 
   const ServerOptions &options_;
-  Pool<Job> &pool_;
-  Errands &errands_;
+  const RequestHandler &handler_;
+  Pool &pool_, &aside_;
+  const std::bitset<256> inline_services_; // all of them if there is no pool
   const std::function<void(bool)> gone_;
   std::function<void(rdma_cm_event &)> on_request_;
   Stats stats_;
-  Poller poller_;
-  std::list<std::function<void()>> watched_;
-  const std::shared_ptr<Wake> wake_ = std::make_shared<Wake>();
+  const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();
+  std::vector<Answered> answered_; // empty between two turns
+  Loop loop_;
   rdmacommon::unique_event_channel channel_ = rdmacommon::create_event_channel();
-  Orders orders_;
-  StandIn stand_in_{poller_.fd(), tick};
   std::list<Session> sessions_;
-  std::vector<Job> jobs_;
-  bool has_looked_again_ = false; // for more jobs
   Clock::time_point next_look_ = Clock::now(), end_ = Clock::time_point::max();
   bool is_over_ = false;
-  std::promise<void> over_;           // for run()
-  std::vector<std::jthread> threads_; // go first: they wait for their end
 };
 
 } // namespace rdmashared

@@ -35,7 +35,7 @@ struct Stats {
   void count_group(uint32_t count) {
     groups += 1;
     messages += count;
-    sizes.at(std::bit_width(count - 1)) += 1;
+    sizes.at(std::bit_width(std::min(count, 255U) - 1)) += 1;
   }
 
   void count(const ibv_wc &wc) {

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
-// What a shared client and a slot server say to each other. Everything is in network byte order on
-// the wire, and in host byte order in these structs, apart from the two that say otherwise.
+// Layer: wire. The messages between a sender and a server. On the wire everything is in network
+// byte order; in these structs it is in host byte order.
 //
-//     client                                                            server
-//       |  REQ, Hello: shape, where answers and data may be written  --->  |
-//       |  <---  REP, Welcome: how many may be under way, where the mirror is
-//       |        (or REJ, Welcome: why not)                                |
-//       |  (with a data connection: REQ, Hello with the session's token --->  |  <---  REP)
-//       |  WRITE_WITH_IMM of a run of requests                        --->  |
-//       |  <---                         WRITE_WITH_IMM of a run of answers  |
-//       |  <---   by the data connection: WRITE_WITH_IMM of a long response  |
-//       |  <---                      WRITE_WITH_IMM of no slots: "closing"  |
+//     sender                                                            server
+//       |  REQ, Hello: the shape, and where its incoming ring is       --->  |
+//       |  <---  REP, Welcome: how many may be under way, where the server's is
+//       |        (or REJ, Welcome: why not)                                  |
+//       |  (with a data connection: REQ, Hello with the token --->  |  <---  REP)
+//       |  WRITE_WITH_IMM: a run of slots with requests                --->  |
+//       |  <---                WRITE_WITH_IMM: a run of slots with responses |
+//       |  <---  by the data connection: WRITE of a long response            |
+//       |  <-->  WRITE_WITH_IMM of no slots: how many runs have been taken   |
+//
+// Each side has a ring of slots for what comes. The other side fills it, strictly in order, and
+// sends runs of slots that follow each other. A message begins with a slot, and takes as many as it
+// needs. It can go over the end of a run, and over the end of the ring.
 #pragma once
-
-#include <rdmacommon/slot_runs.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -23,29 +25,43 @@
 namespace rdmashared {
 
 constexpr uint32_t protocol_magic = 0x52425853; // "RBXS"
-constexpr uint16_t protocol_version = 3;
+constexpr uint16_t protocol_version = 4;
 
 // [shape]
-// What both sides must agree on.
+// The sizes that both sides must agree on.
 struct Shape {
-  uint32_t slots;     // a power of two
-  uint32_t slot_size; // bytes, a multiple of 64
-  uint32_t window;    // how many requests may be without an answer
-  uint32_t largest;   // bytes of a response by the data connection; 0: there is no such connection
+  uint32_t slots;     // of each of the two rings
+  uint32_t slot_size; // bytes, a multiple of 8, at least a Header
+  uint32_t window;    // requests that may be without a response
+  uint32_t rooms;     // responses of any length under way at a time; 0: no data connection
+  uint32_t largest;   // bytes of such a response
+
+  bool operator==(const Shape &) const = default;
 };
+
+constexpr uint32_t max_slots = 1 << 24;
+constexpr uint32_t max_run = 255;    // slots of a run
+constexpr uint32_t runs_ahead = 256; // runs that one side may send before the other has taken them
+
+bool is_possible(const Shape &shape);
+
+// Slots of the longest message. A side that has taken runs need not say so before they are a
+// quarter of the ring.
+inline uint32_t longest_message(uint32_t slots) {
+  return slots - slots / 4;
+}
 // [shape]
 
 // [hello]
 enum class Purpose : uint16_t { requests, data };
 
-// The private data of a connection request: the 56 bytes that rdma_cm leaves for it.
+// The private data of a connection request: at most 56 bytes.
 struct Hello {
   Purpose purpose;
   Shape shape;
-  uint64_t answers_address; // slots * slot_size bytes, into which the server may write
-  uint64_t data_address;    // slots * largest bytes
-  uint64_t token;           // of Purpose::data: whose data, as the Welcome said
-  uint32_t answers_rkey, data_rkey;
+  uint64_t address; // of the ring into which the server writes
+  uint64_t token;   // of Purpose::data: the session that it belongs to
+  uint32_t rkey;
 };
 
 enum class Refusal : uint16_t {
@@ -63,17 +79,15 @@ enum class Refusal : uint16_t {
 // The private data of the answer, or of the rejection.
 struct Welcome {
   Refusal refusal;
-  uint32_t window;           // as the Hello asked, or less
-  uint64_t requests_address; // slots * slot_size bytes, into which the client may write
-  uint32_t requests_rkey;
-  uint64_t token; // the secret that a data connection has to know
+  uint32_t window;  // as in the Hello, or less
+  uint64_t address; // of the ring into which the sender writes
+  uint32_t rkey;
+  uint64_t token; // which a data connection must name
 };
 // [hello]
 
-// As bytes, and back. The reverse says nothing if it is none, or one of another version: `refusal`
-// says which.
 struct HelloBytes {
-  std::byte bytes[56];
+  std::byte bytes[48];
 };
 struct WelcomeBytes {
   std::byte bytes[32];
@@ -81,53 +95,77 @@ struct WelcomeBytes {
 HelloBytes to_bytes(const Hello &hello, uint16_t version = protocol_version);
 WelcomeBytes to_bytes(const Welcome &welcome);
 inline WelcomeBytes refused(Refusal why) {
-  return to_bytes(
-      Welcome{.refusal = why, .window = 0, .requests_address = 0, .requests_rkey = 0, .token = 0});
+  return to_bytes(Welcome{.refusal = why, .window = 0, .address = 0, .rkey = 0, .token = 0});
 }
+// Nothing if it is none, or one of another version; `refusal` says which.
 std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal);
 std::optional<Welcome> welcome_in(std::span<const std::byte> bytes);
 
 const char *words_for(Refusal refusal);
 
-// Whether a server can have such slots at all. What they cost is another question: memory_for().
-bool is_possible(const Shape &shape);
-// Bytes that a server needs for a client of this shape.
-uint64_t memory_for(const Shape &shape);
-
-// [message]
-// The lower 8 bits of SlotHeader::kind; the upper ones are the service. SlotHeader::flags is how
-// many slots the request took. The lower 48 bits of SlotHeader::id are its position: which slot it
-// is in, and how many times the ring had been gone round; the upper ones are its worker.
-enum class Kind : uint16_t {
-  request = 1,  // wants a response in its slots
-  long_request, // wants a response of any length, by the data connection
-  post,         // wants none but "done"
-  response,     // the response, behind the header
-  failure,      // why there is none, in words, behind the header
-  done,         // of a post: its slots are free
-  data, // never on the wire: the response to a long_request, whose immediate data say it all
+// [header]
+enum class Kind : uint8_t {
+  // From the sender:
+  request = 1,  // wants a response
+  long_request, // wants a response of any length; a Room stands before the request's bytes
+  post,         // wants none
+  cancel,       // nobody waits for the response to the request with this id
+  ping,
+  // From the server:
+  response,      // the bytes are behind the header
+  long_response, // `length` bytes have gone by the data connection; none are behind the header
+  failure,       // why there is none, in words
+  expired,       // its time limit had passed, or it was cancelled, before the handler began
+  pong,
+  alive,   // nothing: that it is acknowledged shows that the client's host lives
+  closing, // no more requests, please
 };
 
-constexpr unsigned position_bits = 48;
-
-struct Message {
+// What a message begins with.
+struct Header {
+  uint32_t length;   // bytes behind it; see Kind::long_response
+  uint32_t room;     // of a request: most bytes of its response
+  uint64_t id;       // of a request, and of what answers it
+  uint32_t limit_ms; // of a request: how long it is worth something, from now on; 0: always
   Kind kind;
   uint8_t service;
-  uint32_t slot, slots, length;
-  uint64_t id;
+
+  static constexpr uint32_t bytes = 24; // on the wire
 };
-// [message]
 
-// Checks a header that has come against what it can be. Pass a copy of it.
-// @param slot where it stands; `left`: slots that it can have from there on
-// @throws Error if it cannot be
-Message checked_request(const rdmacommon::SlotHeader &wire, uint32_t slot, uint32_t left,
-                        const Shape &shape);
-// @param asked the request that was sent from that slot
-Message checked_answer(const rdmacommon::SlotHeader &wire, const Message &asked,
-                       const Shape &shape);
+// Where a long response goes.
+struct Room {
+  uint64_t address;
+  uint32_t rkey, length;
 
-// As a header on the wire.
-rdmacommon::SlotHeader header_of(const Message &message);
+  static constexpr uint32_t bytes = 16;
+};
+
+void to_wire(std::span<std::byte, Header::bytes> into, const Header &header);
+void to_wire(std::span<std::byte, Room::bytes> into, const Room &room);
+Header header_in(std::span<const std::byte, Header::bytes> bytes);
+Room room_in(std::span<const std::byte, Room::bytes> bytes);
+// [header]
+
+// [id]
+// The sender's name for a request: which slot of which worker. The generation tells it from an
+// earlier request there.
+struct RequestId {
+  uint16_t worker, generation;
+  uint32_t slot;
+
+  uint64_t packed() const { return uint64_t{worker} << 48 | uint64_t{generation} << 32 | slot; }
+  static RequestId unpacked(uint64_t id) {
+    return {.worker = static_cast<uint16_t>(id >> 48),
+            .generation = static_cast<uint16_t>(id >> 32),
+            .slot = static_cast<uint32_t>(id)};
+  }
+};
+// [id]
+
+// Slots of a message with so many bytes behind its header.
+inline uint64_t slots_for(uint64_t bytes, uint32_t slot_size) {
+  return (Header::bytes + bytes + slot_size - 1) / slot_size;
+}
 
 } // namespace rdmashared

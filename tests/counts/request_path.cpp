@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT
-// A request's way through its caller, the ring and its answer, for an exact count of instructions
-// (test_counts.py): no network, no second thread and no system call, so each run takes the same
-// number.
-#include "loop_back.hpp"
+// A request's way through its caller, the area and the two rings, for an exact count of
+// instructions (test_counts.py): no network, no second thread and no system call, so each run takes
+// the same number.
+#include "members.hpp"
+#include "rings.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
+#include <rdmashared/caller.hpp>
 
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <future>
 #include <vector>
 
 using namespace rdmashared;
@@ -17,12 +21,51 @@ using namespace rdmashared;
 namespace {
 
 constexpr uint32_t max_in_flight = 64;
+constexpr Shape shape{.slots = 256, .slot_size = 64, .window = 64, .rooms = 0, .largest = 0};
+constexpr AreaShape area_shape{
+    .slots = max_in_flight, .slot_size = 64, .rooms = 0, .largest = 0, .longest = 64};
 
-void answer_all(LoopBack &loop) {
-  for (rdmacommon::SlotRun run; (run = loop.ring.take()).count > 0;)
-    for (uint32_t at = 0; at < run.count; ++at) // of one slot each
-      loop.answers.deliver(run.position + at, Outcome::response, 32);
-}
+// One side's ring for the other side.
+struct Way {
+  OutRing out{shape, 64};
+  InRing in{shape};
+
+  template <typename Function> void deliver(Function f) {
+    for (OutRing::Piece piece{}; out.next(piece);) {
+      const size_t at = size_t{piece.run.first} * shape.slot_size;
+      std::memcpy(in.memory().data() + at, out.memory().data() + at, piece.bytes);
+      in.take(piece.run, piece.bytes, f);
+    }
+    out.taken(in.tell());
+  }
+};
+
+// The sender and the server: each response is the request.
+struct Others {
+  Way requests, answers;
+  uint32_t taken = 0;
+
+  void answer_all(const Area &area) {
+    for (; taken != area.submitted().load(std::memory_order_acquire); ++taken) {
+      const Submission what = area.submission(taken);
+      requests.out.put({.length = what.length,
+                        .room = what.response_room,
+                        .id = what.slot,
+                        .kind = Kind::request},
+                       area.slots(what.slot).first(what.length));
+    }
+    requests.deliver([&](const Header &header, std::span<const std::byte> bytes) {
+      answers.out.put({.length = header.length, .id = header.id, .kind = Kind::response}, bytes);
+    });
+    answers.deliver([&](const Header &header, std::span<const std::byte> bytes) {
+      const auto slot = static_cast<uint32_t>(header.id);
+      std::memcpy(area.slots(slot).data(), bytes.data(), bytes.size());
+      area.answer(slot).length = header.length;
+      area.answer(slot).outcome.store(1 + static_cast<uint32_t>(Outcome::response),
+                                      std::memory_order_release);
+    });
+  }
+};
 
 void request_path(int argc, char **argv) {
   rdmacommon::CommandLine line{"Requests without a network, for callgrind."};
@@ -30,15 +73,25 @@ void request_path(int argc, char **argv) {
   line.add("--requests", requests, "how many [1000]", 1, 1'000'000);
   line.add("--in-flight", in_flight, "that wait for a response [1]", 1, max_in_flight);
   line.parse(argc, argv);
-  LoopBack loop(max_in_flight);
-  Caller caller = loop.caller();
+  const OwnBoard board(1);
+  std::promise<Member> joined;
+  Members members(area_shape,
+                  {{.board = board.fd(),
+                    .joined = [&](Member member) { joined.set_value(std::move(member)); },
+                    .left = [](uint32_t) {}}},
+                  {}, {});
+  auto [mine, theirs] = rdmacommon::make_link();
+  members.invite(std::move(mine));
+  Caller caller(std::move(theirs));
+  const Member member = joined.get_future().get();
+  Others others;
   const std::array<std::byte, 32> bytes{};
   std::vector<Pending> pending;
   pending.reserve(in_flight);
   for (uint32_t sent = 0; sent < requests; sent += in_flight) {
     for (uint32_t i = 0; i < in_flight; ++i)
       pending.push_back(caller.request_async(bytes));
-    answer_all(loop);
+    others.answer_all(*member.area);
     for (Pending &one : pending)
       if (!one.wait(std::chrono::milliseconds(0), [](std::span<const std::byte>) {}))
         throw rdmacommon::Error("a response", "it is not there");

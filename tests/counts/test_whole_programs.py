@@ -62,13 +62,12 @@ def own(processes, in_flight, requests):
     return server, client, processes * requests
 
 
-def group(messages):
-    """Without looking a thousand times before each sleep."""
-    server = [str(PROGRAMS / "group_send"), "--tcp-port", "0", "--spin", "0"]
+def credits_of(requests):
+    server = [str(PROGRAMS / "credits"), "--tcp-port", "0"]
     client = [
-        str(PROGRAMS / "group_send"), *TO_SERVER, "--tcp-port", "PORT", "--spin", "0", "--measure",
-        "0", "--messages", str(messages)]
-    return server, client, 4 * messages
+        str(PROGRAMS / "credits"), *TO_SERVER, "--tcp-port", "PORT", "--callers", "64",
+        "--requests", str(requests)]
+    return server, client, 64 * requests
 
 
 # name -> the two command lines and the number of requests, or messages, for a run of so many of
@@ -77,7 +76,7 @@ CALLS = {
     "shared client, 1 x 1": (lambda each: shared(1, 1, 1, each), 400),
     "shared client, 16 x 16": (lambda each: shared(16, 1, 16, each), 400),
     "own connections, 1 x 1": (lambda each: own(1, 1, each), 400),
-    "group_send": (group, 2000),
+    "credits": (credits_of, 200),
 }
 INSTRUCTIONS = {
     "slot_server, 16 x 1": ("server", lambda each: shared(16, 1, 1, each), 50),

@@ -37,30 +37,38 @@ void end(rdma_cm_id *id, Dice &dice) {
 
 // ---- the client
 
-void ask(Peer &peer, uint32_t &next, Dice &dice, Hostile &hostile) {
-  const Shape &shape = peer.shape;
-  const uint32_t count = std::min(shape.slots, 1 + dice.below(dice.one_in(16) ? 600 : 3));
-  if (next + count > shape.slots)
-    next = 0;
-  const uint32_t slot = dice.one_in(24) ? dice.below(shape.slots - count + 1) : next;
-  next = slot + count;
-  constexpr std::array kinds{Kind::request, Kind::post, Kind::long_request};
-  const Kind kind = kinds.at(dice.below(shape.largest > 0 ? 3 : 2));
-  const uint32_t room = count * shape.slot_size - static_cast<uint32_t>(sizeof(SlotHeader));
-  SlotHeader header{.length = dice.below(room + 1),
-                    .kind = static_cast<uint16_t>(dice.below(2) << 8 | static_cast<uint16_t>(kind)),
-                    .flags = static_cast<uint16_t>(count),
-                    .id = uint64_t{shape.slots} * dice.below(1000) + slot};
-  if (dice.one_in(32))
-    spoil(header, dice);
-  peer.put(slot, header);
-  const uint32_t most = kind == Kind::long_request ? shape.largest : room;
-  const ServiceHeader service{.response_length =
-                                  htonl(dice.one_in(16) ? dice.any() : dice.below(most + 1)),
-                              .microseconds = htonl(dice.one_in(8) ? dice.below(5000) : 0)};
-  std::memcpy(peer.slots.data() + size_t{slot} * shape.slot_size + sizeof header, &service,
-              sizeof service);
-  hostile.write_message(slot, count);
+// @return whether it wants an answer
+bool ask(Dice &dice, Hostile &hostile) {
+  const Shape &shape = hostile.peer.shape;
+  constexpr std::array kinds{Kind::request, Kind::request, Kind::request,     Kind::post,
+                             Kind::ping,    Kind::cancel,  Kind::long_request};
+  const Kind kind = kinds.at(dice.below(shape.rooms > 0 ? 7 : 6));
+  Header header{.room = dice.below(dice.one_in(8) ? hostile.longest() + 1 : 100),
+                .id = dice.below(dice.one_in(4) ? 1000 : 8),
+                .limit_ms = dice.one_in(8) ? dice.any() : 0,
+                .kind = kind,
+                .service = static_cast<uint8_t>(dice.below(3))};
+  std::vector<std::byte> body;
+  if (kind == Kind::long_request) {
+    body.resize(Room::bytes);
+    header.room = shape.largest;
+    to_wire(std::span<std::byte, Room::bytes>(body),
+            Room{.address = hostile.peer.address(),
+                 .rkey = hostile.peer.theirs->rkey ^ (dice.one_in(16) ? dice.any() : 0),
+                 .length = shape.largest});
+  }
+  if (kind == Kind::request || kind == Kind::post || kind == Kind::long_request) {
+    const ServiceHeader service{.response_length =
+                                    htonl(dice.one_in(16) ? dice.any() : dice.below(100)),
+                                .microseconds = htonl(dice.one_in(8) ? dice.below(5000) : 0)};
+    const uint32_t length = dice.below(dice.one_in(16) ? hostile.longest() + 1 : 200);
+    const size_t before = body.size();
+    body.resize(before + length);
+    std::memcpy(body.data() + before, &service, std::min<size_t>(length, sizeof service));
+    header.length = length;
+  }
+  hostile.put(header, body);
+  return kind == Kind::request || kind == Kind::long_request;
 }
 
 void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
@@ -68,21 +76,21 @@ void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
   const unique_event_channel channel = create_event_channel();
   const unique_cm_id id = create_cm_id(channel.get());
   cm_resolve(id.get(), channel.get(), options);
-  Shape shape{.slots = 1U << (4 + dice.below(8)),
-              .slot_size = 64 * (1 + dice.below(4)),
+  const bool has_rooms = dice.one_in(2);
+  Shape shape{.slots = 8 + dice.below(2000),
+              .slot_size = 32 + 8 * dice.below(20),
               .window = 1 + dice.below(16),
-              .largest = dice.one_in(2) ? 4096U : 0U};
+              .rooms = has_rooms ? 1 + dice.below(4) : 0,
+              .largest = has_rooms ? 4096U : 0U};
   Hostile hostile(id.get(), shape, channel.get(), dice, tally);
   Peer &peer = hostile.peer;
   if (dice.one_in(16)) // to the server
     (dice.one_in(2) ? shape.slots : shape.window) <<= dice.below(20);
   HelloBytes bytes = to_bytes(Hello{.purpose = Purpose::requests,
                                     .shape = shape,
-                                    .answers_address = reinterpret_cast<uint64_t>(peer.into.data()),
-                                    .data_address = reinterpret_cast<uint64_t>(peer.into.data()),
+                                    .address = peer.address(),
                                     .token = dice.any(),
-                                    .answers_rkey = peer.theirs->rkey,
-                                    .data_rkey = peer.theirs->rkey});
+                                    .rkey = peer.theirs->rkey});
   spoil(bytes, dice);
   rdma_conn_param parameters =
       connection_parameters(&bytes, dice.one_in(16) ? dice.below(sizeof bytes) : sizeof bytes);
@@ -95,73 +103,53 @@ void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
     if (event->event != RDMA_CM_EVENT_ESTABLISHED || !welcome)
       return;
     ++tally.connected;
-    peer.mirror = {.mine = peer.mine,
-                   .slot_size = peer.shape.slot_size,
-                   .address = welcome->requests_address,
-                   .rkey = welcome->requests_rkey,
-                   .max_inline = 0};
-    if (dice.one_in(16) == (peer.shape.largest == 0)) {
+    peer.their_address = welcome->address;
+    peer.their_rkey = welcome->rkey;
+    if (dice.one_in(16) != has_rooms) {
       data.emplace(options);
-      peer.with.add_data_connection(data->id.get(), peer.shape.window, peer.shape.slots);
+      peer.add_data_connection(data->id.get());
       data->join(dice.one_in(16) ? dice.any() : welcome->token, options.timeout);
     }
   }
-  uint32_t next = 0, under_way = 0; // slots
+  uint32_t under_way = 0; // requests
   hostile.go_on(
       [&] {
-        if (under_way > 0 && !dice.one_in(6)) // leaves room in the window, mostly
-          return;
-        const uint32_t before = next;
-        ask(peer, next, dice, hostile);
-        under_way += next > before ? next - before : next;
+        if (under_way < peer.shape.window || dice.one_in(16)) // keeps to the window, mostly
+          under_way += ask(dice, hostile);
       },
-      [&](Run run) { under_way -= std::min(under_way, run.count); });
+      [&](const Header &, std::span<const std::byte>) { under_way -= under_way > 0; });
   end(id.get(), dice);
 }
 
 // ---- the server
 
-struct Asked {
-  uint32_t slot;
-  SlotHeader header;
-};
-
-void answer(Peer &peer, const Asked &asked, Dice &dice, Hostile &hostile) {
-  const uint32_t count = std::max<uint32_t>(asked.header.flags, 1);
-  const uint32_t slot = dice.one_in(32) ? dice.below(peer.shape.slots) : asked.slot;
-  const auto kind = static_cast<Kind>(asked.header.kind & 0xff);
-  if (peer.with.data && (kind == Kind::long_request ? !dice.one_in(16) : dice.one_in(64))) {
-    const uint64_t most =
-        std::min<uint64_t>(peer.shape.largest + dice.one_in(16), peer.slots.size());
-    peer.write_data({.first = slot, .count = std::min(count, 255U)}, dice.below(most + 1));
-    return;
+void answer(const Header &asked, const std::optional<Room> &room, Dice &dice, Hostile &hostile) {
+  Peer &peer = hostile.peer;
+  Header header{.id = asked.id, .kind = Kind::response};
+  if (asked.kind == Kind::ping)
+    header.kind = Kind::pong;
+  else if (room && peer.data && !dice.one_in(16)) {
+    header.kind = Kind::long_response;
+    header.length = dice.below(std::min<uint64_t>(room->length, peer.slots.size()) + 1);
+    ibv_sge local = piece(peer.mine.get(), peer.slots.data(), header.length);
+    peer.data->queue.add(
+        {.sg_list = &local,
+         .num_sge = 1,
+         .opcode = IBV_WR_RDMA_WRITE,
+         .wr = {.rdma = {.remote_addr = room->address + (dice.one_in(32) ? dice.any() : 0),
+                         .rkey = room->rkey}}});
+    peer.data->queue.post();
+  } else if (dice.one_in(8))
+    header.kind = dice.one_in(2) ? Kind::failure : Kind::expired;
+  std::vector<std::byte> body;
+  if (header.kind == Kind::response || header.kind == Kind::failure) {
+    body.resize(dice.below(std::min(asked.room, hostile.longest()) + (dice.one_in(32) ? 2 : 1)));
+    header.length = static_cast<uint32_t>(body.size());
   }
-  SlotHeader header = asked.header;
-  const Kind right = kind == Kind::post ? Kind::done
-                     : dice.one_in(8)   ? Kind::failure
-                                        : Kind::response;
-  header.kind = static_cast<uint16_t>((header.kind & 0xff00) | static_cast<uint16_t>(right));
-  header.length = dice.below(uint64_t{count} * peer.shape.slot_size - sizeof header + 1);
-  if (dice.one_in(32))
-    spoil(header, dice);
-  peer.put(slot, header);
   for (int times = dice.one_in(32) ? 2 : 1; times > 0; --times)
-    hostile.write_message(slot, count);
-}
-
-// Takes note of the requests of a run.
-void note(const Peer &peer, Run run, std::vector<Asked> &asked, uint32_t &to_come) {
-  if (to_come > 0) { // of a long one, which may have its answer already
-    to_come -= std::min(to_come, run.count);
-    return;
-  }
-  for (uint32_t slot = run.first, end = run.first + run.count; slot < end;) {
-    SlotHeader wire;
-    std::memcpy(&wire, peer.into.data() + size_t{slot} * peer.shape.slot_size, sizeof wire);
-    asked.push_back({.slot = slot, .header = from_wire(wire)});
-    slot += std::max<uint32_t>(asked.back().header.flags, 1);
-    to_come = slot > end ? slot - end : 0;
-  }
+    hostile.put(header, body);
+  if (dice.one_in(200))
+    hostile.put({.kind = Kind::closing}, {});
 }
 
 // @param is_right the connection comes about
@@ -181,22 +169,19 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
   unique_cm_id data; // goes after its queue pair
   Hostile hostile(id.get(), hello->shape, channel, dice, tally);
   Peer &peer = hostile.peer;
-  peer.mirror = {.mine = peer.mine,
-                 .slot_size = hello->shape.slot_size,
-                 .address = hello->answers_address,
-                 .rkey = hello->answers_rkey,
-                 .max_inline = 0};
+  peer.their_address = hello->address;
+  peer.their_rkey = hello->rkey;
   Welcome welcome{.refusal = Refusal::none,
                   .window = hello->shape.window,
-                  .requests_address = reinterpret_cast<uint64_t>(peer.into.data()),
-                  .requests_rkey = peer.theirs->rkey,
+                  .address = peer.address(),
+                  .rkey = peer.theirs->rkey,
                   .token = dice.any()};
   WelcomeBytes bytes = to_bytes(welcome);
   if (!is_right) {
     if (dice.one_in(8))
       welcome.window = dice.any();
     if (dice.one_in(16))
-      welcome.requests_rkey ^= dice.any();
+      welcome.rkey ^= dice.any();
     if (dice.one_in(16))
       welcome.refusal = static_cast<Refusal>(dice.any());
     bytes = to_bytes(welcome);
@@ -210,9 +195,7 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
   if (rdma_accept(id.get(), &parameters) != 0)
     return; // the client has given up
   ++tally.connected;
-  if (hello->shape.largest > 0 && (is_right || !dice.one_in(16))) {
-    peer.data_address = hello->data_address;
-    peer.data_rkey = hello->data_rkey;
+  if (hello->shape.rooms > 0 && (is_right || !dice.one_in(16))) {
     while (!data) {
       event = next_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
       const auto what = event->event;
@@ -222,22 +205,31 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
       if (what != RDMA_CM_EVENT_CONNECT_REQUEST && what != RDMA_CM_EVENT_ESTABLISHED)
         return;
     }
-    peer.with.add_data_connection(data.get(), 0, peer.shape.slots);
+    peer.add_data_connection(data.get());
     if (rdma_accept(data.get(), &parameters) != 0)
       return;
   }
+  struct Asked {
+    Header header;
+    std::optional<Room> room;
+  };
   std::vector<Asked> asked;
-  uint32_t to_come = 0;
   hostile.go_on(
       [&] {
         if (asked.empty())
           return;
         std::swap(asked[dice.below(asked.size())], asked.back()); // in any order
         if (!dice.one_in(32))                                     // else never
-          answer(peer, asked.back(), dice, hostile);
+          answer(asked.back().header, asked.back().room, dice, hostile);
         asked.pop_back();
       },
-      [&](Run run) { note(peer, run, asked, to_come); });
+      [&](const Header &header, std::span<const std::byte> body) {
+        Asked one{.header = header, .room = {}};
+        if (header.kind == Kind::long_request)
+          one.room = room_in(body.first<Room::bytes>());
+        if (header.kind != Kind::post && header.kind != Kind::cancel)
+          asked.push_back(one);
+      });
   end(id.get(), dice);
 }
 
@@ -268,7 +260,7 @@ void hostile_peer(int argc, char **argv) {
     if (tally.from_the_peer > 0 && end == Clock::time_point::max())
       end = Clock::now() + seconds;
   }
-  std::printf("%u rounds, %u connections, %llu actions, %llu slots from the other side\n",
+  std::printf("%u rounds, %u connections, %llu actions, %llu messages from the other side\n",
               tally.rounds, tally.connected, static_cast<unsigned long long>(tally.actions),
               static_cast<unsigned long long>(tally.from_the_peer));
 }

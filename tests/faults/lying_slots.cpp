@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: MIT
 // For test_shared_client.py: a shared client, or a slot server, that says one thing that cannot be.
-#include "service.hpp"
 #include "slot_peer.hpp"
-#include "wire.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
-#include <rdmacommon/immediate.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/requests.hpp>
-#include <rdmacommon/slot_runs.hpp>
 
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
@@ -25,116 +20,92 @@ using namespace rdmashared;
 
 namespace {
 
-constexpr Shape shape{.slots = 2048, .slot_size = 64, .window = 4, .largest = 0};
+constexpr Shape shape{.slots = 2048, .slot_size = 64, .window = 4, .rooms = 0, .largest = 0};
+// The service is asked for eight bytes at once.
+constexpr std::array<std::byte, 8> body{std::byte{0}, std::byte{0}, std::byte{0}, std::byte{8}};
 
 using Lie = std::function<void(Peer &)>;
 
-// A request of one slot that is right, but for what `change` makes of it.
-Lie request(const std::function<void(SlotHeader &)> &change, Run run = {.first = 2, .count = 1}) {
+// A request that is right, but for what `change` makes of it.
+Lie request(const std::function<void(Header &)> &change, bool is_long = false) {
   return [=](Peer &peer) {
-    SlotHeader header{
-        .length = 8, .kind = static_cast<uint16_t>(Kind::request), .flags = 1, .id = run.first};
+    Header header{.length = body.size(), .room = 8, .id = 7, .kind = Kind::request};
     change(header);
-    peer.put(run.first, header);
-    peer.write(run, 24);
+    std::array<std::byte, Room::bytes + body.size()> with_room{};
+    to_wire(std::span(with_room).first<Room::bytes>(), {.address = 0, .rkey = 0, .length = 8});
+    std::ranges::copy(body, with_room.begin() + Room::bytes);
+    is_long ? peer.send(0, header, with_room) : peer.send(0, header, body);
   };
 }
 
-// A request of so many slots, from slot 0 on, that comes in these runs.
-Lie cut(uint16_t slots, const std::vector<Run> &runs, uint32_t first = 0) {
-  return [=](Peer &peer) {
-    peer.put(
-        first,
-        {.length = 8, .kind = static_cast<uint16_t>(Kind::request), .flags = slots, .id = first});
-    for (const Run &run : runs)
-      peer.write(run, 64);
-  };
+const Lie right = request([](Header &) {});
+
+void long_request(Header &header) {
+  header.kind = Kind::long_request;
 }
 
-// What the service is asked for in slot 2: a response of eight bytes, `microseconds` later.
-void ask_the_service(Peer &peer, uint32_t microseconds) {
-  const ServiceHeader service{.response_length = htonl(8), .microseconds = htonl(microseconds)};
-  std::memcpy(peer.slots.data() + 2 * shape.slot_size + sizeof(SlotHeader), &service,
-              sizeof service);
+// So many bytes, as a run.
+Lie run(Run as, uint32_t bytes) {
+  return [=](Peer &peer) { peer.write(as, bytes); };
 }
 
 const std::map<std::string, Lie> client_lies = {
-    {"none", request([](SlotHeader &) {})},
-    {"kind", request([](SlotHeader &header) { header.kind = 77; })},
-    {"answer",
-     request([](SlotHeader &header) { header.kind = static_cast<uint16_t>(Kind::done); })},
-    {"long", request([](SlotHeader &header) { // without a data connection
-       header.kind = static_cast<uint16_t>(Kind::long_request);
-     })},
-    {"no-slots", request([](SlotHeader &header) { header.flags = 0; })},
-    {"slots", request([](SlotHeader &header) { header.flags = 2; })},
-    {"length", request([](SlotHeader &header) { header.length = 49; })},
-    {"huge", request([](SlotHeader &header) { header.length = 0xffffffff; })},
-    {"id", request([](SlotHeader &header) { header.id = 3; })},
-    {"beyond", [](Peer &peer) { peer.write({.first = 2047, .count = 2}, 0); }},
-    {"far-beyond", [](Peer &peer) { peer.write({.first = 0xffffff, .count = 255}, 0); }},
-    {"empty", [](Peer &peer) { peer.write({.first = 0, .count = 0}, 0); }},
+    {"kind", request([](Header &header) { header.kind = static_cast<Kind>(77); })},
+    {"answer", request([](Header &header) { header.kind = Kind::response; })},
+    {"long", request(long_request, true)}, // without a data connection
+    {"length", request([](Header &header) { header.length = 100; })},
+    {"huge", request([](Header &header) { header.length = 0xffffffff; })},
+    {"room", request([](Header &header) { header.room = 0xffffffff; })},
+    {"no-header", run({.first = 0, .count = 1}, 10)},
+    {"bytes", run({.first = 0, .count = 2}, 24)},
+    {"no-bytes", run({.first = 0, .count = 1}, 0)},
+    {"beyond", run({.first = 2047, .count = 2}, 0)},
+    {"far-beyond", run({.first = 0xffffff, .count = 255}, 0)},
+    {"not-next", run({.first = 1, .count = 1}, 24)},
     {"twice",
-     [](Peer &peer) { // the first takes a second
-       ask_the_service(peer, 1'000'000);
-       request([](SlotHeader &) {})(peer);
-       request([](SlotHeader &) {})(peer);
+     [](Peer &peer) {
+       right(peer);
+       right(peer);
      }},
+    {"cut", // a message of two runs, of which the second is another one
+     [](Peer &peer) {
+       peer.put(0, {.length = 300 * 64, .room = 8, .id = 7, .kind = Kind::request});
+       peer.write({.first = 0, .count = 255}, 255 * 64);
+       peer.write({.first = 256, .count = 45}, 45 * 64);
+     }},
+    {"credits", [](Peer &peer) { peer.tell(1); }},
     {"window",
      [](Peer &peer) {
        for (uint32_t slot = 0; slot < 5; ++slot)
-         peer.put(
-             slot,
-             {.length = 8, .kind = static_cast<uint16_t>(Kind::request), .flags = 1, .id = slot});
-       peer.write({.first = 0, .count = 5}, 5 * shape.slot_size);
+         peer.put(slot, {.length = 8, .room = 8, .id = slot, .kind = Kind::request});
+       peer.write({.first = 0, .count = 5}, 5 * 64);
      }},
-    {"rnr", // more runs than the window
-     [](Peer &peer) {
-       for (uint32_t i = 0; i < 64; ++i)
-         add_run(peer.with.runs.queue, peer.mirror, {.first = i % 16, .count = 1}, 0);
-       peer.with.runs.queue.post();
-     }},
-    {"cut", cut(300, {{0, 255}, {256, 44}})},
-    {"cut-short", cut(300, {{0, 100}, {100, 200}})},
-    {"cut-other", cut(300, {{0, 255}, {1000, 1}})},
-    {"cut-end", cut(300, {{1793, 255}, {0, 45}}, 1793)},
-    {"cut-window", cut(1100, {{0, 255}, {255, 255}, {510, 255}, {765, 255}, {1020, 80}})},
-    {"send", [](Peer &peer) { post_send(peer.with.runs.get(), {.opcode = IBV_WR_SEND}); }},
-    {"silence", [](Peer &) {}},
-    {"data-rkey",
-     [](Peer &peer) {
-       ask_the_service(peer, 0);
-       request([](SlotHeader &header) { header.kind = static_cast<uint16_t>(Kind::long_request); })(
-           peer);
-     }},
-    {"no-data-connection",
-     [](Peer &peer) { // the response should go by the connection that is missing
-       ask_the_service(peer, 0);
-       request([](SlotHeader &) {})(peer);
-     }},
+    {"send", [](Peer &peer) { post_send(peer.requests.holder->qp, {.opcode = IBV_WR_SEND}); }},
+    {"rkey", right},                            // the answer goes nowhere
+    {"data-rkey", request(long_request, true)}, // and so does the long response
 };
 
 void change_hello(const std::string &lie, Hello &hello) {
-  if (lie == "slots-13")
-    hello.shape.slots = 13;
+  if (lie == "slots-7")
+    hello.shape.slots = 7;
   else if (lie == "slots-many")
     hello.shape.slots = 1 << 30;
   else if (lie == "slot-size")
     hello.shape.slot_size = 63;
   else if (lie == "window-0")
     hello.shape.window = 0;
+  else if (lie == "rooms")
+    hello.shape.rooms = 1; // of no bytes
   else if (lie == "largest")
-    hello.shape.largest = 0xffffffff;
+    hello.shape = {.slots = 8, .slot_size = 64, .window = 1, .rooms = 1, .largest = 0xffffffff};
   else if (lie == "purpose")
     hello.purpose = static_cast<Purpose>(7);
   else if (lie == "stranger")
     hello.purpose = Purpose::data;
-  else if (lie == "no-data-connection" || lie == "half-connected")
-    hello.shape.largest = 64;
-  else if (lie == "data-rkey" || lie == "data-twice")
-    hello.shape.largest = 64; // where the response goes is 0, with the key 0
+  else if (lie == "half-connected" || lie == "data-rkey" || lie == "data-twice")
+    hello.shape.rooms = 1, hello.shape.largest = 64;
   else if (lie == "rkey")
-    hello.answers_rkey ^= 0x5500;
+    hello.rkey ^= 0x5500;
 }
 
 std::string rejection(const unique_cm_event &event) {
@@ -152,11 +123,9 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
   Peer peer(id.get(), shape);
   Hello hello{.purpose = Purpose::requests,
               .shape = shape,
-              .answers_address = reinterpret_cast<uint64_t>(peer.into.data()),
-              .data_address = 0,
+              .address = peer.address(),
               .token = 4711,
-              .answers_rkey = peer.theirs->rkey,
-              .data_rkey = 0};
+              .rkey = peer.theirs->rkey};
   change_hello(lie, hello);
   HelloBytes bytes = to_bytes(hello, lie == "version" ? 9 : protocol_version);
   if (lie == "magic")
@@ -173,28 +142,23 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
     if (!welcome)
       throw Error("the server", "no welcome");
     token = welcome->token;
-    peer.mirror = {.mine = peer.mine,
-                   .slot_size = shape.slot_size,
-                   .address = welcome->requests_address,
-                   .rkey = welcome->requests_rkey,
-                   .max_inline = 0};
+    peer.their_address = welcome->address;
+    peer.their_rkey = welcome->rkey;
   }
   if (lie == "data-rkey" || lie == "data-twice") {
     data.emplace(options);
-    peer.with.add_data_connection(data->id.get(), shape.window, shape.slots);
+    peer.add_data_connection(data->id.get());
     if (const auto event = data->join(token, options.timeout);
         event->event != RDMA_CM_EVENT_ESTABLISHED)
       throw Error("the data connection", rejection(event));
   }
   if (lie == "data-twice" || lie == "data-unwanted") {
-    const uint32_t nobody =
-        peer.with.runs.get()->qp_num ^ 0x800000; // the CM knows those that are connected
+    const uint32_t nobody = // the CM knows those that are connected
+        peer.requests.holder->qp->qp_num ^ 0x800000;
     return rejection(DataId(options).join(token, options.timeout, nobody));
   }
   if (const auto found = client_lies.find(lie); found != client_lies.end())
     found->second(peer);
-  else if (lie == "rkey") // the server's answer goes nowhere
-    client_lies.at("none")(peer);
   // A lie may arrive before the ready-to-use message does. A server that drops us then, rejects us.
   const auto event =
       next_cm_event(channel.get(), RDMA_CM_EVENT_DISCONNECTED, options.timeout)->event;
@@ -203,73 +167,51 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
 
 // ---- the server
 
-using Answer =
-    std::function<void(Peer &, SlotHeader)>; // to a request of one slot that came with this header
+using Answer = std::function<void(Peer &, const Header &)>; // to a request with this header
 
-Answer answer(const std::function<void(SlotHeader &)> &change) {
-  return [=](Peer &peer, SlotHeader header) {
-    const uint32_t slot = header.id % shape.slots;
-    header.kind = static_cast<uint16_t>(Kind::response);
+// One without bytes that is right, but for what `change` makes of it.
+Answer answer(const std::function<void(Header &)> &change) {
+  return [=](Peer &peer, const Header &asked) {
+    Header header{.length = 0, .id = asked.id, .kind = Kind::response};
     change(header);
-    peer.put(slot, header);
-    peer.write({.first = slot, .count = 1}, 64);
+    peer.send(0, header);
   };
 }
 
-// To a request of 300 slots: runs that begin so many slots behind the first.
-Answer cut_answer(const std::vector<Run> &runs, uint64_t other_id = 0) {
-  return [=](Peer &peer, SlotHeader header) {
-    const uint32_t slot = header.id % shape.slots;
-    header.kind = static_cast<uint16_t>(Kind::response);
-    header.id ^= other_id;
-    peer.put(slot, header);
-    for (const Run &run : runs)
-      peer.write({.first = (slot + run.first) % shape.slots, .count = run.count}, 64);
+Answer twice(Kind kind) {
+  return [=](Peer &peer, const Header &asked) {
+    for (uint32_t slot = 0; slot < 2; ++slot)
+      peer.send(slot, {.length = 0, .id = asked.id, .kind = kind});
   };
 }
 
 const std::map<std::string, Answer> server_lies = {
-    {"kind", answer([](SlotHeader &header) { header.kind = 99; })},
-    {"request",
-     answer([](SlotHeader &header) { header.kind = static_cast<uint16_t>(Kind::request); })},
-    {"data", answer([](SlotHeader &header) { header.kind = static_cast<uint16_t>(Kind::data); })},
-    {"done", answer([](SlotHeader &header) { header.kind = static_cast<uint16_t>(Kind::done); })},
-    {"id", answer([](SlotHeader &header) { header.id += shape.slots; })},
-    {"slots", answer([](SlotHeader &header) { header.flags = 2; })},
-    {"length", answer([](SlotHeader &header) { header.length = 49; })},
-    {"huge", answer([](SlotHeader &header) { header.length = 0xffffffff; })},
-    {"nobody", [](Peer &peer, SlotHeader) { peer.write({.first = 12, .count = 1}, 0); }},
-    {"beyond", [](Peer &peer, SlotHeader) { peer.write({.first = 2047, .count = 2}, 0); }},
-    {"twice",
-     [](Peer &peer, SlotHeader header) {
-       answer([](SlotHeader &) {})(peer, header);
-       answer([](SlotHeader &) {})(peer, header);
+    {"kind", answer([](Header &header) { header.kind = static_cast<Kind>(99); })},
+    {"request", answer([](Header &header) { header.kind = Kind::request; })},
+    {"pong", answer([](Header &header) { header.kind = Kind::pong; })},
+    {"slot", answer([](Header &header) { header.id += 1; })},
+    {"no-slot", answer([](Header &header) { header.id |= 0xffffffff; })},
+    {"generation", answer([](Header &header) { header.id += uint64_t{1} << 32; })},
+    {"worker", answer([](Header &header) { header.id += uint64_t{1} << 48; })},
+    {"no-worker", answer([](Header &header) { header.id |= uint64_t{0xffff} << 48; })},
+    {"long", answer([](Header &header) { header.kind = Kind::long_response; })},
+    {"length", answer([](Header &header) { header.length = 49; })},
+    {"huge", answer([](Header &header) { header.length = 0xffffffff; })},
+    {"room",
+     [](Peer &peer, const Header &asked) {
+       const std::vector<std::byte> more(asked.room + 1);
+       peer.send(0, {.length = asked.room + 1, .id = asked.id, .kind = Kind::response}, more);
      }},
-    {"long", // a right one, and then once more
-     [](Peer &peer, SlotHeader header) {
-       const Run run{.first = static_cast<uint32_t>(header.id % shape.slots), .count = 1};
-       peer.write_data(run, 0);
-       peer.write_data(run, 0);
-     }},
-    {"long-nobody", [](Peer &peer, SlotHeader) { peer.write_data({.first = 12, .count = 1}, 0); }},
-    {"long-slots",
-     [](Peer &peer, SlotHeader header) {
-       peer.write_data({.first = static_cast<uint32_t>(header.id % shape.slots), .count = 2}, 0);
-     }},
-    {"long-beyond",
-     [](Peer &peer, SlotHeader) { peer.write_data({.first = 2047, .count = 2}, 0); }},
+    {"beyond", [](Peer &peer, const Header &) { peer.write({.first = 2047, .count = 2}, 0); }},
+    {"credits", [](Peer &peer, const Header &) { peer.tell(1000); }},
+    {"twice", twice(Kind::response)},
+    {"long-twice", twice(Kind::long_response)},
     {"long-huge",
-     [](Peer &peer, SlotHeader header) {
-       peer.write_data({.first = static_cast<uint32_t>(header.id % shape.slots), .count = 1}, 65);
+     [](Peer &peer, const Header &asked) {
+       peer.send(0, {.length = 65, .id = asked.id, .kind = Kind::long_response});
      }},
-    {"long-in-slots", answer([](SlotHeader &) {})},
-    {"cut", cut_answer({{0, 255}, {256, 44}})},
-    {"cut-short", cut_answer({{0, 100}, {100, 200}})},
-    {"cut-other", cut_answer({{0, 255}, {1000, 1}})},
-    {"cut-id", cut_answer({{0, 255}, {255, 45}}, shape.slots)},
-    {"welcome", [](Peer &, SlotHeader) {}},
-    {"no-window", [](Peer &, SlotHeader) {}},
-    {"silence", [](Peer &, SlotHeader) {}},
+    {"long-in-slots", answer([](Header &) {})},
+    {"silence", [](Peer &, const Header &) {}},
 };
 
 // @param channel of a listener
@@ -278,23 +220,17 @@ std::string one_lie_to_a_client(const std::string &lie, rdma_event_channel *chan
   unique_cm_event asked = wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
   const unique_cm_id id(asked->id);
   Refusal refusal{};
-  const auto hello = hello_in({static_cast<const std::byte *>(asked->param.conn.private_data),
-                               asked->param.conn.private_data_len},
-                              refusal);
+  const auto hello = hello_in(private_data(*asked), refusal);
   asked.reset();
   unique_cm_id data; // goes after its queue pair
   Peer peer(id.get(), shape);
-  peer.mirror = {.mine = peer.mine,
-                 .slot_size = shape.slot_size,
-                 .address = hello.value().answers_address,
-                 .rkey = hello->answers_rkey,
-                 .max_inline = 0};
-  WelcomeBytes bytes =
-      to_bytes(Welcome{.refusal = Refusal::none,
-                       .window = lie == "no-window" ? 0U : 4U,
-                       .requests_address = reinterpret_cast<uint64_t>(peer.into.data()),
-                       .requests_rkey = peer.theirs->rkey,
-                       .token = 1});
+  peer.their_address = hello.value().address;
+  peer.their_rkey = hello->rkey;
+  WelcomeBytes bytes = to_bytes(Welcome{.refusal = Refusal::none,
+                                        .window = lie == "no-window" ? 0U : 4U,
+                                        .address = peer.address(),
+                                        .rkey = peer.theirs->rkey,
+                                        .token = 1});
   if (lie == "welcome")
     bytes.bytes[0] = std::byte{0};
   rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
@@ -308,25 +244,18 @@ std::string one_lie_to_a_client(const std::string &lie, rdma_event_channel *chan
       return name_of(first->event);
     check_cm_event(*first, RDMA_CM_EVENT_ESTABLISHED);
   }
-  if (hello->shape.largest > 0) {
-    peer.data_address = hello->data_address;
-    peer.data_rkey = hello->data_rkey;
+  if (hello->shape.rooms > 0) {
     data.reset(wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout)->id);
-    peer.with.add_data_connection(data.get(), 0, shape.slots);
+    peer.add_data_connection(data.get());
     check_errno(rdma_accept(data.get(), &parameters), "rdma_accept");
     wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
   }
   if (lie != "welcome" && lie != "no-window") {
-    std::vector<ibv_wc> done(1);
-    while (peer.with.poll(done) == 0)
+    std::array<ibv_wc, 1> done{};
+    while (poll_batch(peer.cq.get(), done) == 0)
       ;
-    const ibv_wc &wc = done.front();
-    check_wc(wc, "the request");
-    SlotHeader header;
-    std::memcpy(&header,
-                peer.into.data() + size_t{from_immediate(wc.imm_data).first} * shape.slot_size,
-                sizeof header);
-    server_lies.at(lie)(peer, from_wire(header));
+    check_wc(done.front(), "the request");
+    server_lies.at(lie)(peer, peer.header(from_immediate(done.front().imm_data).first));
   }
   return name_of(next_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout)->event);
 }

@@ -3,54 +3,103 @@
 // connection by hand, of a client or of a server, which checks nothing that goes out.
 #pragma once
 
-#include "rdma_connection.hpp"
+#include "ring_connection.hpp"
 #include "wire.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
+#include <rdmacommon/completions.hpp>
 #include <rdmacommon/immediate.hpp>
+#include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/requests.hpp>
-#include <rdmacommon/slot_runs.hpp>
+#include <rdmacommon/work_queues.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 struct Peer { // of either side
-  Peer(rdma_cm_id *id, const rdmashared::Shape &of) : shape(of), with(id, of.window, of.slots) {
-    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-    mine = with.reg(slots, IBV_ACCESS_LOCAL_WRITE);
-    theirs = with.reg(into, access);
+  static constexpr uint32_t depth = 512;
+
+  Peer(rdma_cm_id *id, const rdmashared::Shape &of)
+      : shape(of), channel(rdmacommon::create_comp_channel(id->verbs)),
+        pd(rdmacommon::alloc_pd(id->verbs)),
+        cq(rdmacommon::create_cq(id->verbs, 4 * depth, channel.get())),
+        mine(rdmacommon::reg_mr(pd.get(), slots.data(), slots.size(), 0)),
+        theirs(rdmacommon::reg_mr(pd.get(), into.data(), into.size(),
+                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)),
+        requests(id, pd.get(), cq.get()) {
+    for (uint32_t i = 0; i < depth; ++i)
+      repost();
   }
-  void put(uint32_t slot, const rdmacommon::SlotHeader &header) {
-    const rdmacommon::SlotHeader wire = to_wire(header);
-    std::memcpy(slots.data() + size_t{slot} * shape.slot_size, &wire, sizeof wire);
+  void repost() { rdmacommon::post_recv(requests.holder->qp, {}); }
+
+  uint64_t address() const { return reinterpret_cast<uint64_t>(theirs->addr); }
+
+  // Puts a message into slots that follow each other, from this one on.
+  void put(uint32_t slot, const rdmashared::Header &header, std::span<const std::byte> body = {}) {
+    std::byte *const at = slots.data() + size_t{slot} * shape.slot_size;
+    rdmashared::to_wire(
+        std::span<std::byte, rdmashared::Header::bytes>(at, rdmashared::Header::bytes), header);
+    if (!body.empty())
+      std::memcpy(at + rdmashared::Header::bytes, body.data(), body.size());
   }
+  // Sends so many bytes, from the run's first slot on, as this run.
   void write(rdmacommon::Run run, uint32_t bytes) {
-    add_run(with.runs.queue, mirror, run, bytes);
-    with.runs.queue.post();
+    const uint64_t offset = uint64_t{run.first} * shape.slot_size;
+    ibv_sge from = rdmacommon::piece(mine.get(), slots.data() + offset % slots.size(), bytes);
+    requests.queue.add({.sg_list = &from,
+                        .num_sge = bytes > 0 ? 1 : 0,
+                        .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+                        .imm_data = rdmacommon::to_immediate(run),
+                        .wr = {.rdma = {.remote_addr = their_address + (bytes > 0 ? offset : 0),
+                                        .rkey = their_rkey}}});
+    requests.queue.post();
   }
-  // A long response, from a server.
-  void write_data(rdmacommon::Run run, uint32_t bytes) {
-    ibv_sge local = rdmacommon::piece(mine, slots.data(), bytes);
-    with.data->queue.add({.sg_list = &local,
-                          .num_sge = 1,
-                          .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-                          .imm_data = rdmacommon::to_immediate(run),
-                          .wr = {.rdma = {.remote_addr = data_address, .rkey = data_rkey}}});
-    with.data->queue.post();
+  // A message of its own run.
+  void send(uint32_t slot, const rdmashared::Header &header, std::span<const std::byte> body = {}) {
+    put(slot, header, body);
+    const auto bytes = static_cast<uint32_t>(rdmashared::Header::bytes + body.size());
+    write({.first = slot, .count = (bytes + shape.slot_size - 1) / shape.slot_size}, bytes);
   }
+  // "I have taken so many runs", modulo 2^24.
+  void tell(uint32_t runs) { write({.first = runs, .count = 0}, 0); }
+  // The header of what has come in this slot.
+  rdmashared::Header header(uint32_t slot) const {
+    return rdmashared::header_in(std::span<const std::byte, rdmashared::Header::bytes>(
+        into.data() + size_t{slot} * shape.slot_size, rdmashared::Header::bytes));
+  }
+  void add_data_connection(rdma_cm_id *id) { data.emplace(id, pd.get(), cq.get()); }
+
+  struct QueuePair {
+    QueuePair(rdma_cm_id *id, ibv_pd *pd, ibv_cq *cq)
+        : holder(rdmacommon::create_cm_qp(id, pd, cq,
+                                          {.max_send_wr = depth,
+                                           .max_recv_wr = depth,
+                                           .max_send_sge = 1,
+                                           .max_recv_sge = 1,
+                                           .max_inline_data = 0})),
+          queue(id->qp, depth) {}
+    rdmacommon::unique_cm_qp holder;
+    rdmacommon::SendQueue queue;
+  };
+
   const rdmashared::Shape shape;
-  uint64_t data_address = 0; // slot 0 of the client's
-  uint32_t data_rkey = 0;
+  uint64_t their_address = 0;
+  uint32_t their_rkey = 0;
   std::vector<std::byte> slots = std::vector<std::byte>(size_t{shape.slots} * shape.slot_size),
                          into = slots;
-  rdmashared::Connection with;
-  const ibv_mr *mine, *theirs;
-  rdmacommon::SlotMirror mirror{};
+  rdmacommon::unique_comp_channel channel;
+  rdmacommon::unique_pd pd;
+  rdmacommon::unique_cq cq;
+  rdmacommon::unique_mr mine, theirs;
+  QueuePair requests;
+  std::optional<QueuePair> data;
 };
 
 // A data connection of the client's.
@@ -65,11 +114,9 @@ struct DataId {
     const rdmashared::HelloBytes bytes =
         to_bytes(rdmashared::Hello{.purpose = rdmashared::Purpose::data,
                                    .shape = {},
-                                   .answers_address = 0,
-                                   .data_address = 0,
+                                   .address = 0,
                                    .token = token,
-                                   .answers_rkey = 0,
-                                   .data_rkey = 0});
+                                   .rkey = 0});
     rdma_conn_param parameters = rdmashared::connection_parameters(&bytes, sizeof bytes);
     parameters.qp_num = qp_num; // without a queue pair of this id
     rdmacommon::check_errno(rdma_connect(id.get(), &parameters), "rdma_connect");

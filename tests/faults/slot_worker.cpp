@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT
 // For test_shared_client.py: a worker that attaches to a sender, goes as far as it is told, says
-// so, and stays there.
-#include "answer_table.hpp"
+// so, and stays there. Or one that does what no worker should.
+#include "members.hpp"
 #include "service.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
-#include <rdmacommon/ring_host.hpp>
 #include <rdmashared/caller.hpp>
 
 #include <arpa/inet.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <random>
 #include <string>
 #include <vector>
 
 using namespace rdmacommon;
 using namespace rdmashared;
+using Clock = std::chrono::steady_clock;
 
 namespace {
 
@@ -38,20 +40,18 @@ void stay() {
 }
 
 // Holds answers that it does not collect, until the test says that the others are through.
-void hoard(Caller &caller, uint32_t count) {
+void hoard(Caller &caller) {
   std::vector<Pending> held;
-  for (uint32_t i = 0; i < count; ++i)
-    held.push_back(caller.request_async(request_that_takes(0)));
+  while (auto one = caller.try_request_async(request_that_takes(0)))
+    held.push_back(std::move(*one));
   for (const Pending &pending : held)
     while (!pending.is_ready())
       ;
-  const bool has_quota = !caller.try_request_async(request_that_takes(0));
   stay();
-  uint32_t right = 0;
+  size_t right = 0;
   for (Pending &pending : held)
     right += pending.wait(std::chrono::seconds(1)).has_value();
-  std::printf("%u of %u are still there, and there was %s for more\n", right, count,
-              has_quota ? "no room" : "room");
+  std::printf("%s of %zu are still there\n", right == held.size() ? "all" : "not all", held.size());
 }
 
 // Prints the error of the requests, which is the same for all.
@@ -70,112 +70,98 @@ void wait_for_errors(std::vector<Pending> &held) {
   std::printf("%u failed: %s\n", failed, why.c_str());
 }
 
-// The ring as a Caller uses it, by hand: one request of three slots.
-struct ByHand {
-  explicit ByHand(const std::string &name) : worker(connect_to_ring(name)), answers(ring) {
-    const auto body = request_that_takes(0);
-    const auto header = header_of({.kind = Kind::request,
-                                   .slot = run.first,
-                                   .slots = run.count,
-                                   .length = static_cast<uint32_t>(body.size()),
-                                   .id = run.position});
-    std::memcpy(claim.data().data(), &header, sizeof header);
-    std::memcpy(claim.data().data() + sizeof header, body.data(), body.size());
-    answers.expect(run.position, AnswerState::waiting);
-  }
-  void publish() {
-    if (!claim.publish())
-      throw Error("the claim", "it is gone");
-  }
-  // Dies, as it looks to the others, in the middle of SlotRing::give_back(): one slot is free, but
-  // not the first.
-  void give_half_back() {
-    publish();
-    answers.wait(run.position, std::chrono::seconds(5), Waiting::events, {});
-    const auto lap = static_cast<uint32_t>(run.position / ring.shape().slots);
-    controls()[run.first + 1].word =
-        SlotWord{.state = SlotState::free, .count = 0, .worker = 0, .lap = lap + 1}.packed();
-  }
-  void publish_damaged() {
-    controls()[run.first].length = 0xffffffff;
-    publish();
-  }
-  // Of all slots. Before the data are a counter for each worker's slots, and before these the
-  // slots' words, on pages of their own.
-  SlotControl *controls() {
-    const size_t size = sizeof(RingHeader) + ring.shape().slots * sizeof(SlotControl);
-    const size_t counters = (size_t{SlotRing::own_worker} + 1) * sizeof(SlotsHeld);
-    auto *base = ring.data().data() - counters - (size + 4095) / 4096 * 4096;
-    return reinterpret_cast<SlotControl *>(base + sizeof(RingHeader));
-  }
-
-  RingWorker worker;
-  SlotRing &ring = worker.ring();
-  AnswerTable answers;
-  SlotRing::Claim claim = worker.claim(3 * ring.shape().slot_size, std::chrono::seconds(5));
-  SlotRun run{.position = claim.position(),
-              .first = static_cast<uint32_t>(claim.position() % ring.shape().slots),
-              .count = 3};
-};
-
 // A program that becomes a daemon closes its descriptors, with them the link to the sender and the
 // doorbell.
-void close_descriptors(Caller &caller) {
+void close_descriptors(std::vector<Pending> held) {
   closefrom(STDERR_FILENO + 1);
-  for (int i = 0; i < 2; ++i)
+  for (Pending &pending : held)
     try {
-      caller.request(request_that_takes(1'000'000),
-                     {.server = {}, .limit = std::chrono::seconds(60)});
+      pending.wait(std::chrono::seconds(60));
     } catch (const Error &error) {
       std::printf("%s\n", error.what());
     }
 }
 
-// The same with requests under way. It waits for one of them, and lets the other go.
-void close_descriptors_late(Caller &caller) {
-  std::vector<Pending> held;
-  for (int i = 0; i < 2; ++i)
-    held.push_back(caller.request_async(request_that_takes(1'000'000)));
-  closefrom(STDERR_FILENO + 1);
-  try {
-    held.front().wait(std::chrono::seconds(60));
-  } catch (const Error &error) {
-    std::printf("%s\n", error.what());
+// Writes random words to all that it can write, and random submissions, most of which look right.
+// The sender may close its link; then it joins again.
+void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t seed) {
+  std::minstd_rand random(seed);
+  const auto any = [&]() -> uint32_t {
+    return random() % 4 == 0 ? static_cast<uint32_t>(random() * random()) : random() % 64;
+  };
+  uint64_t times_joined = 0, submissions = 0;
+  std::printf("here\n");
+  std::fflush(stdout);
+  for (const auto end = Clock::now() + seconds; Clock::now() < end; ++times_joined) {
+    Joined joined =
+        join(connect_to(name, std::chrono::seconds(60), Where::here()), std::chrono::seconds(60));
+    const Area &area = *joined.area;
+    const auto bytes = area.slots(0);
+    uint32_t submitted = 0;
+    for (int turns = 0; turns < 20'000 && !joined.link.has_spoken() && Clock::now() < end;
+         ++turns) {
+      switch (random() % 16) {
+      case 0: // anywhere: lengths, states, bells, other requests; but no time that a handler takes
+        if (const size_t at = random() % bytes.size(); at % area.shape().slot_size / 4 != 1)
+          bytes[at] = static_cast<std::byte>(random());
+        area.answer(random() % area.shape().slots).outcome = any();
+        area.sleeps() = any();
+        area.wants_event() = any();
+        area.wants_room() = any();
+        area.room_bell() = any();
+        break;
+      case 1: // now and then the end of this membership
+        if (random() % 256 == 0)
+          area.submitted() = submitted = any();
+        break;
+      case 2: {
+        const uint64_t one = 1;
+        [[maybe_unused]] const ssize_t rung = write(joined.doorbell.get(), &one, sizeof one);
+        break;
+      }
+      default: {
+        Submission what{.slot = any(),
+                        .length = any(),
+                        .response_room = any(),
+                        .server = random() % 4 == 0 ? any() : any_server,
+                        .deadline = random() % 4 == 0 ? static_cast<int64_t>(any()) : 0,
+                        .room = any(),
+                        .want = static_cast<Want>(random() % 5),
+                        .service = 0,
+                        .unused = 0};
+        std::memcpy(&area.submission(submitted++), &what, sizeof what);
+        area.submitted() = submitted;
+        ++submissions;
+        if (submissions % 16 == 0)
+          sched_yield();
+      }
+      }
+    }
   }
+  std::printf("%llu submissions, joined %llu times\n", static_cast<unsigned long long>(submissions),
+              static_cast<unsigned long long>(times_joined));
 }
 
 void slot_worker(int argc, char **argv) {
   CommandLine line{"A worker that stays where it is told."};
   std::string name, stage = "idle";
-  uint32_t count = 8, microseconds = 1'000'000;
+  uint32_t count = 8, microseconds = 1'000'000, seed = 1;
+  std::chrono::seconds seconds{10};
   line.add("--attach", name, "the sender", 100);
   line.add("--stage", stage, "where to stay",
-           {"idle", "claimed", "sent", "waiting", "answered", "collecting", "hoarding", "failing",
-            "too-long", "too-slow", "no-room", "giving-back", "damaging", "closing",
-            "closing-late"});
+           {"idle", "sent", "waiting", "answered", "collecting", "hoarding", "failing", "too-long",
+            "too-slow", "no-room", "closing", "hostile"});
   line.add("--count", count, "requests that it holds", 1, 1000);
   line.add("--microseconds", microseconds, "that the server takes for each that is sent", 0,
            60'000'000);
+  line.add("--seconds", seconds, "how long it is hostile");
+  line.add("--seed", seed, "of what it writes then [1]");
   line.parse(argc, argv);
-  if (stage == "claimed") { // as a Caller does it, up to there
-    RingWorker worker(connect_to_ring(name));
-    const SlotRing::Claim claim = worker.claim(24, std::chrono::seconds(5));
-    return stay();
-  }
-  if (stage == "giving-back" || stage == "damaging") {
-    ByHand by_hand(name);
-    stage == "damaging" ? by_hand.publish_damaged() : by_hand.give_half_back();
-    return stay();
-  }
-  std::vector<Link> links;
-  links.push_back(connect_to_ring(name));
-  Caller caller(std::move(links));
-  if (stage == "closing")
-    return close_descriptors(caller);
-  if (stage == "closing-late")
-    return close_descriptors_late(caller);
+  if (stage == "hostile")
+    return be_hostile(name, seconds, seed);
+  Caller caller = Caller::join(name);
   if (stage == "hoarding")
-    return hoard(caller, count);
+    return hoard(caller);
   if (stage == "collecting")
     return caller.request(request_that_takes(0), [](std::span<const std::byte>) { stay(); });
   if (stage == "failing")
@@ -188,11 +174,13 @@ void slot_worker(int argc, char **argv) {
     caller.request(request_that_takes(0, 5000));
   std::vector<Pending> held;
   for (uint32_t i = 0; i < count && stage != "idle"; ++i) {
-    held.push_back(caller.request_async(
-        request_that_takes(stage == "sent" || stage == "waiting" ? microseconds : 0)));
+    held.push_back(
+        caller.request_async(request_that_takes(stage == "answered" ? 0 : microseconds)));
     while (stage == "answered" && !held.back().is_ready())
       ;
   }
+  if (stage == "closing")
+    return close_descriptors(std::move(held));
   if (stage == "waiting")
     return wait_for_errors(held);
   stay();

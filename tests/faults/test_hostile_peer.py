@@ -22,7 +22,7 @@ PATIENT = ("--timeout", "600")  # a request without an answer ends the test, and
 LOAD = ("--mixed", "--in-flight", "4", "--size", "600", *FOR_SO_LONG, *PATIENT)
 SMALL = ("--slots", "256", "--largest", "8192")  # the emulated machine has little memory
 OUTCOMES = re.compile(r"(\d+) ([a-z ]+)")
-ROUNDS = re.compile(r"(\d+) rounds, (\d+) connections, (\d+) actions, (\d+) slots from")
+ROUNDS = re.compile(r"(\d+) rounds, (\d+) connections, (\d+) actions, (\d+) messages from")
 
 
 class Hostile(shared_client_cases.Shared):
@@ -73,8 +73,8 @@ class Hostile(shared_client_cases.Shared):
         """How many connections a hostile peer had, and what it has done there."""
         out, _ = self.finish(process)
         print(f"{self.id()}: {out}", end="", flush=True)
-        rounds, connections, actions, slots = map(int, ROUNDS.search(out).groups())
-        for count in (rounds, connections, actions, slots):
+        rounds, connections, actions, messages = map(int, ROUNDS.search(out).groups())
+        for count in (rounds, connections, actions, messages):
             self.assertGreater(count, 0, out)
 
     def test_clients(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""No message of lessons 05, 09 and 21 comes to a receiver that is not ready. The device counts the
-receiver-not-ready NAKs that it sends, whichever program causes them, so nothing else may run
+"""No message of lessons 05, 09, 21 and 22 comes to a receiver that is not ready. The device counts
+the receiver-not-ready NAKs that it sends, whichever program causes them, so nothing else may run
 beside this test."""
 import re
 import subprocess
@@ -9,8 +9,9 @@ import unittest
 import needs_device
 from liars import run
 
-FRAGMENTS, SHARED, GROUPS = (
-    needs_device.program(name) for name in ("write_with_imm", "shared_receive", "group_send"))
+FRAGMENTS, SHARED, GROUPS, CREDITS = (
+    needs_device.program(name)
+    for name in ("write_with_imm", "shared_receive", "group_send", "credits"))
 
 
 def rnr_naks() -> int:
@@ -54,14 +55,21 @@ class Pool(unittest.TestCase):
         self.assertGreater(rnr_naks(), before)
 
 
-class Groups(unittest.TestCase):
-    def test_no_message_finds_the_receiver_not_ready(self):
+class Runs(unittest.TestCase):
+    def test_no_run_finds_the_receiver_not_ready(self):
         before = rnr_naks()
-        for arguments in ((), ("--group", "1", "--slots", "16", "--messages", "300")):
-            with self.subTest(arguments):
-                outcome = run([GROUPS, *arguments], [GROUPS, "--repeats", "1", *arguments])
+        few = ["--group", "1", "--callers", "1000", "--requests", "20"]
+        for command in ([GROUPS], [GROUPS, "--callers", "1024"], [CREDITS], [CREDITS, *few]):
+            with self.subTest(command):
+                outcome = run(command, command)
                 self.assertFalse(outcome.failed, outcome.text())
                 self.assertEqual(rnr_naks(), before)
+
+    def test_without_its_limit_a_sender_finds_it_not_ready(self):
+        before = rnr_naks()
+        broken = [needs_device.program("credits.no_limit"), "--timeout", "2"]
+        self.assertTrue(run(broken, broken).failed)
+        self.assertGreater(rnr_naks(), before)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class WrongChoices(unittest.TestCase):
     def test_no_sender_to_attach_to(self):
         status, output = run(needs_device.program("shared_client"), "--attach", "no.such.name")
         self.assertEqual(status, 1, output)
-        self.assertIn("connect_to_ring(no.such.name): Connection refused", output)
+        self.assertIn("Caller::join(no.such.name): Connection refused", output)
         self.assertIn("#no-sender", output)
         self.assertNotIn("TCP", output)
 

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
-// For slot_messages.cpp: what lessons 08, 14, 21 and 30 make of the bytes that a peer has sent.
+// For run_messages.cpp: what lessons 08, 14 and 30 make of the bytes that a peer has sent.
 // Their headers have a namespace each, because they use the same names.
 #include "fuzz.hpp"
 
 // All that they include, before they are in a namespace.
 #include <rdmacommon/check.hpp>
-#include <rdmacommon/checksum.hpp>
 #include <rdmacommon/device.hpp>
 #include <rdmacommon/exchange.hpp>
 #include <rdmacommon/immediate.hpp>
-#include <rdmacommon/slot_ring.hpp>
-#include <rdmacommon/slot_runs.hpp>
 
 #include <infiniband/verbs.h>
 
@@ -83,35 +80,3 @@ void directory(std::span<const uint8_t> bytes) {
           "the counters are in the memory");
 }
 } // namespace device_memory
-
-namespace group_send {
-#include "group_protocol.hpp"
-
-#include "inbox.hpp"
-
-// Slots, and runs of them. Checksums are corrected, or hardly any message would get past them.
-void inbox(std::span<const uint8_t> bytes) {
-  Input input(bytes.data(), bytes.size());
-  Settings settings;
-  settings.shape = {.slots = 8, .slot_size = 64};
-  settings.processes = 2;
-  std::vector<std::byte> slots(8 * 64);
-  Inbox inbox(slots, settings);
-  while (!input.is_empty()) {
-    const auto run = rdmacommon::checked_run(input.get<uint32_t>(), settings.shape.slots);
-    const auto length = input.get<uint16_t>();
-    const auto sent = input.take(size_t{run.count} * settings.shape.slot_size);
-    const auto room = std::span(slots).subspan(size_t{run.first} * settings.shape.slot_size);
-    std::memcpy(room.data(), sent.data(), sent.size());
-    rdmacommon::SlotHeader header;
-    std::memcpy(&header, room.data(), sizeof header);
-    const uint32_t body = rdmacommon::from_wire(header).length;
-    if (body >= 4 && body <= room.size() - sizeof header) {
-      const uint32_t sum = htonl(rdmacommon::checksum(room.subspan(sizeof header + 4, body - 4)));
-      if (input.get<uint8_t>() % 2 == 0)
-        std::memcpy(room.data() + sizeof header, &sum, sizeof sum);
-    }
-    inbox.take(run, std::min<uint32_t>(length, run.count * settings.shape.slot_size));
-  }
-}
-} // namespace group_send

@@ -49,9 +49,9 @@ void hello(std::span<const std::byte> bytes) {
   require(is_possible(hello->shape), "a server can have such slots");
   // No size that a server allocates or multiplies wraps.
   const Shape &shape = hello->shape;
-  require(memory_for(shape) / shape.slots >= 3 * uint64_t{shape.slot_size} + shape.largest,
-          "the memory is that of all slots");
-  require(memory_for(shape) < uint64_t{1} << 51, "what is computed with it stays far from 2^64");
+  require(uint64_t{shape.slots} * shape.slot_size <= uint64_t{1} << 31 &&
+              uint64_t{shape.rooms} * shape.largest <= uint64_t{1} << 42,
+          "what is computed with it stays far from 2^64");
 }
 
 void welcome(std::span<const std::byte> bytes) {

@@ -9,7 +9,6 @@ copy the input into the corpus.
 
 `test_fuzz.py --keep FUZZER` fuzzes one, and copies the inputs that reach new code into the corpus.
 """
-import json
 import os
 import random
 import re
@@ -28,19 +27,12 @@ TOP = BUILD / "other" / "fuzz"
 SECONDS = int(os.environ.get("LAB_FUZZ_SECONDS", "30"))
 SEED = int(os.environ.get("LAB_FUZZ_SEED", random.randrange(1, 1 << 31)))
 AT_ONCE = 2
-# The slot ring's sources, as Meson gives them to a program that has them in it.
-RING = " ".join(
-    Path(one["file"]).stem
-    for one in json.loads((BUILD / "compile_commands.json").read_text())
-    if "hostile_ring.p/" in one["output"] and "common/src/" in one["file"])
 # Fuzzer -> its sources beside its own, in common/src, shared/src and here.
 FUZZERS = {
     "exchange_line": "exchange handles options resolve device wait_for check hints",
-    "private_data": "description wire slot_runs immediate requests handles check hints",
-    "slot_messages": "wire slot_runs immediate requests device handles check hints lesson_messages",
-    "ring_words": RING,
-    "ring_segment": RING + " answer_table bells",
-    "ring_link": RING + " ring_host ring_worker",
+    "private_data": "description wire immediate requests handles check hints",
+    "run_messages": "wire rings immediate requests device handles check hints lesson_messages",
+    "sender_link": "members area sender_board processes wait_for check hints",
 }
 FLAGS = [
     "-std=c++20",
@@ -56,7 +48,7 @@ FLAGS = [
         f"-I{ROOT / folder}"
         for folder in (
             "common/include", "common/src", "shared/include", "shared/src", "examples/08_datagrams",
-            "examples/14_multicast", "examples/30_device_memory", "examples/21_group_send")),
+            "examples/14_multicast", "examples/30_device_memory")),
 ]
 SANITIZERS = "-fsanitize=fuzzer-no-link,address,undefined"
 

@@ -63,7 +63,7 @@ class Bench(unittest.TestCase):
                 self.folder,
                 "--only",
                 "latency/write,latency/ib_write_lat,rate/write_chained,groups/group,"
-                "requests/shared"))
+                "groups/separate,groups/chained,requests/shared"))
         self.assertIn("latency 64: write/ib_write_lat", out)
         self.assertIn("without a goal:", out)
         self.check_rows(

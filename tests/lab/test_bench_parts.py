@@ -341,12 +341,9 @@ class Outputs(unittest.TestCase):
             self.one(
                 "groups", "ib_write_bw", "16", line.replace(" 64 ", " 1024 ", 1), "messages_per_s"),
             16 * 64582)
-        slots = "".join(
-            f"  {count:3} in a turn     20.000 us     10.000 us      2.000 us      1.0 times     "
-            " 1.0 times\n"
-            for count in (4, 16, 64, 255))
-        self.assertEqual(self.one("groups", "group", "255", slots, "messages_per_s"), 500_000)
-        self.assertEqual(self.one("groups", "separate", "4", slots, "messages_per_s"), 50_000)
+        both = "write-imm, 1024 bytes, 1 in a post: 31250.000 messages/s, CPU 17.200 us each\n"
+        self.assertEqual(self.one("groups", "group", "16", both, "messages_per_s"), 500_000)
+        self.assertEqual(self.one("groups", "separate", "16", both, "messages_per_s"), 31_250)
 
     def test_requests(self):
         text = (

@@ -50,7 +50,7 @@ class CommandLine(unittest.TestCase):
         self.wrong("run", "07", "--program", "rat", "--", "--size", "1", says="no program rat")
 
     def test_a_lesson_without_a_program(self):
-        self.wrong("run", "25", says="lessons/25_its_protocol.md has its commands")
+        self.wrong("run", "25", says="lessons/25_long_messages.md has its commands")
 
     def test_what_goes_to_meson_keeps_its_order(self):
         words = ["--suite", "lessons", "--num-processes=1", "test_links"]

@@ -123,7 +123,7 @@ class Refusals(unittest.TestCase):
                     (result.returncode, result.stderr.decode().strip()), (1, says), result.stdout)
 
     def test_shared_memory_takes_no_dev_shm(self):
-        program = build.directory() / "examples/slot_ring"
+        program = build.directory() / "examples/memory_area"
         result = labtest.run(
             "sh",
             "-c",

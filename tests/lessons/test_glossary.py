@@ -54,7 +54,7 @@ class Glossary(unittest.TestCase):
 
     def test_a_word_that_means_something_else_elsewhere(self):
         self.links("a slot", "a slot")
-        self.links("a slot", "a [slot](glossary.md#slot)", ROOT / "lessons/18_slot_ring.md")
+        self.links("a slot", "a [slot](glossary.md#slot)", ROOT / "lessons/18_memory_area.md")
 
     def test_pages_without(self):
         for name in glossary.WITHOUT:

@@ -44,10 +44,12 @@ class Names(unittest.TestCase):
 
     def test_examples_stay_short(self):
         for path in [
-            *(ROOT / "examples").rglob("*.?pp"), *(ROOT / "examples").rglob("*.[ch]"),
-            *(ROOT / "shared").rglob("*.?pp")
+            *(ROOT / "examples").rglob("*.?pp"), *(ROOT / "examples").rglob("*.[ch]")
         ]:
             self.assertLessEqual(len(path.read_text().splitlines()), 300, path)
+        # A library is read by its layers: few files, of a job each.
+        for path in (ROOT / "shared").rglob("*.?pp"):
+            self.assertLessEqual(len(path.read_text().splitlines()), 500, path)
 
     def test_no_expected_output_is_left_over(self):
         known = set()
@@ -91,7 +93,8 @@ class Exercises(unittest.TestCase):
 
     def test_the_lesson_gives_the_same_grade(self):
         for lesson in ladder.read():
-            names = [name for name, its in examples.exercises().items() if its == lesson]
+            # One without a program of its own has its exercises in the folder of another one.
+            names = [name for name in examples.exercises() if name.startswith(f"{lesson.number}.")]
             told = re.findall(
                 r"^(\d+)\. \[(.+?)\]\((.+?)\) \((★+)\): \S", lesson.file.read_text(), re.M)
             files = [examples.exercise_task(name) for name in names]

@@ -29,8 +29,24 @@ class Sync(unittest.TestCase):
         )[1]
         rows = re.findall(
             r"^\| 4 \| 2 \| version \| (\d+) \|$",
-            (ROOT / "lessons/25_its_protocol.md").read_text(), re.MULTILINE)
+            (ROOT / "lessons/protocol.md").read_text(), re.MULTILINE)
         self.assertEqual(rows, [version, version])
+
+    def test_the_numbers_of_the_protocol(self):
+        """Those of the kinds of messages, and of the refusals."""
+        code = (ROOT / "shared/src/wire.hpp").read_text()
+        page = (ROOT / "lessons/protocol.md").read_text()
+
+        def names(enum):
+            body = re.search(rf"enum class {enum} : \w+ {{(.*?)}};", code, re.S)[1]
+            return re.findall(r"^  (\w+)", re.sub(r"//.*", "", body), re.M)
+
+        self.assertEqual(
+            re.findall(r"^\| (\d+) ([a-z_]+) \|", page, re.M),
+            [(str(number), name) for number, name in enumerate(names("Kind"), 1)])
+        self.assertEqual(
+            [("0", "none"), *re.findall(r"^\| (\d+) \| ([a-z_]+) \| \D", page, re.M)],
+            [(str(number), name) for number, name in enumerate(names("Refusal"))])
 
     def test_renewing_twice_changes_nothing(self):
         for path in sync.files():

@@ -183,10 +183,9 @@ TEST(Options, ThatAreWrongAreErrorsAtOnce) {
   const std::vector<ServerAddress> one{{.host = address}};
   for (const SenderOptions &options :
        {SenderOptions{}, SenderOptions{.servers = one, .connections = 0},
-        SenderOptions{.servers = one, .connections = 15},
-        SenderOptions{.servers = {one[0], one[0]}, .connections = 0x80000001},
-        SenderOptions{.servers = one, .slots = 0}, SenderOptions{.servers = one, .slots = 1000},
-        SenderOptions{.servers = one, .slots = 1 << 25},
+        SenderOptions{.servers = one, .connections = 256},
+        SenderOptions{.servers = one, .area_slots = 0}, SenderOptions{.servers = one, .slots = 0},
+        SenderOptions{.servers = one, .slots = 7}, SenderOptions{.servers = one, .slots = 1 << 25},
         SenderOptions{.servers = one, .slot_size = 0},
         SenderOptions{.servers = one, .slot_size = 100},
         SenderOptions{.servers = one, .slot_size = 2 << 20},

@@ -53,7 +53,7 @@ TEST(Requests, WithResponsesOfTheirOwnConnection) {
   // Beside them, one whose response comes in its slots.
   Pending in_slots = connected.caller.request_async(bytes("?"), patient());
   Request short_one = kept.pop();
-  EXPECT_EQ(short_one.room().size(), 256 - 16);
+  EXPECT_EQ(short_one.room().size(), 64);
   short_one.reply(bytes("short"));
   EXPECT_EQ(response_of(in_slots), "short");
   EXPECT_EQ(requests[3].room().size(), 5000);
@@ -75,19 +75,39 @@ TEST(Requests, RoomIsWhatWasAskedFor) {
   Connected connected({.servers = {server.where()}, .slot_size = 64});
   Pending short_one = connected.caller.request_async(bytes("?"), patient());
   Request first = kept.pop();
-  EXPECT_EQ(first.room().size(), 48); // a slot without its header
-  first.reply(bytes(std::string(49, 'x')));
+  EXPECT_EQ(first.room().size(), 64); // a slot
+  first.reply(bytes(std::string(65, 'x')));
   EXPECT_EQ(failure_of([&] { response_of(short_one); }).server_said(),
-            "RequestOptions::room too small: 49 > 48 bytes");
+            "RequestOptions::room too small: 65 > 64 bytes");
   Pending long_one = connected.caller.request_async(bytes("?"), patient(200));
   Request second = kept.pop();
-  EXPECT_EQ(second.room().size(), 4 * 64 - 16);
-  second.reply(bytes(std::string(241, 'x')));
+  EXPECT_EQ(second.room().size(), 4 * 64);
+  second.reply(bytes(std::string(257, 'x')));
   EXPECT_EQ(failure_of([&] { response_of(long_one); }).server_said(),
-            "RequestOptions::room too small: 241 > 240 bytes");
+            "RequestOptions::room too small: 257 > 256 bytes");
   Pending whole = connected.caller.request_async(bytes("?"), patient(200));
-  kept.pop().reply(bytes(std::string(240, 'x')));
-  EXPECT_EQ(response_of(whole), std::string(240, 'x'));
+  kept.pop().reply(bytes(std::string(256, 'x')));
+  EXPECT_EQ(response_of(whole), std::string(256, 'x'));
+}
+
+TEST(Requests, WaitForRoomInTheirArea) {
+  Kept kept;
+  Running server({}, keep_in(kept));
+  Connected connected({.servers = {server.where()}, .area_slots = 2});
+  Pending first = connected.caller.request_async(bytes("1"), patient()),
+          second = connected.caller.request_async(bytes("2"), patient());
+  EXPECT_FALSE(connected.caller.try_request_async(bytes("3"), patient()));
+  const std::string why = error_of(
+      [&] { connected.caller.request(bytes("3"), {.limit = std::chrono::milliseconds(1)}); });
+  EXPECT_NE(why.find("there is no room for it in the area of this process"), why.npos) << why;
+  std::thread third([&] { EXPECT_EQ(ask(connected.caller, "3"), "c"); });
+  Request one = kept.pop(), two = kept.pop();
+  one.reply(bytes("a"));
+  EXPECT_EQ(response_of(first), "a"); // and its slot is free
+  kept.pop().reply(bytes("c"));
+  third.join();
+  two.reply(bytes("b"));
+  EXPECT_EQ(response_of(second), "b");
 }
 
 TEST(Requests, FailInTheServersWords) {
@@ -138,7 +158,7 @@ TEST(Requests, OfAHandlerOfBytes) {
   EXPECT_EQ(ask(connected.caller, "word"), "word");
   EXPECT_EQ(failure_of([&] { ask(connected.caller, ""); }).server_said(), "nothing to do");
   EXPECT_EQ(failure_of([&] { ask(connected.caller, "wrong"); }).server_said(),
-            "RequestOptions::room too small: 1000 > 112 bytes");
+            "RequestOptions::room too small: 1000 > 128 bytes");
 }
 
 TEST(Requests, ThatAreDroppedFail) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Messages that take more slots than immediate data can count.
+// Messages that take more slots than a run has.
 #include "in_one_process.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace in_one_process {
 namespace {
 
-constexpr size_t header = 16; // bytes of the message's slots
+constexpr size_t header = 24; // bytes of the message's slots
 constexpr size_t run = 255;   // slots at most
 
 // No two slots of it are alike.
@@ -43,7 +43,7 @@ void expect_mirrored(Caller &caller, size_t length, RequestOptions how = patient
   }
 }
 
-TEST(LongMessages, OfAllSizesUpToTheRing) {
+TEST(LongMessages, OfAllSizesUpToTheArea) {
   Running server({.workers = 2}, mirrored());
   Connected to(
       SenderOptions{.servers = {server.where()}, .slot_size = 64, .largest_response = 1 << 16});
@@ -54,7 +54,8 @@ TEST(LongMessages, OfAllSizesUpToTheRing) {
                       {.room = RequestOptions::any_length, .limit = patience});
     }
   expect_mirrored(to.caller, 5);
-  EXPECT_NE(error_of([&] { ask(to.caller, long_text(length_in(1024) + 1)); }), "no error");
+  expect_mirrored(to.caller, 1024 * 64); // all of the area
+  EXPECT_NE(error_of([&] { ask(to.caller, long_text(1024 * 64 + 1)); }), "no error");
 }
 
 TEST(LongMessages, OnlyTheResponseIsLong) {
@@ -71,16 +72,20 @@ TEST(LongMessages, OnlyTheResponseIsLong) {
   EXPECT_NE(said.find("RequestOptions::room too small"), said.npos) << said;
 }
 
-TEST(LongMessages, OfMoreRunsThanASendQueueHas) {
-  Running server({}, mirrored());
-  Connected to(SenderOptions{.servers = {server.where()}, .slots = 1 << 16, .slot_size = 64});
-  for (int i = 0; i < 3; ++i)
-    expect_mirrored(to.caller, length_in(0xffff));
+TEST(LongMessages, OfMoreRunsThanAreUnderWayAtATime) {
+  Running server({.slots = 1 << 17}, mirrored());
+  Connected to(SenderOptions{
+      .servers = {server.where()}, .slots = 1 << 17, .slot_size = 32, .area_slots = 1 << 17});
+  const size_t most = size_t{3} << 15; // slots: three quarters of the ring
+  expect_mirrored(to.caller, length_in(most, 32) - 16);
+  const std::string why = error_of([&] { ask(to.caller, long_text(length_in(most, 32))); });
+  EXPECT_NE(why.find("more than the slots have room for"), why.npos) << why;
 }
 
 TEST(LongMessages, OfManyThreadsBesideShortOnes) {
   Running server({.workers = 2}, mirrored());
-  Connected to(SenderOptions{.servers = {server.where()}, .slots = 4096, .slot_size = 64});
+  // Two long ones do not fit into the ring.
+  Connected to(SenderOptions{.servers = {server.where()}, .slots = 800, .slot_size = 64});
   std::vector<std::thread> threads;
   for (size_t thread = 0; thread < 6; ++thread)
     threads.emplace_back([&, thread] {
@@ -93,38 +98,15 @@ TEST(LongMessages, OfManyThreadsBesideShortOnes) {
   EXPECT_EQ(server.server.counts().rnr, 0);
 }
 
-// Each takes three runs of four, so one has to wait for the other's answer.
-TEST(LongMessages, WaitForTheWindow) {
-  Running server({}, mirrored());
-  Connected to(
-      SenderOptions{.servers = {server.where()}, .slots = 4096, .slot_size = 64, .window = 4});
-  std::vector<std::thread> threads;
-  for (size_t thread = 0; thread < 3; ++thread)
-    threads.emplace_back([&] {
-      for (size_t i = 0; i < 50; ++i)
-        expect_mirrored(to.caller, length_in(2 * run + 1));
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-  EXPECT_EQ(to.sender.counts().rnr, 0);
-  const std::string why = error_of([&] { ask(to.caller, long_text(length_in(4 * run) + 1)); });
-  EXPECT_NE(why.find("window"), why.npos) << why;
-}
-
-TEST(LongMessages, WaitForTheServersWindow) {
-  Running server({.window = 2}, mirrored());
-  Connected to(SenderOptions{.servers = {server.where()}, .slot_size = 64});
-  expect_mirrored(to.caller, length_in(2 * run));
-  EXPECT_NE(error_of([&] { ask(to.caller, long_text(length_in(2 * run) + 1)); }), "no error");
-}
-
 // The server says that it ends while a message is on its way: the rest of it still goes, and it is
 // answered.
 TEST(LongMessages, AreFinishedBeforeTheEnd) {
-  Running server({.grace = std::chrono::hours(1)}, mirrored()); // longer than the test may take
-  Connected to(SenderOptions{.servers = {server.where()}, .slots = 1 << 16, .slot_size = 512});
-  const std::string request =
-      long_text(length_in(0xffff, 512)); // more runs than fit into the queue
+  Running server({.slots = 1 << 17, .grace = std::chrono::hours(1)}, // longer than the test takes
+                 mirrored());
+  Connected to(SenderOptions{
+      .servers = {server.where()}, .slots = 1 << 17, .slot_size = 32, .area_slots = 1 << 17});
+  // More runs than can be under way at a time.
+  const std::string request = long_text(length_in(3 << 15, 32) - 16);
   Pending pending = to.caller.request_async(bytes(request), patient());
   while (to.sender.counts().groups == 0) // then the first runs go
     std::this_thread::yield();

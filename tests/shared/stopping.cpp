@@ -28,7 +28,7 @@ TEST(Stopping, BeforeRun) {
 }
 
 TEST(Stopping, FromAnotherThread) {
-  for (const Waiting waiting : {Waiting::events, Waiting::spin, Waiting::poll}) {
+  for (const Waiting waiting : {Waiting::events, Waiting::adaptive, Waiting::poll}) {
     Running idle({.waiting = waiting, .grace = much_grace}, echo),
         busy({.waiting = waiting, .grace = much_grace}, echo);
     idle.server.stop();

@@ -36,7 +36,7 @@ TEST(Threads, AnswerAllCallers) {
                      [](Request &&request) { request.reply(request.bytes()); });
       Connected connected(
           {.servers = times(3, server), .largest_response = 5000, .threads = count});
-      EXPECT_EQ(connected.sender.connections(), 3);
+      EXPECT_EQ(connected.sender.connections(), 3 * count);
       std::atomic<uint32_t> right = 0;
       std::vector<std::thread> threads;
       for (uint32_t thread = 0; thread < 6; ++thread)
@@ -51,8 +51,8 @@ TEST(Threads, AnswerAllCallers) {
       for (std::thread &thread : threads)
         thread.join();
       EXPECT_EQ(right, 600);
-      EXPECT_EQ(connected.sender.counts().messages, 600);
-      EXPECT_EQ(server.server.counts().messages, 600);
+      EXPECT_GE(connected.sender.counts().messages, 600); // and pings
+      EXPECT_GE(server.server.counts().messages, 600);
       EXPECT_EQ(connected.sender.counts().rnr + server.server.counts().rnr, 0);
     }
 }
@@ -64,7 +64,7 @@ TEST(Threads, OfTheServerServeOneConnectionEach) {
       ids.push(std::this_thread::get_id());
       request.reply(request.bytes());
     });
-    Connected connected({.servers = times(3, server), .threads = 3});
+    Connected connected({.servers = times(3, server)});
     std::set<std::thread::id> seen;
     for (int round = 0; round < 2; ++round)
       for (uint32_t lane = 0; lane < 3; ++lane) {
@@ -96,39 +96,23 @@ TEST(Threads, OfTheServerDoNotWaitForEachOther) {
   EXPECT_EQ(response_of(waits), "wait");
 }
 
-// A log that does not return holds up the thread that has called it.
-TEST(Threads, OfTheSenderDoNotWaitForEachOther) {
-  const auto echo = [](Request &&request) { request.reply(request.bytes()); };
-  Running red({}, echo), blue({}, echo);
-  Gate gate;
-  Queue<bool> is_inside;
-  Connected connected(
-      {.servers = {red.where(), blue.where()}, .threads = 2, .log = [&](std::string_view) {
-         is_inside.push(true);
-         gate.wait();
-       }});
-  const OpenAtTheEnd at_the_end(gate);
-  red.server.stop();
-  is_inside.pop(); // the connection to red is lost
-  for (int i = 0; i < 10; ++i)
-    EXPECT_EQ(ask(connected.caller, std::to_string(i), to(1)), std::to_string(i));
-  gate.open();
-}
-
 TEST(Threads, TakeBackWhatADeadWorkerHad) {
   for (const uint32_t count : {2, 3})
     for (uint32_t lane = 0; lane < 3; ++lane) {
       Kept kept;
       Running server({.threads = count}, keep_in(kept));
       const std::string name = "dead." + std::to_string(getpid());
-      Connected connected(
-          {.servers = times(3, server), .slots = 4, .threads = count, .name = name});
+      Connected connected({.servers = times(3, server),
+                           .slots = 8,
+                           .area_slots = 4,
+                           .threads = count,
+                           .name = name});
       const pid_t worker = start_joined(name, "dies", lane);
       Request request = kept.pop();
       EXPECT_EQ(kill(worker, SIGKILL), 0);
       EXPECT_TRUE(WIFSIGNALED(status_of(worker)));
       request.reply(bytes("too late"));
-      for (int i = 0; i < 12; ++i) { // three times round the ring, which its slot would stop
+      for (int i = 0; i < 12; ++i) { // more than the ring has room for
         Pending next = connected.caller.request_async(bytes("?"), to(lane));
         kept.pop().reply(bytes("!"));
         EXPECT_EQ(response_of(next), "!");
@@ -139,7 +123,7 @@ TEST(Threads, TakeBackWhatADeadWorkerHad) {
 TEST(Threads, OfProcessesThatJoin) {
   Running server({.threads = 2}, [](Request &&request) { request.reply(request.bytes()); });
   const std::string name = "joins." + std::to_string(getpid());
-  const Connected connected({.servers = times(14, server), .threads = 14, .name = name});
+  const Connected connected({.servers = times(14, server), .threads = 3, .name = name});
   std::vector<pid_t> processes;
   for (uint32_t lane = 0; lane < 14; ++lane)
     processes.push_back(start_joined(name, "?", lane));
@@ -152,7 +136,7 @@ TEST(Threads, LetTheirClientsFinish) {
     Kept kept;
     Lines log;
     Running server({.threads = 3, .grace = much_grace, .log = log.log()}, keep_in(kept));
-    Connected connected({.servers = times(3, server), .threads = 3});
+    Connected connected({.servers = times(3, server)});
     std::vector<Pending> pending;
     std::vector<Request> requests;
     for (uint32_t lane = 0; lane < 3; ++lane) {
@@ -181,7 +165,7 @@ TEST(Threads, EndWithTheirLastClient) {
                  [](Request &&request) { request.reply(request.bytes()); });
   for (uint32_t i = 0; i < 2; ++i) { // the second time, in the place of the first
     EXPECT_TRUE(server.is_running());
-    Connected connected({.servers = times(2, server), .threads = 2});
+    Connected connected({.servers = times(2, server)});
     EXPECT_EQ(ask(connected.caller, "?", to(i)), "?");
   }
   server.wait_for_end();
@@ -217,13 +201,6 @@ TEST(Threads, ConnectAgainWhileOthersGoOn) {
   others.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_GT(right, 0);
-}
-
-TEST(Threads, OfASenderAreNoMoreThanItsConnections) {
-  Running server({.threads = 5}, [](Request &&request) { request.reply(request.bytes()); });
-  Connected connected({.servers = times(2, server), .threads = 1000});
-  for (uint32_t lane = 0; lane < 2; ++lane)
-    EXPECT_EQ(ask(connected.caller, "?", to(lane)), "?");
 }
 
 } // namespace

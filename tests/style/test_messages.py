@@ -64,7 +64,7 @@ class Messages(unittest.TestCase):
         found = list(messages())
         self.assertGreater(len(found), 300)
         self.assertTrue(any("no example" in parts[0] for _, parts in found))
-        self.assertTrue(any("it stays full" in parts for _, parts in found))
+        self.assertTrue(any("it is gone" in parts for _, parts in found))
 
     def test_plain_words(self):
         wrong = []

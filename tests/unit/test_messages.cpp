@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <rdmashared/messages.hpp>
 
-#include "loop_back.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,34 +60,6 @@ TEST(ToRequest, BeginsWithTheTypeInNetworkByteOrder) {
   for (int i = 0; i < 4; ++i)
     EXPECT_EQ(static_cast<int>(bytes[i]), i + 1);
   EXPECT_EQ(from_bytes<Swap>(std::span(bytes).subspan(4)).second, 6);
-}
-
-// The other side answers with the request's bytes.
-TEST(TypedRequest, MakesRoomAndChecksTheLength) {
-  struct Echo {
-    uint32_t type;
-    Pair pair;
-  };
-  LoopBack loop;
-  Caller caller = loop.caller();
-  for (const bool is_right : {true, false}) {
-    std::thread sender([&] {
-      std::vector<LoopBack::Taken> taken;
-      while ((taken = loop.take()).empty())
-        std::this_thread::yield();
-      EXPECT_EQ(taken.front().slots.count,
-                is_right ? 1 : 2); // 64 bytes, of which 48 are the message's
-      loop.answer(taken.front());
-      loop.answers.wake();
-    });
-    const RequestOptions patient{.limit = std::chrono::seconds(60)};
-    const Swap swap{.first = 5, .second = 6};
-    if (is_right)
-      EXPECT_EQ(ask<Echo>(caller, swap, patient).pair.second, 6);
-    else
-      EXPECT_THROW((ask<std::array<char, 100>>(caller, swap, patient)), rdmacommon::Error);
-    sender.join();
-  }
 }
 
 } // namespace

@@ -38,7 +38,7 @@ MAIN = {
 }
 GROUPS = tuple(MAIN)
 OURS = {
-    "measure", "rate", "group_send", "slot_server", "shared_client", "own_connections",
+    "measure", "rate", "slot_server", "shared_client", "own_connections",
     "tcp_requests", "memory_requests"}
 
 
@@ -238,47 +238,29 @@ def rate(size: int, quick: bool) -> List[Probe]:
     return probes
 
 
-# ---- groups: one run of 21_group_send has all three arms at all numbers of slots
+# ---- groups: as lesson 21 sends slots, without what it does with them. Each slot is a message.
 
-COUNTS = (4, 16, 64, 255)
-WAYS = ("separate", "chained", "group")
-
-
-def _group_send(text: str, probe: Probe) -> List[Sample]:
-    samples = []
-    for count in COUNTS:
-        found = _find(rf"^ *{count} in a turn +([\d.]+) us +([\d.]+) us +([\d.]+) us", text)
-        samples += [
-            (way, str(count), "messages_per_s", 1e6 / float(us))
-            for way, us in zip(WAYS, found.groups())]
-    return samples
+COUNTS = (4, 16, 64, 255)  # slots
 
 
 def groups(quick: bool) -> List[Probe]:
-    program = "group_send {ours} --processes 1"
-    probes = [
-        Probe(
-            "groups",
-            "separate",
-            "4",
-            f"{program} --tcp-port 0",
-            (
-                f"{program} --host {{host}} --tcp-port {{port}} --messages 100 --repeats 1"
-                f" --measure {5 if quick else 200}"),
-            _group_send,
-            others=tuple((way, str(count)) for count in COUNTS for way in WAYS)[1:])]
-    # what the wire allows: so many slots in one WRITE of which the server is told, and in a plain
-    # one
+    probes = []
     for count in COUNTS:
-        size, factor = count * 64, count
-        limit = (
-            f"rate {{ours}} --operation write-imm --size {size} --messages"
-            f" {64 * (2 if quick else max(10, 6400 // count // 4))}")
-        probes.append(
-            Probe(
-                "groups", "write_imm_rate", str(count), f"{limit} --tcp-port 0",
-                f"{limit} --host {{host}} --tcp-port {{port}}",
-                _one("messages_per_s", r"([\d.]+) messages/s", factor)))
+        few = 64 * (2 if quick else 100)
+        runs = 64 * (2 if quick else max(10, 6400 // count // 4))
+        for arm, size, chain, messages, factor in (
+            ("separate", 64, 1, few, 1),
+            ("chained", 64, min(count, 64), few, 1),
+            ("group", 64 * count, 1, runs, count),
+        ):
+            program = (
+                f"rate {{ours}} --operation write-imm --size {size} --chain {chain}"
+                f" --messages {messages}")
+            probes.append(
+                Probe(
+                    "groups", arm, str(count), f"{program} --tcp-port 0",
+                    f"{program} --host {{host}} --tcp-port {{port}}",
+                    _one("messages_per_s", r"([\d.]+) messages/s", factor)))
         peer = (
             "ib_write_bw -F {perftest} -p {port} -n"
             f" {1280 if quick else max(1280, 25_600 // count)} -s {count * 64}")

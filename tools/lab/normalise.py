@@ -13,7 +13,7 @@ RULES = [
     (re.compile(r" *\b\d+\.\d{3} (?=(?:ns|us|ms|s|times)\b)"), " N "),
     (re.compile(r"\b\d+(?= increments were lost)"), "N"),
     (re.compile(r"\b\d+(?= limit events)"), "N"),
-    (re.compile(r"\b\d+(?= groups(?:,|$))"), "N"),
+    (re.compile(r"\b\d+(?= (?:runs|credits)(?:,|$))"), "N"),
     (re.compile(r"\bfe80::[0-9a-f:]+ *"), "LINK-LOCAL "),
     (re.compile(r"(?<=: IPv4, )[\d.:f]+ -> [\d.:f]+"), "ADDRESS -> ADDRESS"),
     (re.compile(r"\b(TCP|rdma_cm) port \d+"), r"\1 port N"),

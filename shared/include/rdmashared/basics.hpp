@@ -15,9 +15,9 @@ namespace rdmashared {
 
 /// How a thread waits for a response or a completion.
 enum class Waiting {
-  poll,   ///< It looks again and again, and uses a whole CPU.
-  events, ///< It sleeps until it is woken.
-  spin,   ///< It looks for 50 us, then it sleeps.
+  poll,     ///< It looks again and again, and uses a whole CPU.
+  events,   ///< It sleeps until it is woken.
+  adaptive, ///< It looks several times, as long as that has paid lately; then it sleeps.
 };
 
 /// Takes one line, without a newline at its end; a hint may follow on a second line. The library

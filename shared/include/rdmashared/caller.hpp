@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// @file
 /// The calls of a worker: requests, and what becomes of them. A worker is a process that has joined
-/// a Sender, a child of the sender's process, or a thread of that process. The calls are the same.
+/// a Sender. The sender's own process can be one. The calls are the same.
 ///
 ///     // In the sender's own process: sender.caller()
 ///     rdmashared::Caller caller = rdmashared::Caller::join("name");
@@ -32,7 +32,7 @@
 
 namespace rdmashared {
 
-class CallerLanes; // what is behind a Caller
+class CallerArea; // what is behind a Caller
 
 // [outcome]
 /// What became of a request.
@@ -41,6 +41,7 @@ enum class Outcome : uint32_t {
   refused,  ///< The server's handler has failed; RequestFailed::server_said() says why.
   lost,     ///< The connection broke after sending. The server may have carried the request out.
   not_sent, ///< There is no connection. The server has not seen the request.
+  expired,  ///< Its time limit passed before the server began. The server has not carried it out.
 };
 // [outcome]
 
@@ -87,23 +88,20 @@ public:
   std::optional<std::vector<std::byte>> wait(std::chrono::milliseconds limit);
 
   /// The same without a copy.
-  /// @param in_place called with the response. Its slots are in use until it returns, so others may
-  ///                 have to wait for them. An exception that it throws is passed on
+  /// @param in_place called with the response. Its slots are in use until it returns; they are this
+  ///                 process's own. An exception that it throws is passed on
   /// @return false if `limit` has passed
   bool wait(std::chrono::milliseconds limit, const InPlace &in_place);
 
 private:
-  friend class CallerLanes;
-  Pending(CallerLanes &lanes, uint32_t lane, uint64_t position, uint32_t slots, Waiting how,
+  friend class CallerArea;
+  Pending(CallerArea &area, uint32_t slot, uint32_t slots, uint32_t room, Waiting how,
           rdmacommon::Where where)
-      : lanes_(&lanes), lane_(lane), slots_(slots), how_(how), position_(position), where_(where) {}
+      : area_(&area), slot_(slot), slots_(slots), room_(room), how_(how), where_(where) {}
 
-  void forget() { lanes_ = nullptr; }
-
-  CallerLanes *lanes_; // null once the response has been collected
-  uint32_t lane_, slots_;
+  CallerArea *area_; // null once the response has been collected
+  uint32_t slot_, slots_, room_;
   Waiting how_;
-  uint64_t position_;
   rdmacommon::Where where_; // of the request
 };
 
@@ -139,21 +137,20 @@ public:
   /// Joins the sender with this name, of the same user.
   /// @param name SenderOptions::name
   /// @throws Error if there is none, or it does not answer within 5 seconds
-  static Caller join(const std::string &name, Waiting waiting = Waiting::events,
+  static Caller join(const std::string &name, Waiting waiting = Waiting::adaptive,
                      rdmacommon::Where where = rdmacommon::Where::here());
 
-  /// Joins a sender, or several senders that share the load.
-  /// @param links rdmacommon::connect_to_ring(), or a child's link that the sender's process gave
-  ///              to its Sender
-  /// @throws Error if a sender does not answer, or if they have more than 128 connections together
-  explicit Caller(std::vector<rdmacommon::Link> links, Waiting waiting = Waiting::events);
+  /// Joins a sender.
+  /// @param link whose other end the sender's process gave to its Sender
+  /// @throws Error if the sender does not answer within 5 seconds
+  explicit Caller(rdmacommon::Link link, Waiting waiting = Waiting::adaptive);
   Caller(Caller &&) noexcept; ///< The Pendings of the other one are this one's.
   ~Caller();                  ///< All its Pendings must be gone.
 
   // [ways]
   /// Sends a request and waits for the response.
   /// @return a copy of the response
-  /// @throws RequestFailed if it has failed; Error if it is too long, time is up, the ring stays
+  /// @throws RequestFailed if it has failed; Error if it is too long, time is up, the area stays
   ///         full, or the sender is gone
   std::vector<std::byte> request(std::span<const std::byte> bytes,
                                  const RequestOptions &options = {});
@@ -166,13 +163,13 @@ public:
   /// The same if there is room for the request now. A response keeps its slots until it is
   /// collected, so a thread that waits for room while it has responses to collect may wait for
   /// itself: use this function there.
-  /// @return nothing if there is no room, or this process has its quota of slots
-  ///         (SenderOptions::quota): collect responses, and try again
+  /// @return nothing if this process's area (SenderOptions::area_slots) has no room for it:
+  ///         collect responses, and try again
   /// @throws as request()
   std::optional<Pending> try_request_async(std::span<const std::byte> bytes,
                                            const RequestOptions &options = {});
-  /// Sends a request that wants no response. It returns when the request is in the ring. Nobody
-  /// reports what became of it.
+  /// Sends a request that wants no response. It returns when the request is in this process's area.
+  /// Nobody reports what became of it.
   /// @throws as request()
   void post(std::span<const std::byte> bytes, const RequestOptions &options = {});
   // [ways]
@@ -197,14 +194,13 @@ public:
                       rdmacommon::Where where = rdmacommon::Where::here());
 
   // [then]
-  /// Sends a request, for an event loop. run_ready() calls `then` when the response is there, or
-  /// the request has failed.
-  /// @throws as request()
+  /// Sends a request, for an event loop. run_ready() calls `then` when the response is there, the
+  /// request has failed, or RequestOptions::limit has passed. Does not wait.
+  /// @throws as request(); Error also if there is no room for the request now
   void request_then(std::span<const std::byte> bytes, Then then,
                     const RequestOptions &options = {});
   /// A descriptor that is readable when run_ready() has something to do: for poll(2), epoll(7) or
-  /// an event loop that is built on them. Belongs to this object. The first call starts a thread,
-  /// which sleeps for all responses.
+  /// an event loop that is built on them. Belongs to this object.
   int fd();
   /// Calls what was given to request_then(), for each response that is there. Does not wait. From
   /// one thread at a time.
@@ -216,10 +212,7 @@ public:
   uint32_t largest_response() const;
 
 private:
-  friend class CallerLanes;
-  explicit Caller(std::unique_ptr<CallerLanes> lanes);
-
-  std::unique_ptr<CallerLanes> lanes_;
+  std::unique_ptr<CallerArea> area_;
 };
 
 } // namespace rdmashared

@@ -15,7 +15,7 @@
 /// The structs travel as they lie in memory: both programs must be built from the same
 /// declarations, for the same byte order. Use types of a fixed width.
 ///
-/// Written out in lesson 23_shared_client.
+/// Written out in lesson 17_use_shared_client.
 #pragma once
 
 #include "rdmashared/caller.hpp"

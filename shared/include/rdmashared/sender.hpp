@@ -34,39 +34,43 @@ struct ServerAddress {
 
 /// What a Sender connects to, and how.
 struct SenderOptions {
-  /// At least one. They share the load, unless RequestOptions::server names one.
+  /// At least one, at most 256. They share the load, unless RequestOptions::server names one.
   std::vector<ServerAddress> servers;
-  uint32_t connections = 1; ///< To each server. 14 in total at most.
-  /// Of each connection's ring: a power of two, at most 2^24. A request and a response can have the
-  /// length of the process's quota, less 16 bytes, but at most 65,535 slots, and 255 times the
-  /// window.
-  uint32_t slots = 1024;
-  /// In bytes: a multiple of 64, at most 1 MiB. All slots together have 2 GiB at most.
-  uint32_t slot_size = 256;
-  /// How many requests of a connection may be without a response; more than `slots` is `slots`. A
-  /// request of more than 255 slots counts for each 255.
-  uint32_t window = 1024;
-  /// How many slots of each ring one process can have: for requests under way, and for responses
-  /// that it has not collected. So a process that does not collect leaves room for the others. Two
-  /// such processes can have twice that: choose less if you do not know all processes that join. 0:
-  /// half of the slots, or all of them if no other process can join.
-  uint32_t quota = 0;
+  uint32_t connections = 1; ///< To each server.
+  /// Of each connection's ring, at least 8 and at most 2^24. A request, and a response, can take
+  /// three quarters of them, less 40 bytes.
+  uint32_t slots = 4096;
+  /// In bytes: a multiple of 8, at least 32 and at most 1 MiB. All slots of a ring together have
+  /// 2 GiB at most. A message with 24 bytes in front of it takes as many slots as it needs.
+  uint32_t slot_size = 64;
+  /// How many requests of a connection may be without an answer. With more than `area_slots`, no
+  /// process can take the whole window with requests that the server works on for long.
+  uint32_t window = 4096;
+  /// Slots of each process's own area, at least 1: for its requests under way, and for responses
+  /// that it has not collected. No process can take another one's.
+  uint32_t area_slots = 1024;
   /// Bytes of the largest response to a request with RequestOptions::any_length. Those have a
   /// connection of their own. 0: there is no such connection.
   uint32_t largest_response = 0;
-  uint32_t group = 255; ///< Most slots in a group, 1 to 255. 1: each message goes by itself.
-  /// Threads that have the connections, each its share: at least 1. With more threads than
-  /// connections there is one for each connection. Several help if one is always busy, and there
-  /// are CPUs for them.
+  /// How many of those may be under way at a time, of each process and of each connection.
+  uint32_t long_responses = 16;
+  /// Most slots in a group, 1 to 255. 1: each message goes by itself. Larger groups let both CPUs
+  /// of a small host idle: all requests travel together.
+  uint32_t group = 64;
+  /// Threads that have the connections, at least 1. Each makes `connections` to each server, and
+  /// has its own share of the processes.
   uint32_t threads = 1;
-  Waiting waiting = Waiting::events; ///< How each thread waits.
+  Waiting waiting = Waiting::adaptive; ///< How each thread waits.
   /// By which other processes of this user join, for Caller::join(). Empty: they cannot.
   std::string name = {};
   std::optional<gid_t> members = {};              ///< Members of this group may join as well.
   std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
   std::chrono::milliseconds rest{200}; ///< Before the second attempt; doubles with each one.
   std::chrono::milliseconds longest_rest{3200}; ///< Up to this.
-  Log log = {};                                 ///< Why a connection is lost, or cannot be made.
+  /// How long a server may say nothing when it is asked whether it lives. Then the connection is
+  /// lost. It must be longer than the longest handler that runs inline.
+  std::chrono::milliseconds silence{5000};
+  Log log = {}; ///< Why a connection is lost, or cannot be made.
 };
 
 /// Connections to servers, and the threads that have them. Any number of Senders can be in a
@@ -83,22 +87,22 @@ public:
   Sender(const Sender &) = delete;
   Sender &operator=(const Sender &) = delete;
 
-  uint32_t connections() const; ///< To all servers.
+  uint32_t connections() const; ///< To all servers, of all threads.
   /// Sleeps until all connections are up.
   /// @throws Error with the reason if they are not within `limit`
   void wait_until_up(std::chrono::milliseconds limit);
-  /// Whether the threads go on. They end by themselves only if a worker has damaged a ring; then
-  /// every request fails.
+  /// Whether the threads go on. They end by themselves only if the host has no more of what they
+  /// need, such as file descriptors; then every request fails.
   bool is_running() const;
   /// The reason why a connection is not up; of several, the one that was seen last.
   std::string why() const;
 
   /// For the threads of this process. The Sender must outlive it.
-  Caller caller(Waiting waiting = Waiting::events);
+  Caller caller(Waiting waiting = Waiting::adaptive);
   Counts counts() const; ///< Of all connections.
 
 private:
-  std::unique_ptr<class SenderLoop> loop_;
+  std::unique_ptr<class SenderThreads> threads_;
 };
 
 } // namespace rdmashared

@@ -15,6 +15,7 @@
 
 #include "rdmashared/basics.hpp"
 
+#include <bitset>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +27,7 @@
 
 namespace rdmashared {
 
-struct SessionMemory; // what a connection and its requests share
+struct Batch; // requests that have come together
 
 /// The connection that a request has come by.
 struct Client {
@@ -53,18 +54,18 @@ public:
   std::span<std::byte> room() const;
 
   const Client &client() const; ///< Whose it is. Valid until the answer.
-  /// The number of the client's worker, as the client says: from 1; 0xffff is a thread of the
-  /// sender's own process. A number can be given again when a worker has gone.
-  uint16_t worker() const { return worker_; }
-  uint8_t service() const { return service_; } ///< RequestOptions::service.
-  bool wants_response() const;                 ///< False for Caller::post().
+  /// The number of the client's worker, as the client says. A number can be given again when a
+  /// worker has gone.
+  uint16_t worker() const;
+  uint8_t service() const;     ///< RequestOptions::service.
+  bool wants_response() const; ///< False for Caller::post().
   /// What ServerOptions::new_client has returned for this client; null if there is no such
   /// function. Valid until the answer.
   void *state() const;
 
   /// Whether it has been answered, or moved away. Then only an assignment and the destructor may be
   /// called.
-  bool is_answered() const { return memory_ == nullptr; }
+  bool is_answered() const { return batch_ == nullptr; }
 
   /// Answers with the first `length` bytes of room(). If that is more than room() has, the answer
   /// is a failure that says so.
@@ -76,16 +77,11 @@ public:
   void fail(std::string_view why);
 
 private:
-  friend class Session;
-  Request() = default;
-  bool is_long() const;
-  void answer(uint16_t kind, size_t length);
+  friend struct Batch;
+  Request(std::shared_ptr<Batch> batch, uint32_t index) : batch_(std::move(batch)), index_(index) {}
 
-  std::shared_ptr<SessionMemory> memory_; // null once it is answered
-  uint64_t id_ = 0;
-  uint32_t slot_ = 0, slots_ = 0, length_ = 0;
-  uint16_t kind_ = 0, worker_ = 0;
-  uint8_t service_ = 0;
+  std::shared_ptr<Batch> batch_; // null once it is answered
+  uint32_t index_;
 };
 // [request]
 
@@ -113,18 +109,17 @@ struct ServerOptions {
   uint64_t memory = uint64_t{1} << 28;
   uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections.
   /// Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
-  uint32_t group = 255;
-  /// Threads that have the connections, at least 1; with workers, pairs of threads that take turns.
-  /// A new client goes to the one that has the fewest. Several help if one is always busy, and
-  /// there are CPUs for them.
+  uint32_t group = 64;
+  /// Threads that have the connections, at least 1. A new client goes to the one that has the
+  /// fewest. Several help if one is always busy, and there are CPUs for them.
   uint32_t threads = 1;
-  /// Most handlers at a time, and threads of the pool that runs them. A handler that has been short
-  /// of late also runs in the thread that has the connection. If it is not short this time, another
-  /// thread takes that thread's connections; an answer that it gives before it returns can then be
-  /// a second late. 0: no pool: all handlers run in the threads that have the connections, so as
-  /// many at a time as there are `threads`, and one that takes long holds up that thread's clients.
+  /// Threads of the pool that runs handlers. 0: all handlers run in the threads that have the
+  /// connections: one that takes long holds up that thread's clients.
   uint32_t workers = 1;
-  Waiting waiting = Waiting::events;              ///< How each of `threads` waits.
+  /// Services whose handlers run in the threads that have the connections, although there is a
+  /// pool: for handlers that are shorter than a wake of another thread.
+  std::bitset<256> inline_services = {};
+  Waiting waiting = Waiting::adaptive;            ///< How each of `threads` waits.
   std::chrono::milliseconds connect_within{5000}; ///< How long a client may take to connect.
   std::chrono::milliseconds grace{5000}; ///< How long clients may take to finish after stop().
   /// Called for each new client, by one thread: makes a state of yours for it. The state is
@@ -149,9 +144,8 @@ public:
   uint16_t port() const; ///< The one it listens on.
 
   /// Serves until stop(), or until ServerOptions::clients have come and gone. Handlers may still
-  /// run then: the destructor waits for them. Without workers this thread and
-  /// ServerOptions::threads - 1 others have the connections; with workers each of `threads` is two,
-  /// which take turns, and this thread waits. Call it once.
+  /// run then: the destructor waits for them. This thread and ServerOptions::threads - 1 others
+  /// have the connections. Call it once.
   /// @throws Error if the host has no more of what a server needs, such as file descriptors
   void run();
 
@@ -167,7 +161,8 @@ public:
   uint32_t rejected() const; ///< Connection requests that the server has rejected.
 
 private:
-  std::unique_ptr<class ServerLoop> loop_;
+  friend void serve_until_signal(Server &server);
+  std::unique_ptr<class ServerThreads> threads_;
 };
 
 /// run(), with SIGINT and SIGTERM as stop(). Blocks the two signals in this thread meanwhile. Other

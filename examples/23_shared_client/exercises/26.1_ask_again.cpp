@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Exercise 26.1 (★★): a request that is lost, and asked again.
+// Wanted:   the client gets its answer from the second server. It asks again only if the request
+//           was lost or not sent, and only once there is a connection.
+// Hints: ./lab hint 26.1
+// Check: ./lab check 26.1
+
+#include <rdmacommon/check.hpp>
+#include <rdmacommon/options.hpp>
+#include <rdmashared/sender.hpp>
+#include <rdmashared/server.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+
+using namespace rdmacommon;
+using namespace rdmashared;
+
+namespace {
+
+// The first server carries the request out, and ends at once, without an answer. The second one has
+// the same port, and answers.
+void serve(const CmOptions &where) {
+  uint32_t carried_out = 0;
+  std::optional<Request> without_answer;
+  std::unique_ptr<Server> server;
+  const auto end = [&](Request &&request) {
+    ++carried_out;
+    without_answer.emplace(std::move(request));
+    server->stop();
+    server->stop(); // without a grace
+  };
+  server = std::make_unique<Server>(ServerOptions{.host = where.host, .port = where.cm_port}, end);
+  const uint16_t port = server->port();
+  std::printf("listening on rdma_cm port %u\n", port);
+  server->run();
+  server.reset();
+
+  const auto answer = [&](Request &&request) {
+    ++carried_out;
+    request.reply(0);
+  };
+  Server second({.host = where.host, .port = port, .clients = 1}, answer);
+  second.run();
+  std::printf("the request was carried out %u times\n", carried_out);
+}
+
+// TODO: it asks once, whatever comes of it.
+void ask_again(Caller &caller) {
+  caller.request({});
+}
+
+void ask(const CmOptions &where) {
+  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
+  sender.wait_until_up(where.timeout);
+  Caller caller = sender.caller();
+  try {
+    ask_again(caller);
+    std::printf("there is an answer\n");
+  } catch (const RequestFailed &failure) {
+    std::printf("%s\n", failure.what());
+  }
+  caller.wait_connected(where.timeout); // the second server waits for a client
+}
+
+void run(int argc, char **argv) {
+  CommandLine line{"Asks a server that ends, and the server after it."};
+  CmOptions where{line, "the server; without it this is the server"};
+  line.parse(argc, argv);
+  where.is_server() ? serve(where) : ask(where);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_main(argc, argv, run);
+}

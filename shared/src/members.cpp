@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+#include "members.hpp"
+
+#include <rdmacommon/check.hpp>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace rdmashared {
+namespace {
+
+using rdmacommon::check_errno, rdmacommon::Error, rdmacommon::File, rdmacommon::Link,
+    rdmacommon::Where;
+using std::chrono::milliseconds;
+
+// Said by the guest, with a pidfd; and by the sender, with the guest's number behind it.
+constexpr std::string_view hello = "rdmashared 1", answer = "rdmashared 1 worker ";
+constexpr milliseconds breather(1000); // after there were no file descriptors left
+
+// A name that is in no file system: it is there as long as the socket is.
+socklen_t abstract_address(sockaddr_un &address, const std::string &name, Where where) {
+  if (name.empty() || name.size() >= sizeof address.sun_path)
+    throw Error("the name of a sender", "it is empty or too long", where);
+  address = {.sun_family = AF_UNIX, .sun_path = {}};
+  std::memcpy(address.sun_path + 1, name.data(), name.size()); // after a zero
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+File unix_socket(int flags) {
+  return File(check_errno(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), "socket"));
+}
+
+// [peers]
+// Nothing protects an abstract name, so the kernel says who is at the other end.
+ucred peer_of(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  check_errno(getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length), "SO_PEERCRED");
+  return peer;
+}
+
+bool is_of_group(int socket, gid_t group) {
+  if (peer_of(socket).gid == group)
+    return true;
+  std::vector<gid_t> groups(32); // all others that it had when it connected
+  auto length = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+  int result = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &length);
+  if (result < 0 && errno == ERANGE) { // there are more, and the kernel has said how many
+    groups.resize(length / sizeof(gid_t));
+    result = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &length);
+  }
+  check_errno(result, "SO_PEERGROUPS");
+  groups.resize(length / sizeof(gid_t));
+  return std::ranges::find(groups, group) != groups.end();
+}
+// [peers]
+
+// Or, where there is none (under Valgrind 3.19), a descriptor that never becomes readable: then the
+// end of the link alone says that the process has ended.
+File pidfd_of_this_process() { // glibc 2.36 has a function
+  File made(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (made.get() < 0 && errno == ENOSYS)
+    made = File(eventfd(0, EFD_CLOEXEC));
+  check_errno(made.get(), "pidfd_open");
+  return made;
+}
+
+} // namespace
+
+Members::Members(const AreaShape &shape, std::vector<Host> hosts, const std::string &name,
+                 std::optional<gid_t> group)
+    : shape_(shape), hosts_(std::move(hosts)), group_(group), process_(pidfd_of_this_process()),
+      is_taken_(hosts_.size(), std::vector<bool>(max_workers)), joined_(hosts_.size()) {
+  if (!name.empty()) {
+    listener_ = unix_socket(SOCK_NONBLOCK);
+    sockaddr_un address;
+    const socklen_t length = abstract_address(address, name, Where::here());
+    check_errno(bind(listener_.get(), reinterpret_cast<sockaddr *>(&address), length), "bind");
+    check_errno(listen(listener_.get(), 128), "listen");
+    watch_listener();
+  }
+  const NoSignals no_signals;
+  thread_ = std::thread([this] { run(); });
+}
+
+Members::~Members() {
+  loop_.send([this] { is_over_ = true; });
+  thread_.join();
+}
+
+void Members::invite(Link link) {
+  loop_.send([this, its = std::make_shared<Link>(std::move(link))] { take_in(std::move(*its)); });
+}
+
+void Members::is_free(uint32_t host, uint32_t number) {
+  loop_.send([this, host, number] {
+    is_taken_[host][number] = false;
+    --joined_[host];
+  });
+}
+
+void Members::drop(uint32_t host, uint32_t number) {
+  loop_.send([this, host, number] {
+    const auto is_it = [&](const Guest &each) {
+      return each.has_joined() && each.host == host && each.number == number;
+    };
+    if (const auto guest = std::ranges::find_if(guests_, is_it); guest != guests_.end())
+      forget(guest);
+  });
+}
+
+// [members-run]
+void Members::run() {
+  while (!is_over_) {
+    Clock::time_point until = paused_until_.value_or(Clock::time_point::max());
+    for (const Guest &guest : guests_)
+      if (!guest.has_joined())
+        until = std::min(until, guest.silent_until);
+    loop_.wait(until, true);
+    const auto now = Clock::now();
+    for (auto next = guests_.begin(); next != guests_.end();)
+      if (const auto guest = next++; !guest->has_joined() && guest->silent_until <= now)
+        guest->link.has_spoken() ? welcome(guest) : forget(guest); // it may have been in time
+    if (paused_until_ && *paused_until_ <= now)
+      watch_listener();
+  }
+}
+// [members-run]
+
+// [accept-members]
+void Members::accept() {
+  if (silent() >= max_silent) // until one of them has spoken, or its time is over
+    return pause_listener(Clock::time_point::max());
+  File socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (socket.get() < 0) {
+    // The process stays in the queue, so the socket stays readable. Do not look at it all the time.
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+      pause_listener(Clock::now() + breather);
+    return;
+  }
+  try {
+    if (peer_of(socket.get()).uid == geteuid() || (group_ && is_of_group(socket.get(), *group_)))
+      take_in(Link(std::move(socket)));
+  } catch (const Error &) { // the others do not suffer
+  }
+}
+// [accept-members]
+
+void Members::watch_listener() {
+  try {
+    if (listener_.get() >= 0)
+      loop_.watch(listener_.get(), [this] { accept(); });
+    paused_until_.reset();
+  } catch (const Error &) { // the host has no memory for it now
+    paused_until_ = Clock::now() + breather;
+  }
+}
+
+void Members::pause_listener(Clock::time_point until) {
+  loop_.forget(listener_.get());
+  paused_until_ = until;
+}
+
+uint32_t Members::silent() const {
+  return static_cast<uint32_t>(
+      std::ranges::count_if(guests_, [](const Guest &each) { return !each.has_joined(); }));
+}
+
+void Members::take_in(Link link) {
+  const Place guest =
+      guests_.insert(guests_.end(), Guest{.link = std::move(link),
+                                          .process = File(),
+                                          .silent_until = Clock::now() + hello_limit});
+  try {
+    loop_.watch(guest->link.fd(),
+                [this, guest] { guest->has_joined() ? forget(guest) : welcome(guest); });
+  } catch (const Error &) { // it is no link, or there is no memory; the others do not suffer
+    forget(guest);
+  }
+}
+
+// [welcome]
+// The guest sends a pidfd of its own: the kernel's word for "this very process", which never comes
+// to mean another one, as a process id does.
+void Members::welcome(Place guest) {
+  const auto host = static_cast<uint32_t>(std::ranges::min_element(joined_) - joined_.begin());
+  const auto free = std::ranges::find(is_taken_[host], false);
+  try {
+    std::vector<File> files;
+    if (guest->link.hear(milliseconds(0), files, 1) != hello)
+      throw Error("a process that wants to join", "it has another version of the library");
+    if (free == is_taken_[host].end())
+      throw Error("a process that wants to join", "there are as many as can be");
+    const auto number = static_cast<uint32_t>(free - is_taken_[host].begin());
+    const File area = Area::make(shape_);
+    Member member{.number = number,
+                  .area = std::make_shared<Area>(area.get()),
+                  .doorbell = std::make_shared<Event>(),
+                  .event = std::make_shared<Event>()};
+    guest->link.tell(std::string(answer) + std::to_string(number),
+                     std::array{process_.get(), hosts_[host].board, area.get(),
+                                member.doorbell->fd(), member.event->fd()});
+    loop_.watch(files[0].get(), [this, guest] { forget(guest); });
+    guest->process = std::move(files[0]);
+    guest->host = host;
+    guest->number = number;
+    *free = true;
+    ++joined_[host];
+    hosts_[host].joined(std::move(member));
+  } catch (const Error &) { // of this process, or of the host, which has no room for it
+    return forget(guest);
+  }
+  if (paused_until_)
+    watch_listener();
+}
+// [welcome]
+
+// [forget]
+// Its process has ended, or its link is closed. The process may still have its area: nobody else
+// has, so what it writes there does not matter.
+void Members::forget(Place guest) {
+  loop_.forget(guest->link.fd());
+  loop_.forget(guest->process.get());
+  if (guest->has_joined())
+    hosts_[guest->host].left(guest->number);
+  guests_.erase(guest);
+  if (paused_until_) // there is room for another one, and a file descriptor
+    watch_listener();
+}
+// [forget]
+
+// ---- the worker's side
+
+Link connect_to(const std::string &name, milliseconds limit, Where where) {
+  File socket = unix_socket(0);
+  // connect() waits while the sender's queue is full, and without this forever.
+  limit = std::max(limit, milliseconds(1)); // 0 would be forever, too
+  const timeval timeout{.tv_sec = limit.count() / 1000, .tv_usec = limit.count() % 1000 * 1000};
+  check_errno(setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout),
+              "SO_SNDTIMEO", where);
+  sockaddr_un address;
+  const socklen_t length = abstract_address(address, name, where);
+  check_errno(connect(socket.get(), reinterpret_cast<sockaddr *>(&address), length),
+              ("Caller::join(" + name + ")").c_str(), where);
+  if (peer_of(socket.get()).uid != geteuid())
+    throw Error("the sender", "it belongs to another user", where);
+  return Link(std::move(socket));
+}
+
+// [join-sender]
+Joined join(Link link, milliseconds limit) {
+  link.tell(hello, std::array{pidfd_of_this_process().get()});
+  std::vector<File> files;
+  const std::string said = link.hear(limit, files, 5);
+  uint32_t number = max_workers;
+  const char *const end = said.data() + said.size();
+  if (!said.starts_with(answer) ||
+      std::from_chars(said.data() + answer.size(), end, number).ptr != end || number >= max_workers)
+    throw Error("the sender", "it has another version of the library");
+  return {.link = std::move(link),
+          .sender = std::move(files[0]),
+          .board = std::make_unique<SharedBoard>(files[1].get()),
+          .area = std::make_unique<Area>(files[2].get()),
+          .doorbell = std::move(files[3]),
+          .event = std::move(files[4]),
+          .number = number};
+}
+
+// Its process has ended, or it has let this worker go.
+bool Joined::is_alone() const {
+  std::array<pollfd, 2> fds{{{.fd = sender.get(), .events = POLLIN, .revents = 0},
+                             {.fd = link.fd(), .events = POLLIN, .revents = 0}}};
+  return poll(fds.data(), fds.size(), 0) > 0;
+}
+// [join-sender]
+
+} // namespace rdmashared

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// Layer: ends. The processes that have joined a sender. A thread of its own lets them join, makes
+// their areas, and notices when one has gone. So nothing that a stranger does at the door holds up
+// the requests of those who are in.
+#pragma once
+
+#include "area.hpp"
+#include "sender_board.hpp"
+#include "epoll_loop.hpp"
+
+#include <rdmacommon/processes.hpp>
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace rdmashared {
+
+// [member]
+// A process that has joined: what its sender thread needs.
+struct Member {
+  uint32_t number; // less than max_workers, and no other member's
+  std::shared_ptr<Area> area;
+  std::shared_ptr<Event> doorbell; // the worker rings it when the sender sleeps
+  std::shared_ptr<Event> event;    // the sender rings it for a worker that has asked for it
+};
+
+// One of the sender's threads, to which members are given.
+struct Host {
+  int board; // a descriptor
+  std::function<void(Member)> joined;
+  std::function<void(uint32_t number)> left; // calls Members::is_free() once the number is free
+};
+// [member]
+
+class Members {
+public:
+  static constexpr uint32_t max_silent = 64; // that may not have said hello yet
+  static constexpr std::chrono::seconds hello_limit{5};
+
+  // @param name  of an abstract socket, or empty
+  // @param group whose members may join, beside this user's processes
+  // @throws Error if the name is in use
+  Members(const AreaShape &shape, std::vector<Host> hosts, const std::string &name,
+          std::optional<gid_t> group);
+  ~Members();
+  Members(const Members &) = delete;
+  Members &operator=(const Members &) = delete;
+
+  // From any thread.
+
+  // Lets the process at the other end of the link join.
+  void invite(rdmacommon::Link link);
+  void is_free(uint32_t host, uint32_t number);
+  // It has damaged its area: its link is closed, and Host::left() is called.
+  void drop(uint32_t host, uint32_t number);
+
+private:
+  struct Guest {
+    rdmacommon::Link link;
+    rdmacommon::File process; // a pidfd, once it has joined
+    uint32_t host = 0, number = 0;
+    Clock::time_point silent_until;
+    bool has_joined() const { return process.get() >= 0; }
+  };
+  using Place = std::list<Guest>::iterator;
+
+  void run();
+  void accept();
+  void watch_listener();
+  void pause_listener(Clock::time_point until);
+  void take_in(rdmacommon::Link link);
+  void welcome(Place guest);
+  void forget(Place guest);
+  uint32_t silent() const;
+
+  const AreaShape shape_;
+  const std::vector<Host> hosts_;
+  const std::optional<gid_t> group_;
+  const rdmacommon::File process_; // a pidfd of this process, which the guests get
+  rdmacommon::File listener_;
+  Loop loop_;
+  std::list<Guest> guests_;
+  std::vector<std::vector<bool>> is_taken_; // of each host, by number
+  std::vector<uint32_t> joined_;            // to each host, now
+  std::optional<Clock::time_point> paused_until_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+// [join]
+// The worker's side.
+struct Joined {
+  rdmacommon::Link link;
+  rdmacommon::File sender; // a pidfd
+  std::unique_ptr<SharedBoard> board;
+  std::unique_ptr<Area> area;
+  rdmacommon::File doorbell, event;
+  uint32_t number;
+
+  bool is_alone() const; // whether the sender has gone. A system call
+};
+
+// @throws Error if the sender does not answer in time
+Joined join(rdmacommon::Link link, std::chrono::milliseconds limit);
+// @throws Error if nobody listens, or another user does
+rdmacommon::Link connect_to(const std::string &name, std::chrono::milliseconds limit,
+                            rdmacommon::Where where);
+// [join]
+
+} // namespace rdmashared

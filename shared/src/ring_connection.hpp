@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// Layer: wire. The RDMA resources of a connection, with its two rings. It is the same on both
+// sides.
+#pragma once
+
+#include "rings.hpp"
+#include "wire.hpp"
+
+#include "stats.hpp"
+
+#include <rdmacommon/cm.hpp>
+#include <rdmacommon/completions.hpp>
+#include <rdmacommon/handles.hpp>
+#include <rdmacommon/objects.hpp>
+#include <rdmacommon/requests.hpp>
+#include <rdmacommon/work_queues.hpp>
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace rdmashared {
+
+// [connection]
+class Connection {
+public:
+  // Posts all receives. The protection domain is this connection's own: no key of another one opens
+  // anything.
+  Connection(rdma_cm_id *id, const Shape &shape, uint32_t group, Stats &stats);
+  ~Connection();
+  Connection(const Connection &) = delete;
+  Connection &operator=(const Connection &) = delete;
+
+  // Where the peer writes to.
+  uint64_t address() const { return reinterpret_cast<uint64_t>(in_mr_->addr); }
+  uint32_t rkey() const { return in_mr_->rkey; }
+  // Where this side writes to.
+  void set_peer(uint64_t address, uint32_t rkey);
+
+  // ---- out
+
+  bool has_room(uint64_t slots) const { return out_.has_room(slots); }
+  void put(const Header &header, std::span<const std::byte> bytes,
+           std::span<const std::byte> more = {}) {
+    out_.put(header, bytes, more);
+  }
+  // Posts what has been put, as far as the peer can take it, in one call.
+  // @return whether there was something to post
+  bool post();
+
+  // ---- in
+
+  // Takes completions, and calls f(header, bytes) for each message, as InRing::take() does.
+  // @param may_take whether a run may be taken now; if not, it waits in its slots
+  // @return whether there was something
+  // @throws Error if the connection is broken, or the peer has sent what it should not
+  template <typename Function, typename MayTake> bool take(Function f, MayTake may_take) {
+    const bool has_polled = poll();
+    bool has_taken = false;
+    for (; !runs_.empty() && may_take(); has_taken = true) {
+      const Arrived arrived = runs_.front();
+      runs_.pop_front();
+      in_.take(arrived.run, arrived.length, f);
+    }
+    return has_polled || has_taken;
+  }
+
+  // ---- the data connection
+
+  void add_data_connection(rdma_cm_id *id);
+  bool has_data_connection() const { return data_.has_value(); }
+  // Writes a long response.
+  // @return false if there is no room now
+  bool write_data(const ibv_mr *from, std::span<const std::byte> bytes, const Room &to);
+  // How many of these WRITEs have completed, in the order in which they were posted.
+  uint64_t data_written() const { return data_written_; }
+
+  ibv_pd *pd() const { return pd_.get(); }
+
+  // ---- sleeping
+
+  int fd() const { return channel_->fd; } // readable when something has completed since arm()
+  // @return false if it was not armed: what has completed before that is not told, so poll again
+  bool arm();
+  void take_event();
+
+  void destroy_queue_pairs();
+
+private:
+  struct QueuePair {
+    QueuePair(rdma_cm_id *id, ibv_pd *pd, ibv_cq *cq, uint32_t receives);
+    rdmacommon::unique_cm_qp holder;
+    rdmacommon::SendQueue queue;
+  };
+  struct Arrived {
+    rdmacommon::Run run;
+    uint32_t length;
+  };
+  bool poll();
+  void received(const ibv_wc &wc);
+  void repost();
+
+  Stats &stats_;
+  OutRing out_;
+  InRing in_;
+  std::deque<Arrived> runs_;
+  rdmacommon::unique_comp_channel channel_;
+  rdmacommon::unique_pd pd_;
+  rdmacommon::unique_cq cq_;
+  rdmacommon::unique_mr out_mr_, in_mr_;
+  QueuePair requests_;
+  rdmacommon::ReceiveQueue receives_;
+  std::optional<QueuePair> data_;
+  uint64_t data_written_ = 0;
+  uint64_t peer_address_ = 0;
+  uint32_t peer_rkey_ = 0;
+  bool is_armed_ = false;
+};
+// [connection]
+
+// [rnr]
+// A peer that keeps to the rules never finds the receive queue empty: it knows how many runs this
+// side has taken. The connection of any other peer must break.
+inline rdma_conn_param connection_parameters(const void *hello, size_t length) {
+  return {.private_data = hello,
+          .private_data_len = static_cast<uint8_t>(length),
+          .retry_count = 6,
+          .rnr_retry_count = 0};
+}
+// [rnr]
+
+// The private data that came with an event. They go with the event.
+inline std::span<const std::byte> private_data(const rdma_cm_event &event) {
+  return {static_cast<const std::byte *>(event.param.conn.private_data),
+          event.param.conn.private_data ? size_t{event.param.conn.private_data_len} : 0};
+}
+
+// Before another thread takes a connection down: rdma_get_cm_event() uses the queue pair of the id
+// whose event it fetches. So the ids leave the event channel first. If they cannot, the queue pairs
+// go at once.
+void leave_channel(std::initializer_list<rdma_cm_id *> ids, Connection *connection);
+
+// How soon a silent peer counts as dead. rdma_cm's own is 2.1 s for each of the seven attempts.
+// Call it before rdma_connect() or rdma_accept().
+void set_ack_timeout(rdma_cm_id *id);
+
+} // namespace rdmashared
