@@ -9,6 +9,7 @@
 #include <rdmacommon/work_queues.hpp>
 
 #include <infiniband/verbs.h>
+#include <sched.h>
 
 #include <arpa/inet.h>
 #include <array>
@@ -58,7 +59,9 @@ private:
   uint32_t left_;
 };
 
-constexpr uint32_t looks = 65536; // at a CQ, before it checks whether the peer has ended
+// Looks at a CQ without a completion, before another thread may have the CPU (SoftRoCE needs one)
+// and before it asks whether the peer has ended.
+constexpr uint32_t looks = 1000;
 
 // The server's loop, until the client says that it is done. The server gives credit when a quarter
 // of the receives have been used, or when nothing more has come: so credits cost little, and the
@@ -86,6 +89,7 @@ inline void give_credits(ibv_cq *cq, ibv_qp *qp, Credits &credits, uint32_t dept
     idle = count == 0 ? idle + 1 : 0;
     if (idle >= looks) {
       idle = 0;
+      sched_yield();
       if (exchange.peer_has_spoken())
         return;
     }
