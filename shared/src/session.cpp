@@ -15,6 +15,13 @@ using namespace rdmacommon;
 
 namespace {
 
+// A clock that is late by up to a tick, and costs less than a look at the exact time.
+std::chrono::nanoseconds coarse_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 constexpr uint32_t small_room = 256;    // bytes: a response that a batch has memory for
 constexpr size_t longest_reason = 1024; // bytes
 
@@ -115,14 +122,13 @@ void Batch::is_complete() {
 }
 // [room-of]
 
-// [handle]
-// Some milliseconds late, and cheap: time limits are no shorter.
-std::chrono::nanoseconds coarse_now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+std::chrono::nanoseconds Batch::age() const {
+  timespec tick{};
+  clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+  return coarse_now() - came - std::chrono::nanoseconds(tick.tv_nsec);
 }
 
+// [handle]
 void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler) {
   SessionState &state = *batch->state;
   for (uint32_t i; (i = batch->next++) < batch->entries.size();) {
@@ -134,8 +140,8 @@ void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler) 
       const std::lock_guard lock(state.mutex);
       is_cancelled = state.cancelled.erase(header.id) > 0;
     }
-    const bool is_over = header.limit_ms > 0 &&
-                         coarse_now() - batch->came > std::chrono::milliseconds(header.limit_ms);
+    const bool is_over =
+        header.limit_ms > 0 && batch->age() > std::chrono::milliseconds(header.limit_ms);
     if (is_cancelled || is_over) {
       if (header.kind != Kind::post)
         Batch::finish(batch, i, Kind::expired, 0);

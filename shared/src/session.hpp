@@ -138,11 +138,14 @@ struct Batch {
   std::vector<Entry> entries;
   std::vector<std::byte> small_rooms;
   uint32_t small_rooms_length = 0;
-  const std::chrono::nanoseconds came; // by coarse_now()
+  const std::chrono::nanoseconds came; // by the kernel's coarse clock
   std::atomic<uint32_t> next = 0;      // to be handled
   std::atomic<uint64_t> taken = 0;     // of the budgets
 
   void is_complete(); // nothing more is added; before the handlers
+  // The time since the batch came, or up to two ticks of the kernel less. So no time limit ends too
+  // early.
+  std::chrono::nanoseconds age() const;
   static Request request(const std::shared_ptr<Batch> &batch, uint32_t index) {
     return Request(batch, index);
   }
@@ -158,8 +161,6 @@ struct Batch {
 inline uint64_t memory_for(const Shape &shape) {
   return 3 * uint64_t{shape.slots} * shape.slot_size + uint64_t{shape.rooms} * shape.largest;
 }
-
-std::chrono::nanoseconds coarse_now();
 
 // Calls the handler for requests of the batch, as long as there are some that nobody handles.
 void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler);

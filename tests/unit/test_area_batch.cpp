@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Requests that have come together: how long ago.
+#include "session.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+
+using namespace rdmashared; // for tests alone
+using std::chrono::milliseconds;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::shared_ptr<SessionState> a_state() {
+  return std::make_shared<SessionState>(Client{}, std::make_shared<Answers>(),
+                                        std::make_shared<Budget>(1 << 20), 0, 1 << 20, Shape{});
+}
+
+// A time limit that ends too early fails a request for nothing; each of some 100 batches begins at
+// another point of the kernel's tick.
+TEST(AreaBatch, IsNeverOlderThanItIs) {
+  const auto state = a_state();
+  for (const auto end = Clock::now() + milliseconds(100); Clock::now() < end;) {
+    const auto before = Clock::now();
+    const Batch batch(state);
+    while (Clock::now() - before < milliseconds(1)) {
+      const auto age = batch.age();
+      ASSERT_LE(age, Clock::now() - before);
+    }
+  }
+}
+
+TEST(AreaBatch, GetsOlder) {
+  const auto state = a_state();
+  const Batch batch(state);
+  while (batch.age() < milliseconds(20)) // else the test's time limit ends it
+    ;
+}
+
+} // namespace
