@@ -13,7 +13,6 @@ import needs_device
 
 LIAR = str(needs_device.BUILD / "tests/faults/lying_writer")
 HONEST = needs_device.program("write_with_imm")
-SHORT = ["--timeout", "2", "--wait", "2"]  # for the other side, when one has ended
 LIES = {
     "server": {
         "first": "it begins with fragment 1, not 0",
@@ -51,9 +50,10 @@ class Lies(liars.Refused):
         ):
             with self.subTest(arguments):
                 self.assertRefused(
-                    liars.run([HONEST, *SHORT], [HONEST, *arguments]), "client", words)
+                    liars.run([HONEST], [HONEST, *arguments], stop_server=True), "client", words)
+        # This client waits for an answer of the server that has ended, for its whole limit.
         self.assertRefused(
-            liars.run([HONEST, "--save", "/nowhere/at/all"], [HONEST, *SHORT]), "server",
+            liars.run([HONEST, "--save", "/nowhere/at/all"], [HONEST, "--timeout", "10"]), "server",
             "/nowhere/at/all: cannot be written")
 
 
