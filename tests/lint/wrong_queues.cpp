@@ -93,6 +93,13 @@ const Add no_poll_after_arm("no-poll-after-arm", [](const DeviceOptions &options
   pair.send();
   take_event(pair);
   wait(pair.received.get());
+  if (!wrong) { // at its end, a program need not take what has made an event
+    pair.receive();
+    arm(pair.received.get());
+    pair.send();
+    wait(pair.sent.get());
+    wait(pair.sent.get());
+  }
 });
 
 const Add not_solicited("not-solicited", [](const DeviceOptions &options, bool wrong) {
