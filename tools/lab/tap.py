@@ -58,7 +58,7 @@ class Tap:
         try:
             if kind is None:
                 self._drain()
-            self.tcpdump.send_signal(signal.SIGINT)
+            self.tcpdump.terminate()  # not SIGINT, which a script's background commands ignore
             said = self.tcpdump.communicate(timeout=30)[1]
             if kind is None:
                 self._fetch(said)
