@@ -9,7 +9,7 @@
 
 #include "load_processes.hpp"
 
-#include "sender_board.hpp" // of the shared client: what wakes many at once
+#include "memory.hpp" // of the shared client: what wakes many at once
 
 #include <rdmacommon/check.hpp>
 

@@ -3,10 +3,9 @@
 // process share the area under a lock; no other process has it.
 #pragma once
 
-#include "area.hpp"
+#include "memory.hpp"
 #include "epoll_loop.hpp"
 #include "members.hpp"
-#include "sender_board.hpp"
 
 #include "rdmashared/caller.hpp"
 

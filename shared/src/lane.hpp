@@ -7,7 +7,7 @@
 // on a host where that runs.
 #pragma once
 
-#include "area.hpp"
+#include "memory.hpp"
 #include "backoff.hpp"
 #include "ring_connection.hpp"
 #include "epoll_loop.hpp"

@@ -4,8 +4,7 @@
 // the requests of those who are in.
 #pragma once
 
-#include "area.hpp"
-#include "sender_board.hpp"
+#include "memory.hpp"
 #include "epoll_loop.hpp"
 
 #include <rdmacommon/processes.hpp>

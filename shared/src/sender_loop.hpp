@@ -3,8 +3,7 @@
 // gives the answers back.
 #pragma once
 
-#include "area.hpp"
-#include "sender_board.hpp"
+#include "memory.hpp"
 #include "lane.hpp"
 #include "epoll_loop.hpp"
 #include "members.hpp"

@@ -32,7 +32,7 @@ FUZZERS = {
     "exchange_line": "exchange handles options resolve device wait_for check hints",
     "private_data": "description wire immediate requests handles check hints",
     "run_messages": "wire rings immediate requests device handles check hints lesson_messages",
-    "sender_link": "members area sender_board processes wait_for check hints",
+    "sender_link": "members memory processes wait_for check hints",
 }
 FLAGS = [
     "-std=c++20",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The board of a sender: all read it, one writes it, and the bells wake those who are meant.
-#include "sender_board.hpp"
+#include "memory.hpp"
 
 #include <rdmacommon/check.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The memory of a worker process: its own area.
-#include "area.hpp"
+#include "memory.hpp"
 
 #include <rdmacommon/check.hpp>
 

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include "memory.hpp"
+
+#include <rdmacommon/check.hpp>
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <new>
+
+namespace rdmashared {
+
+using rdmacommon::check_errno, rdmacommon::Error, rdmacommon::File, rdmacommon::SharedMemory;
+using std::chrono::steady_clock;
+
+// ---- the area of a worker process
+
+// [area-layout]
+// Everything follows from the shape, so what a header says can be checked.
+Area::Layout::Layout(const AreaShape &of)
+    : magic{'r', 'd', 'm', 'a', 'a', 'r', 'e', 'a'}, version(1), header_size(sizeof(Header)),
+      shape(of) {
+  const auto page_after = [](uint64_t end) { return (end + 4095) / 4096 * 4096; };
+  queue = sizeof(Header);
+  answers = queue + uint64_t{2} * of.slots * sizeof(Submission);
+  data = page_after(answers + uint64_t{of.slots} * sizeof(Answer));
+  rooms = page_after(data + uint64_t{of.slots} * of.slot_size);
+  length = page_after(rooms + uint64_t{of.rooms} * of.largest);
+}
+// [area-layout]
+
+// [area-make]
+namespace {
+
+// The sum of what such a shape needs does not overflow.
+bool is_possible(const AreaShape &shape) {
+  return shape.slots > 0 && shape.slots <= AreaShape::max_slots && shape.slot_size > 0 &&
+         shape.slot_size % 8 == 0 && uint64_t{shape.rooms} * shape.largest <= uint64_t{1} << 48;
+}
+
+} // namespace
+
+File Area::make(const AreaShape &shape) {
+  if (!is_possible(shape))
+    throw Error("an area", "its slots must be 1 to 2^24, and of a multiple of 8 bytes, and its "
+                           "rooms 2^48 bytes together");
+  const Layout layout(shape);
+  File file = rdmacommon::make_shared_memory("rdma_area", layout.length);
+  const SharedMemory memory(file.get(), layout.length); // zeros
+  new (memory.data()) Header{.layout = layout};
+  return file;
+}
+
+Area::Area(int memory) : process_(getpid()) {
+  struct stat about = {};
+  check_errno(fstat(memory, &about), "fstat");
+  if (about.st_size < static_cast<off_t>(sizeof(Header)))
+    throw Error("the shared memory", "it is no area of a worker");
+  memory_ = std::make_unique<SharedMemory>(memory, static_cast<size_t>(about.st_size));
+  // A forked child does not get the mapping: when the process has ended, nobody writes in its name.
+  // Nor does a core dump, during which the process would not end.
+  for (const int advice : {MADV_DONTFORK, MADV_DONTDUMP})
+    check_errno(madvise(memory_->data(), memory_->length(), advice), "madvise");
+  auto *base = static_cast<std::byte *>(memory_->data());
+  header_ = std::launder(reinterpret_cast<Header *>(base));
+  const Layout layout = header_->layout; // copied, then checked, then used
+  if (!is_possible(layout.shape) || layout != Layout(layout.shape) ||
+      layout.length != memory_->length())
+    throw Error("the area of this process", "the sender has another version of the library");
+  shape_ = layout.shape;
+  queue_ = std::launder(reinterpret_cast<Submission *>(base + layout.queue));
+  answers_ = std::launder(reinterpret_cast<Answer *>(base + layout.answers));
+  data_ = base + layout.data;
+  rooms_ = base + layout.rooms;
+}
+// [area-make]
+
+Area::~Area() {
+  if (memory_ && getpid() != process_)
+    memory_.release(); // in a forked child, something else or nothing is at that address
+}
+
+// ---- the board of a sender
+
+namespace {
+
+constexpr std::array<char, 8> board_magic = {'r', 'd', 'm', 'a', 'b', 'o', 'r', 'd'};
+constexpr uint32_t board_version = 1;
+
+void *map(int memory, int protection) {
+  void *at = mmap(nullptr, sizeof(Board), protection, MAP_SHARED, memory, 0);
+  check_errno(at == MAP_FAILED ? -1 : 0, "mmap");
+  return at;
+}
+
+} // namespace
+
+// [board-make]
+OwnBoard::OwnBoard(uint32_t servers)
+    : file_(check_errno(memfd_create("rdma_board", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+                        "memfd_create")) {
+  check_errno(ftruncate(file_.get(), sizeof(Board)), "ftruncate");
+  board_ = new (map(file_.get(), PROT_READ | PROT_WRITE)) Board{};
+  board_->magic = board_magic;
+  board_->version = board_version;
+  board_->size = sizeof(Board);
+  board_->servers = servers;
+  // Nobody can map it writable from here on; the mapping above stays as it is.
+  check_errno(fcntl(file_.get(), F_ADD_SEALS,
+                    F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL),
+              "F_ADD_SEALS");
+}
+
+OwnBoard::~OwnBoard() {
+  munmap(board_, sizeof(Board));
+}
+// [board-make]
+
+SharedBoard::SharedBoard(int memory) {
+  struct stat about = {};
+  check_errno(fstat(memory, &about), "fstat");
+  if (about.st_size != sizeof(Board) || (fcntl(memory, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+    throw Error("the shared memory", "it is no board of a sender");
+  board_ = std::launder(static_cast<const Board *>(map(memory, PROT_READ)));
+  if (board_->magic != board_magic || board_->version != board_version ||
+      board_->size != sizeof(Board) || board_->servers > max_servers)
+    throw Error("the board of the sender", "the sender has another version of the library");
+}
+
+SharedBoard::~SharedBoard() {
+  munmap(const_cast<Board *>(board_), sizeof(Board));
+}
+
+// [futex]
+// With a time of the steady clock, which is CLOCK_MONOTONIC. Shared memory may be mapped read-only
+// where a thread waits (futex(2)).
+void sleep_on(const std::atomic<uint32_t> &word, uint32_t seen, uint32_t bits,
+              steady_clock::time_point until) {
+  const auto since = std::max(std::chrono::nanoseconds(0), // the kernel takes no time before that
+                              std::chrono::nanoseconds(until.time_since_epoch()));
+  const timespec end{.tv_sec = since.count() / 1'000'000'000,
+                     .tv_nsec = since.count() % 1'000'000'000};
+  if (syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, seen, &end, nullptr, bits) < 0 &&
+      errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
+    rdmacommon::throw_errno(errno, "futex");
+}
+
+uint32_t ring(std::atomic<uint32_t> &word, uint32_t bits) {
+  word.fetch_add(1, std::memory_order_release);
+  const long woken = syscall(SYS_futex, &word, FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, bits);
+  return static_cast<uint32_t>(std::max(woken, 0L));
+}
+// [futex]
+
+} // namespace rdmashared
