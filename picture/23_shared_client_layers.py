@@ -26,7 +26,7 @@ def draw() -> str:
     p.box(80, 130, 290, 70, "memory", "an area for each worker", ("memory.hpp",))
     p.box(390, 130, 130, 70, "memory", "the board", ("memory.hpp",))
     p.box(300, 226, 220, 84, "client", "the loop and its lanes", ("sender_loop.cpp", "lane.cpp"))
-    p.box(300, 338, 220, 84, "nic", "rings and connection", ("rings.cpp", "ring_connection.cpp"))
+    p.box(300, 338, 220, 84, "nic", "rings and connection", ("wire.cpp", "ring_connection.cpp"))
     p.box(580, 34, 210, 70, "server", "Server, handler", ("server.cpp",))
     p.box(
         580, 226, 210, 84, "server", "sessions and batches", ("session_loop.cpp", "session.cpp"))

@@ -3,7 +3,6 @@
 // sides.
 #pragma once
 
-#include "rings.hpp"
 #include "wire.hpp"
 
 #include "stats.hpp"

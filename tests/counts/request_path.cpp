@@ -3,7 +3,7 @@
 // instructions (test_counts.py): no network, no second thread and no system call, so each run takes
 // the same number.
 #include "members.hpp"
-#include "rings.hpp"
+#include "wire.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>

@@ -4,7 +4,7 @@
 // of 08 and 14, and 30's directory. The input is a byte that chooses which, and then the bytes.
 #include "fuzz.hpp"
 
-#include "rings.hpp"
+#include "wire.hpp"
 
 #include <rdmacommon/check.hpp>
 

@@ -31,7 +31,7 @@ AT_ONCE = 2
 FUZZERS = {
     "exchange_line": "exchange handles options resolve device wait_for check hints",
     "private_data": "description wire immediate requests handles check hints",
-    "run_messages": "wire rings immediate requests device handles check hints lesson_messages",
+    "run_messages": "wire immediate requests device handles check hints lesson_messages",
     "sender_link": "members memory processes wait_for check hints",
 }
 FLAGS = [

@@ -2,10 +2,11 @@
 // Two rings and nothing between them, for tests.
 #pragma once
 
-#include "rings.hpp"
+#include "wire.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <deque>
 #include <random>
 #include <string>
