@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Layer: wire. The RDMA resources of a connection, with its two rings. It is the same on both
-// sides.
+// Layer: wire. The RDMA resources of a connection, with its two rings, and the counters. It is the
+// same on both sides.
 #pragma once
 
 #include "wire.hpp"
 
-#include "stats.hpp"
+#include "rdmashared/basics.hpp"
 
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/completions.hpp>
@@ -17,7 +17,10 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,6 +30,58 @@
 #include <vector>
 
 namespace rdmashared {
+
+// The counters of the connections of one loop. The thread that has the loop writes; any thread may
+// read.
+class Counter {
+public:
+  void operator+=(uint64_t more) {
+    value_.store(value_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  }
+  operator uint64_t() const { return value_.load(std::memory_order_relaxed); }
+
+private:
+  std::atomic<uint64_t> value_{0};
+};
+
+// Each is what Counts says of it.
+struct Stats {
+  Counter messages, groups, posts, completions, wakes, rnr, sleeps, other_calls;
+  std::array<Counter, 9> sizes;
+
+  void count_group(uint32_t count) {
+    groups += 1;
+    messages += count;
+    sizes.at(std::bit_width(std::min(count, 255U) - 1)) += 1;
+  }
+
+  void count(const ibv_wc &wc) {
+    completions += 1;
+    rnr += wc.status == IBV_WC_RNR_RETRY_EXC_ERR;
+  }
+
+  Counts now() const {
+    Counts all{.messages = messages,
+               .groups = groups,
+               .posts = posts,
+               .completions = completions,
+               .wakes = wakes,
+               .rnr = rnr,
+               .sleeps = sleeps,
+               .other_calls = other_calls};
+    std::ranges::copy(sizes, all.sizes.begin());
+    return all;
+  }
+};
+
+inline void add(Counts &all, const Counts &more) {
+  for (uint64_t Counts::*each :
+       {&Counts::messages, &Counts::groups, &Counts::posts, &Counts::completions, &Counts::wakes,
+        &Counts::rnr, &Counts::sleeps, &Counts::other_calls})
+    all.*each += more.*each;
+  for (size_t i = 0; i < all.sizes.size(); ++i)
+    all.sizes.at(i) += more.sizes.at(i);
+}
 
 // [connection]
 class Connection {

@@ -7,7 +7,6 @@
 #include "lane.hpp"
 #include "epoll_loop.hpp"
 #include "members.hpp"
-#include "stats.hpp"
 
 #include "rdmashared/sender.hpp"
 

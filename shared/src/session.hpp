@@ -8,7 +8,6 @@
 
 #include "ring_connection.hpp"
 #include "epoll_loop.hpp"
-#include "stats.hpp"
 #include "wire.hpp"
 
 #include "rdmashared/server.hpp"

@@ -5,7 +5,6 @@
 
 #include "epoll_loop.hpp"
 #include "session.hpp"
-#include "stats.hpp"
 
 #include "rdmashared/server.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Lesson 23's pauses between two attempts to connect.
-#include "backoff.hpp"
+#include "lane.hpp"
 
 #include <gtest/gtest.h>
 
