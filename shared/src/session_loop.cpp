@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "session_loop.hpp"
+#include "session.hpp"
 
 #include <rdmacommon/check.hpp>
 
