@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <climits>
 #include <new>
+#include <utility>
 
 namespace rdmashared {
 
@@ -86,6 +87,70 @@ Area::Area(int memory) : process_(getpid()) {
 Area::~Area() {
   if (memory_ && getpid() != process_)
     memory_.release(); // in a forked child, something else or nothing is at that address
+}
+
+// [find-slots]
+// So many free slots that follow each other. It goes on where the last search ended, so it finds
+// some soon, unless the area is nearly full.
+std::optional<uint32_t> AreaUse::find_slots(uint32_t count) {
+  const auto slots = static_cast<uint32_t>(uses_.size());
+  uint32_t first = next_slot_ + count <= slots ? next_slot_ : 0;
+  for (uint32_t looked = 0, at = first; looked < slots + count; ++looked) {
+    if (!is_free(at)) {
+      first = at + 1;
+      if (first + count > slots) {
+        looked += slots - first;
+        first = 0;
+      }
+      at = first;
+    } else if (++at - first == count) {
+      next_slot_ = at == slots ? 0 : at;
+      return first;
+    }
+  }
+  return std::nullopt;
+}
+
+// A request that nobody waits for has given its slots back once it is answered.
+bool AreaUse::is_free(uint32_t slot) {
+  if (uses_[slot] == Use::unwanted && taken_[slot].slots > 0 &&
+      area_.answer(slot).outcome.load(std::memory_order_acquire) != 0)
+    release(slot);
+  return uses_[slot] == Use::free;
+}
+
+void AreaUse::release(uint32_t slot) {
+  const Taken taken = std::exchange(taken_[slot], {});
+  std::fill_n(uses_.begin() + slot, taken.slots, Use::free);
+  if (taken.room != no_room)
+    is_room_used_[taken.room] = false;
+}
+
+std::optional<uint32_t> AreaUse::find_room() {
+  auto room = std::ranges::find(is_room_used_, false);
+  if (room == is_room_used_.end()) { // unless a request that nobody waits for has one
+    for (uint32_t slot = 0; slot < uses_.size(); ++slot)
+      is_free(slot);
+    room = std::ranges::find(is_room_used_, false);
+  }
+  if (room == is_room_used_.end())
+    return std::nullopt;
+  return static_cast<uint32_t>(room - is_room_used_.begin());
+}
+// [find-slots]
+
+std::optional<AreaUse::Place> AreaUse::take(uint32_t slots, bool needs_room) {
+  const auto room = needs_room ? find_room() : no_room;
+  if (!room)
+    return std::nullopt;
+  const auto first = find_slots(slots);
+  if (!first)
+    return std::nullopt;
+  std::fill_n(uses_.begin() + *first, slots, Use::used);
+  taken_[*first] = {.slots = slots, .room = *room};
+  if (needs_room)
+    is_room_used_[*room] = true;
+  return Place{.slot = *first, .room = *room};
 }
 
 // ---- the board of a sender

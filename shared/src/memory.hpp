@@ -4,7 +4,7 @@
 // The area has slots for the requests of one process and their responses, and a queue of what it
 // submits. The sender makes it, and shares it with that process alone. The process can write
 // anything to it at any time. So the sender reads each word once, checks it, and keeps what it
-// knows elsewhere.
+// knows elsewhere. The process itself also keeps elsewhere which slots it uses.
 //
 // The board is one page. All workers of a sender read it, and only the sender can write it. It
 // holds the bells that wake workers, and says whether the sender sleeps.
@@ -14,13 +14,16 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 namespace rdmashared {
 
@@ -135,6 +138,47 @@ private:
   std::byte *data_ = nullptr, *rooms_ = nullptr;
 };
 // [area]
+
+// [area-use]
+// Which slots and rooms of its area a process uses. The sender never sees it.
+class AreaUse {
+public:
+  static constexpr uint32_t no_room = ~uint32_t{0}; // the request has none for a long response
+
+  // The area outlives this object.
+  explicit AreaUse(const Area &area)
+      : area_(area), uses_(area.shape().slots), taken_(uses_.size()),
+        is_room_used_(area.shape().rooms) {}
+
+  struct Place {
+    uint32_t slot, room; // the first slot
+  };
+  // For a request: slots that follow each other, and a room if it needs one.
+  // @return nothing if they are not free
+  std::optional<Place> take(uint32_t slots, bool needs_room);
+  void release(uint32_t slot); // the first one of a request, with all that it has
+  // Nobody waits for the response: all that the request has is free once it is answered.
+  void give_up(uint32_t slot, uint32_t slots) {
+    std::fill_n(uses_.begin() + slot, slots, Use::unwanted);
+  }
+
+private:
+  enum class Use : uint8_t { free, used, unwanted };
+  struct Taken { // by the request that begins there
+    uint32_t slots = 0, room = no_room;
+  };
+
+  bool is_free(uint32_t slot);
+  std::optional<uint32_t> find_slots(uint32_t count);
+  std::optional<uint32_t> find_room();
+
+  const Area &area_;
+  std::vector<Use> uses_; // of each slot
+  std::vector<Taken> taken_;
+  std::vector<bool> is_room_used_;
+  uint32_t next_slot_ = 0;
+};
+// [area-use]
 
 // ---- the board of a sender
 

@@ -94,6 +94,7 @@ public:
   bool wait(std::chrono::milliseconds limit, const InPlace &in_place);
 
 private:
+  friend class Caller;
   friend class CallerArea;
   Pending(CallerArea &area, uint32_t slot, uint32_t slots, uint32_t room, Waiting how,
           rdmacommon::Where where)
