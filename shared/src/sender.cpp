@@ -89,38 +89,9 @@ public:
   SenderThreads(const SenderThreads &) = delete;
   SenderThreads &operator=(const SenderThreads &) = delete;
 
-  uint32_t connections() const {
-    return options_.threads * options_.connections * static_cast<uint32_t>(options_.servers.size());
-  }
-  void wait_until_up(milliseconds limit) {
-    std::unique_lock lock(mutex_);
-    const auto up = [this] { return std::accumulate(up_.begin(), up_.end(), 0U); };
-    const auto is_over = [&] { return !is_running_ || up() == connections(); };
-    if (!changed_.wait_until(lock, rdmacommon::deadline_in(limit), is_over) || !is_running_)
-      throw Error("the connections", std::to_string(up()) + " of " + std::to_string(connections()) +
-                                         " are up: " + why_);
-  }
-  bool is_running() const {
-    const std::lock_guard lock(mutex_);
-    return is_running_;
-  }
-  std::string why() const {
-    const std::lock_guard lock(mutex_);
-    return why_;
-  }
-  Caller caller(Waiting waiting) {
-    auto [mine, theirs] = rdmacommon::make_link();
-    members_->invite(std::move(mine));
-    return Caller(std::move(theirs), waiting);
-  }
-  Counts counts() const {
-    Counts all;
-    for (const auto &loop : loops_)
-      add(all, loop->counts());
-    return all;
-  }
-
 private:
+  friend class Sender;
+
   void run(SenderLoop &loop) {
     try {
       loop.run();
@@ -157,27 +128,41 @@ Sender::Sender(const SenderOptions &options, std::vector<Link> links)
 Sender::~Sender() = default;
 
 uint32_t Sender::connections() const {
-  return threads_->connections();
+  const SenderOptions &options = threads_->options_;
+  return options.threads * options.connections * static_cast<uint32_t>(options.servers.size());
 }
 
 void Sender::wait_until_up(milliseconds limit) {
-  threads_->wait_until_up(limit);
+  std::unique_lock lock(threads_->mutex_);
+  const auto up = [&] { return std::accumulate(threads_->up_.begin(), threads_->up_.end(), 0U); };
+  const auto is_over = [&] { return !threads_->is_running_ || up() == connections(); };
+  if (!threads_->changed_.wait_until(lock, rdmacommon::deadline_in(limit), is_over) ||
+      !threads_->is_running_)
+    throw Error("the connections", std::to_string(up()) + " of " + std::to_string(connections()) +
+                                       " are up: " + threads_->why_);
 }
 
 bool Sender::is_running() const {
-  return threads_->is_running();
+  const std::lock_guard lock(threads_->mutex_);
+  return threads_->is_running_;
 }
 
 std::string Sender::why() const {
-  return threads_->why();
+  const std::lock_guard lock(threads_->mutex_);
+  return threads_->why_;
 }
 
 Caller Sender::caller(Waiting waiting) {
-  return threads_->caller(waiting);
+  auto [mine, theirs] = rdmacommon::make_link();
+  threads_->members_->invite(std::move(mine));
+  return Caller(std::move(theirs), waiting);
 }
 
 Counts Sender::counts() const {
-  return threads_->counts();
+  Counts all;
+  for (const auto &loop : threads_->loops_)
+    add(all, loop->counts());
+  return all;
 }
 
 } // namespace rdmashared

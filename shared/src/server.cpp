@@ -68,19 +68,10 @@ public:
   ServerThreads(const ServerThreads &) = delete;
   ServerThreads &operator=(const ServerThreads &) = delete;
 
-  void run();
-  void run_until_signal();
-  void stop() noexcept {
-    ++stops_;
-    stop_.ring();
-  }
-  uint16_t port() const { return ntohs(rdma_get_src_port(listener_.get())); }
-  Counts counts() const;
-  uint32_t served() const { return served_; }
-  uint32_t dropped() const { return dropped_; }
-  uint32_t rejected() const { return rejected_; }
-
 private:
+  friend class Server;
+  friend void serve_until_signal(Server &server);
+
   // One of the threads.
   struct Place {
     size_t number;
@@ -101,7 +92,6 @@ private:
   void answer(unique_cm_id &id, const std::function<Refusal()> &accept);
   Refusal open(unique_cm_id &id, const Hello &hello);
   void open_data(unique_cm_id &id, uint64_t token);
-  void make(Opening &opening, uint64_t memory);
   void begin(Opening &opening, const std::exception_ptr &failure);
   void has_gone(Place &place, bool was_dropped);
   uint32_t sessions() const;
@@ -154,75 +144,12 @@ ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handle
   });
 }
 
-Counts ServerThreads::counts() const {
-  Counts all;
-  for (const auto &place : places_)
-    add(all, place->loop->counts());
-  return all;
-}
-
 uint32_t ServerThreads::sessions() const {
   uint32_t all = 0;
   for (const auto &place : places_)
     all += place->sessions;
   return all;
 }
-
-// [server-run]
-void ServerThreads::run() {
-  std::vector<std::jthread> others; // wait for their end
-  const auto end = [&] {
-    for (const auto &place : places_)
-      place->loop->loop().send([its = place->loop.get()] { its->end(); });
-    others.clear();
-  };
-  try {
-    for (const auto &place : std::span(places_).subspan(1)) {
-      const NoSignals no_signals;
-      others.emplace_back([this, its = place->loop.get()] {
-        try {
-          its->run();
-        } catch (...) { // comes out of the first thread's run()
-          first().send([failure = std::current_exception()] { std::rethrow_exception(failure); });
-        }
-      });
-    }
-    look_whether_to_stop(); // before it has begun
-    places_.front()->loop->run();
-  } catch (...) {
-    end();
-    throw;
-  }
-  end();
-}
-// [server-run]
-
-// [serve-until-signal]
-void ServerThreads::run_until_signal() {
-  sigset_t ends, before;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  const File signals(check_errno(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"));
-  first().watch(signals.get(), [&] {
-    signalfd_siginfo which;
-    if (read(signals.get(), &which, sizeof which) == sizeof which)
-      stop();
-  });
-  pthread_sigmask(SIG_BLOCK, &ends, &before);
-  const auto end = [&] {
-    first().forget(signals.get());
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  };
-  try {
-    run();
-  } catch (...) {
-    end();
-    throw;
-  }
-  end();
-}
-// [serve-until-signal]
 
 // ---- clients
 
@@ -381,35 +308,89 @@ Server::Server(const ServerOptions &options, Handler handler)
 Server::~Server() = default;
 
 uint16_t Server::port() const {
-  return threads_->port();
+  return ntohs(rdma_get_src_port(threads_->listener_.get()));
 }
 
+// [server-run]
 void Server::run() {
-  threads_->run();
+  std::vector<std::jthread> others; // wait for their end
+  const auto end = [&] {
+    for (const auto &place : threads_->places_)
+      place->loop->loop().send([its = place->loop.get()] { its->end(); });
+    others.clear();
+  };
+  try {
+    for (const auto &place : std::span(threads_->places_).subspan(1)) {
+      const NoSignals no_signals;
+      others.emplace_back([this, its = place->loop.get()] {
+        try {
+          its->run();
+        } catch (...) { // comes out of the first thread's run()
+          threads_->first().send(
+              [failure = std::current_exception()] { std::rethrow_exception(failure); });
+        }
+      });
+    }
+    threads_->look_whether_to_stop(); // before it has begun
+    threads_->places_.front()->loop->run();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
 }
+// [server-run]
 
 void Server::stop() noexcept {
-  threads_->stop();
+  ++threads_->stops_;
+  threads_->stop_.ring();
 }
 
 Counts Server::counts() const {
-  return threads_->counts();
+  Counts all;
+  for (const auto &place : threads_->places_)
+    add(all, place->loop->counts());
+  return all;
 }
 
 uint32_t Server::served() const {
-  return threads_->served();
+  return threads_->served_;
 }
 
 uint32_t Server::dropped() const {
-  return threads_->dropped();
+  return threads_->dropped_;
 }
 
 uint32_t Server::rejected() const {
-  return threads_->rejected();
+  return threads_->rejected_;
 }
 
+// [serve-until-signal]
 void serve_until_signal(Server &server) {
-  server.threads_->run_until_signal();
+  Loop &loop = server.threads_->first();
+  sigset_t ends, before;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  const File signals(check_errno(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"));
+  loop.watch(signals.get(), [&] {
+    signalfd_siginfo which;
+    if (read(signals.get(), &which, sizeof which) == sizeof which)
+      server.stop();
+  });
+  pthread_sigmask(SIG_BLOCK, &ends, &before);
+  const auto end = [&] {
+    loop.forget(signals.get());
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  };
+  try {
+    server.run();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
 }
+// [serve-until-signal]
 
 } // namespace rdmashared
