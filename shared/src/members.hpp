@@ -111,7 +111,7 @@ struct Joined {
 
 // @throws Error if the sender does not answer in time
 Joined join(rdmacommon::Link link, std::chrono::milliseconds limit);
-// @throws Error if nobody listens, or another user does
+// @throws Error if nobody listens, or a user does who is neither this one nor root
 rdmacommon::Link connect_to(const std::string &name, std::chrono::milliseconds limit,
                             rdmacommon::Where where);
 // [join]

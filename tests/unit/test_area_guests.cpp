@@ -4,10 +4,7 @@
 
 #include <grp.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
-#include <cstring>
 #include <future>
 
 namespace {
@@ -174,16 +171,9 @@ public:
           rdmacommon::check_errno(setgroups(groups.size(), groups.data()), "setgroups");
           rdmacommon::check_errno(setgid(user), "setgid");
           rdmacommon::check_errno(setuid(user), "setuid");
-          File socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-          sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-          std::memcpy(address.sun_path + 1, name.data(), name.size());
-          const auto length = offsetof(sockaddr_un, sun_path) + 1 + name.size();
-          rdmacommon::check_errno(connect(socket.get(), reinterpret_cast<sockaddr *>(&address),
-                                          static_cast<socklen_t>(length)),
-                                  "connect");
           std::string said = "sent away";
           try {
-            said = "joined " + std::to_string(join(Link(std::move(socket)), soon).number);
+            said = "joined " + std::to_string(join(connect_to(name, soon, where), soon).number);
           } catch (const Error &) {
           }
           test.tell(said);

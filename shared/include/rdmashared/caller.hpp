@@ -135,7 +135,8 @@ struct RequestOptions {
 /// after it was made.
 class Caller {
 public:
-  /// Joins the sender with this name, of the same user.
+  /// Joins the sender with this name, of the same user or of root. Root's sender says by
+  /// SenderOptions::members which other users may join.
   /// @param name SenderOptions::name
   /// @throws Error if there is none, or it does not answer within 5 seconds
   static Caller join(const std::string &name, Waiting waiting = Waiting::adaptive,

@@ -63,7 +63,9 @@ struct SenderOptions {
   Waiting waiting = Waiting::adaptive; ///< How each thread waits.
   /// By which other processes of this user join, for Caller::join(). Empty: they cannot.
   std::string name = {};
-  std::optional<gid_t> members = {};              ///< Members of this group may join as well.
+  /// Members of this group may join as well. By its name they join a sender of root only, since
+  /// anybody can take a name; of other users, they need a link.
+  std::optional<gid_t> members = {};
   std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
   std::chrono::milliseconds rest{200}; ///< Before the second attempt; doubles with each one.
   std::chrono::milliseconds longest_rest{3200}; ///< Up to this.
