@@ -123,9 +123,12 @@ void Batch::is_complete() {
 // [room-of]
 
 std::chrono::nanoseconds Batch::age() const {
-  timespec tick{};
-  clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
-  return coarse_now() - came - std::chrono::nanoseconds(tick.tv_nsec);
+  static const auto tick = [] {
+    timespec length{};
+    clock_getres(CLOCK_MONOTONIC_COARSE, &length);
+    return std::chrono::nanoseconds(length.tv_nsec);
+  }();
+  return coarse_now() - came - tick;
 }
 
 // [handle]
