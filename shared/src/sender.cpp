@@ -106,7 +106,7 @@ private:
   void note(uint32_t loop, uint32_t up, std::string_view why) {
     const std::lock_guard lock(mutex_);
     up_[loop] = up;
-    why_ = why;
+    why_ = why.substr(0, why.find('\n')); // without the hint, which the log has
     changed_.notify_all();
   }
 

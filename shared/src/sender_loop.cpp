@@ -472,6 +472,7 @@ void SenderLoop::lost(Lane &lane) {
       }
   }
   wake_workers();
+  changed_(up_, lane.why()); // also if the connection has never come up
 }
 
 void SenderLoop::note(const Lane &lane, int more) {

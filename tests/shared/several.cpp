@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <memory>
 #include <set>
+#include <string>
+#include <thread>
 
 namespace in_one_process {
 namespace {
@@ -187,6 +189,13 @@ TEST(Several, TheLibraryIsSilent) {
   }
   EXPECT_EQ(length, 0);
   EXPECT_NE(why.find("0 of 1 are up"), why.npos) << why;
+}
+
+TEST(Several, TheSenderSaysWhyNothingComesUp) {
+  const ServerAddress where = Running({}, [](Request &&) {}).where(); // nobody listens there now
+  const Sender sender({.servers = {where}});
+  while (sender.why().find("REJECTED") == std::string::npos) // else the time limit ends the test
+    std::this_thread::yield();
 }
 
 TEST(Several, TheLogGetsLines) {
