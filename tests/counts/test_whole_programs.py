@@ -4,11 +4,12 @@ processes and threads, posts, completions, wakes, sleeps, and instructions in us
 
 With ordinary scheduling, these counts differ from run to run: 10 to 12 % in three runs with 16
 processes. How many requests go in a group, and which threads sleep, depends on the order in which
-the processes run. So in_one_order.py fixes that order. Ten runs of each arm, four of them beside
-two endless loops, then differed by 3 % at most. The loads are those with a fixed pattern: one
-process with one request, or processes with 16 requests each. (16 processes with one request each
-may split into two halves, which doubles the number of groups.) The counts show what a change adds.
-They do not show how large groups are on a machine with more CPUs.
+the processes run. So in_one_order.py fixes that order, and all sides wait for events: how often a
+side looks before it sleeps depends on the time. Ten runs of each arm, four of them beside two
+endless loops, then differed by 3 % at most. The loads are those with a fixed pattern: one process
+with one request, or processes with 16 requests each. (16 processes with one request each may split
+into two halves, which doubles the number of groups.) The counts show what a change adds. They do
+not show how large groups are on a machine with more CPUs.
 
 In detail:
 - The start of the programs goes out by a difference: one run has twice as many requests as the
@@ -46,11 +47,14 @@ TO_SERVER = ("--host", place.ADDRESS)
 
 
 def shared(processes, threads, in_flight, requests):
-    server = [str(PROGRAMS / "slot_server"), "--clients", "0", "--cm-port", "0", "--stats"]
+    server = [
+        str(PROGRAMS / "slot_server"), "--clients", "0", "--cm-port", "0", "--waiting", "events",
+        "--stats"]
     client = [
-        str(PROGRAMS / "shared_client"), *TO_SERVER, "--cm-port", "PORT", "--stats", "--responses",
-        "slots", "--timeout", "120", "--processes", str(processes), "--threads", str(threads),
-        "--in-flight", str(in_flight), "--requests", str(requests)]
+        str(PROGRAMS / "shared_client"), *TO_SERVER, "--cm-port", "PORT", "--responses", "slots",
+        "--waiting", "events", "--sender-waits", "events", "--timeout", "120", "--processes",
+        str(processes), "--threads", str(threads), "--in-flight", str(in_flight), "--requests",
+        str(requests), "--stats"]
     return server, client, max(processes, 1) * threads * requests
 
 
