@@ -120,9 +120,12 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
         break;
       }
       default: {
+        // A response of at most 4 bytes, or of far too many: one slot's response is its next
+        // request, which must not ask the service for work that takes time.
         Submission what{.slot = any(),
                         .length = any(),
-                        .response_room = any(),
+                        .response_room =
+                            random() % 4 == 0 ? 1 << 30 : static_cast<uint32_t>(random() % 5),
                         .server = random() % 4 == 0 ? any() : any_server,
                         .deadline = random() % 4 == 0 ? static_cast<int64_t>(any()) : 0,
                         .room = any(),
