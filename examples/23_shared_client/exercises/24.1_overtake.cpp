@@ -58,7 +58,7 @@ void ask(const CmOptions &where) {
   sender.wait_until_up(where.timeout);
   Caller caller = sender.caller();
   Pending first = caller.request_async({}, {.service = slow});
-  caller.request({}, {.service = quick});
+  caller.request({}, RequestOptions{.service = quick});
   std::printf("both are answered: %s\n", first.wait(where.timeout) ? "yes" : "no");
 }
 

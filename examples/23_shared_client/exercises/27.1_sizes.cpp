@@ -16,9 +16,10 @@ using namespace rdmacommon;
 
 namespace {
 
-constexpr uint32_t processes = 40, threads = 4, in_flight = 8;
-constexpr uint32_t request = 200, response = 1000; // bytes at most; RequestOptions::room is 1000
-constexpr uint32_t slot_size = 64, header = 24;    // bytes
+[[maybe_unused]] constexpr uint32_t processes = 40, threads = 4, in_flight = 8;
+// Bytes at most; RequestOptions::room is that of the response.
+[[maybe_unused]] constexpr uint32_t request = 200, response = 1000;
+[[maybe_unused]] constexpr uint32_t slot_size = 64, header = 24; // bytes
 
 void sizes(int argc, char **argv) {
   CommandLine line{"Prints sizes for a shared client."};
