@@ -79,6 +79,9 @@ public:
     dice_.fill(out_.memory().first(std::min<size_t>(out_.memory().size(), 4096)));
   }
 
+  // What it hears may make no sense from here on.
+  void has_lied() { has_lied_ = true; }
+
   using Hear = std::function<void(const rdmashared::Header &, std::span<const std::byte>)>;
 
   // Random actions, each of them perhaps the last that the connection lives to see.
@@ -92,7 +95,7 @@ public:
       dice_.one_in(32) ? nonsense() : act();
       send();
       if (!is_deaf_ && in_.has_news())
-        peer.tell(dice_.one_in(64) ? dice_.any() % rdmacommon::Run::first_limit : in_.tell());
+        dice_.one_in(64) ? lie() : peer.tell(in_.tell());
     }
   }
 
@@ -165,7 +168,7 @@ private:
   }
 
   // The other side is honest, so a run that is not right is an error of the test's, or of that
-  // side.
+  // side. But if this side has lied about its ring, the other writes anywhere.
   void take(rdmacommon::Run run, uint32_t bytes, const Hear &hear) {
     if (run.count == 0) {
       try { // it has not taken what this side has said it sent
@@ -176,10 +179,21 @@ private:
     }
     const size_t at = size_t{run.first} * peer.shape.slot_size;
     std::memcpy(in_.memory().data() + at, peer.into.data() + at, bytes);
-    in_.take(run, bytes, [&](const rdmashared::Header &header, std::span<const std::byte> body) {
-      ++tally_.from_the_peer;
-      hear(header, body);
-    });
+    try {
+      in_.take(run, bytes, [&](const rdmashared::Header &header, std::span<const std::byte> body) {
+        ++tally_.from_the_peer;
+        hear(header, body);
+      });
+    } catch (const rdmacommon::Error &) {
+      if (!has_lied_)
+        throw;
+    }
+  }
+
+  // "I have taken so many runs."
+  void lie() {
+    has_lied_ = true;
+    peer.tell(dice_.any() % rdmacommon::Run::first_limit);
   }
 
   // A WRITE without a word, or with one; to where the peer allows it, or not.
@@ -208,9 +222,10 @@ private:
     case 3:
       request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
       request.imm_data = dice_.any();
+      has_lied_ = true; // maybe
       break;
-    case 4: // "I have taken so many runs"
-      return peer.tell(dice_.any() % rdmacommon::Run::first_limit);
+    case 4:
+      return lie();
     default: // only other bytes there
       break;
     }
@@ -228,13 +243,17 @@ private:
   Tally &tally_;
   uint64_t last_ = 0; // offset of the run that was sent last
   bool is_armed_ = false;
-  const bool is_deaf_; // takes nothing that the peer sends
+  bool has_lied_ = false; // about its ring
+  const bool is_deaf_;    // takes nothing that the peer sends
 };
 
 // Somewhere on the way to the other side, or not at all.
-template <typename Bytes> void spoil(Bytes &bytes, Dice &dice) {
-  if (dice.one_in(8))
+// @return whether it has changed any
+template <typename Bytes> bool spoil(Bytes &bytes, Dice &dice) {
+  const bool one = dice.one_in(8), all = dice.one_in(32);
+  if (one)
     dice.fill(std::span(bytes.bytes).subspan(dice.below(sizeof bytes), 1));
-  if (dice.one_in(32))
+  if (all)
     dice.fill(bytes.bytes);
+  return one || all;
 }

@@ -84,14 +84,17 @@ void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
               .largest = has_rooms ? 4096U : 0U};
   Hostile hostile(id.get(), shape, channel.get(), dice, tally);
   Peer &peer = hostile.peer;
-  if (dice.one_in(16)) // to the server
+  if (dice.one_in(16)) { // to the server
+    hostile.has_lied();
     (dice.one_in(2) ? shape.slots : shape.window) <<= dice.below(20);
+  }
   HelloBytes bytes = to_bytes(Hello{.purpose = Purpose::requests,
                                     .shape = shape,
                                     .address = peer.address(),
                                     .token = dice.any(),
                                     .rkey = peer.theirs->rkey});
-  spoil(bytes, dice);
+  if (spoil(bytes, dice))
+    hostile.has_lied();
   rdma_conn_param parameters =
       connection_parameters(&bytes, dice.one_in(16) ? dice.below(sizeof bytes) : sizeof bytes);
   check_errno(rdma_connect(id.get(), &parameters), "rdma_connect");
