@@ -91,11 +91,15 @@ void SessionState::give_back(uint64_t bytes) {
 // ---- a batch, and its requests
 
 Batch::Batch(std::shared_ptr<SessionState> of) : state(std::move(of)), came(coarse_now()) {
-  ++state->batches;
+  const std::lock_guard lock(state->mutex);
+  place = state->batches.insert(state->batches.end(), this);
 }
 
 Batch::~Batch() {
-  --state->batches;
+  {
+    const std::lock_guard lock(state->mutex);
+    state->batches.erase(place);
+  }
   state->give_back(taken);
 }
 
@@ -135,17 +139,13 @@ std::chrono::nanoseconds Batch::age() const {
 void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler) {
   SessionState &state = *batch->state;
   for (uint32_t i; (i = batch->next++) < batch->entries.size();) {
-    const Header &header = batch->entries[i].header;
+    Batch::Entry &entry = batch->entries[i];
+    const Header &header = entry.header;
     if (state.is_closed) // a client that has gone needs no answer
       return;
-    bool is_cancelled = false;
-    if (state.has_cancelled.load(std::memory_order_relaxed)) {
-      const std::lock_guard lock(state.mutex);
-      is_cancelled = state.cancelled.erase(header.id) > 0;
-    }
     const bool is_over =
         header.limit_ms > 0 && batch->age() > std::chrono::milliseconds(header.limit_ms);
-    if (is_cancelled || is_over) {
+    if (is_over || std::atomic_ref(entry.is_cancelled).load(std::memory_order_relaxed)) {
       if (header.kind != Kind::post)
         Batch::finish(batch, i, Kind::expired, 0);
       continue;
@@ -314,8 +314,11 @@ bool Session::take(Came &came, const std::bitset<256> &inline_services) {
 // and it gets no slots back. There is always memory for one run.
 bool Session::may_take() {
   const uint64_t most = uint64_t{shape_.slots} * shape_.slot_size;
-  if (state_->batches == 0)
-    return true;
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->batches.empty())
+      return true;
+  }
   state_->waits_for_memory = true; // before the look
   if (!state_->take(most))
     return false;
@@ -372,12 +375,14 @@ void Session::take_request(const Header &header, std::span<const std::byte> byte
   batch.entries.push_back(std::move(entry));
 }
 
-// Only as many as there are requests that could be meant.
+// The answer may have gone to the client before it cancelled. Then there is no such request here,
+// and nothing is kept: the next process with the same number may use the id again.
 void Session::cancel(uint64_t id) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->cancelled.size() < in_work_)
-    state_->cancelled.insert(id);
-  state_->has_cancelled = true;
+  for (Batch *batch : state_->batches)
+    for (Batch::Entry &entry : batch->entries)
+      if (entry.header.id == id)
+        std::atomic_ref(entry.is_cancelled).store(true, std::memory_order_relaxed);
 }
 // [session-message]
 
@@ -426,11 +431,6 @@ bool Session::send_one(Answered &answer) {
   --in_work_;
   if (entry.header.kind == Kind::long_request)
     is_room_used_[entry.room_number] = false;
-  if (state_->has_cancelled.load(std::memory_order_relaxed)) {
-    const std::lock_guard lock(state_->mutex);
-    state_->cancelled.erase(entry.header.id);
-    state_->has_cancelled = !state_->cancelled.empty();
-  }
   return true;
 }
 // [session-send]

@@ -26,7 +26,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <thread>
 #include <vector>
@@ -93,6 +92,7 @@ private:
 // [session-state]
 // The part of a session that its requests share. It lives as long as the last of them, so a handler
 // can keep a request for longer than its connection lasts.
+struct Batch;
 struct SessionState {
   Client client;
   std::shared_ptr<void> state; // the program's, for this client
@@ -101,16 +101,14 @@ struct SessionState {
   Budget own;                          // beside `fixed`
   uint64_t fixed;                      // bytes of `total` that the session has as long as it lives
   Session *session = nullptr;          // of the thread with the sessions; null once it is gone
-  std::atomic<uint32_t> batches = 0;   // that have not been handled and answered
   std::atomic<bool> is_closed = false; // nobody takes answers any more
   std::atomic<bool> waits_for_memory = false;
 
   std::vector<std::byte> rooms; // for responses of any length
   uint32_t largest;
 
-  std::mutex mutex; // of the set
-  std::set<uint64_t> cancelled;
-  std::atomic<bool> has_cancelled = false;
+  std::mutex mutex;           // of the list
+  std::list<Batch *> batches; // that have not been handled and answered
 
   SessionState(Client whose, std::shared_ptr<Answers> to, std::shared_ptr<Budget> of_all,
                uint64_t for_all, uint64_t for_requests, const Shape &shape);
@@ -128,6 +126,7 @@ struct Batch {
     Room room;       // of Kind::long_request
     uint32_t offset; // of the request's bytes
     uint32_t room_number = 0;
+    bool is_cancelled = false;                 // by std::atomic_ref
     bool is_written = false;                   // of a long response, which goes before its answer
     uint32_t small_room = 0;                   // where its response goes, if that is small
     std::vector<std::byte> reason_or_response; // else; or why there is none
@@ -136,7 +135,8 @@ struct Batch {
   ~Batch();
 
   const std::shared_ptr<SessionState> state;
-  std::vector<std::byte> bytes; // of the requests
+  std::list<Batch *>::iterator place; // in the state's list
+  std::vector<std::byte> bytes;       // of the requests
   std::vector<Entry> entries;
   std::vector<std::byte> small_rooms;
   uint32_t small_rooms_length = 0;
