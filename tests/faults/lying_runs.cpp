@@ -34,11 +34,11 @@ public:
         pd_(alloc_pd(port.context.get())), out_mr_(region(out_, 0)),
         in_mr_(region(in_, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)),
         send_cq_(create_cq(port.context.get(), depth)),
-        recv_cq_(create_cq(port.context.get(), depth)),
+        recv_cq_(create_cq(port.context.get(), depth + slots)),
         qp_(create_rc_qp(pd_.get(), send_cq_.get(), recv_cq_.get(),
-                         {.max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1})) {
+                         {.max_send_wr = depth, .max_recv_wr = depth + slots, .max_send_sge = 1})) {
     to_init(qp_.get(), port, IBV_ACCESS_REMOTE_WRITE);
-    for (uint32_t i = 0; i < depth; ++i)
+    for (uint32_t i = 0; i < depth + slots; ++i) // for answers that come one by one, to all slots
       post_recv(qp_.get(), {});
     theirs_ = connect(qp_.get(), port, exchange, options, share(in_mr_.get()));
   }
