@@ -44,6 +44,32 @@ void long_request(Header &header) {
   header.kind = Kind::long_request;
 }
 
+// The header of the next answer, which comes in this slot.
+Header next_answer(Peer &peer, uint32_t slot) {
+  for (ibv_wc done{};;)
+    if (poll_batch(peer.cq.get(), {&done, 1}) == 1) {
+      check_wc(done, "the answer");
+      if ((done.opcode & IBV_WC_RECV) != 0 && from_immediate(done.imm_data).count > 0)
+        return peer.header(slot);
+    }
+}
+
+// No lie: it cancels a request that has been answered, while another one is under way. Then it uses
+// the id again, and the server must answer that.
+void cancel_late(Peer &peer) {
+  right(peer);
+  next_answer(peer, 0);
+  const std::array<uint32_t, 2> takes_a_while{0, htonl(500'000)}; // ServiceHeader
+  peer.send(1, {.length = 8, .room = 8, .id = 8, .kind = Kind::request},
+            std::as_bytes(std::span(takes_a_while)));
+  peer.send(2, {.id = 7, .kind = Kind::cancel});
+  peer.send(3, {.length = 0, .room = 8, .id = 7, .kind = Kind::request});
+  next_answer(peer, 1);
+  if (const Header last = next_answer(peer, 2); last.kind != Kind::response)
+    throw Error("the answer", "it is of kind " + std::to_string(static_cast<int>(last.kind)));
+  peer.send(4, {.kind = static_cast<Kind>(77)}); // to be dropped, as the others are
+}
+
 // So many bytes, as a run.
 Lie run(Run as, uint32_t bytes) {
   return [=](Peer &peer) { peer.write(as, bytes); };
@@ -51,6 +77,7 @@ Lie run(Run as, uint32_t bytes) {
 
 const std::map<std::string, Lie> client_lies = {
     {"kind", request([](Header &header) { header.kind = static_cast<Kind>(77); })},
+    {"cancel-late", cancel_late},
     {"answer", request([](Header &header) { header.kind = Kind::response; })},
     {"long", request(long_request, true)}, // without a data connection
     {"length", request([](Header &header) { header.length = 100; })},
