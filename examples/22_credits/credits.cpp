@@ -63,8 +63,8 @@ public:
       const uint32_t count = std::min({group_, put_ - posted_, slot_count - first});
       connection_.send({.first = first, .count = count});
       posted_ += count;
-      sent_.push_back(count);
       ++under_way_;
+      sent_.push_back({.count = count, .number = ++requests_});
       ++runs;
     }
   }
@@ -87,6 +87,7 @@ public:
       else
         received(wc);
     }
+    free_slots();
     while (!arrived_.empty() && (!answers || arrived_.front().count <= free_)) {
       const Run run = arrived_.front();
       arrived_.pop_front();
@@ -124,6 +125,7 @@ private:
     told_ = taken_;
     connection_.send({.first = told_ % Run::first_limit, .count = 0});
     ++under_way_;
+    ++requests_;
     ++credits;
   }
   // [give-credit]
@@ -132,13 +134,19 @@ private:
   // @param runs that the other side has taken since the connection began, modulo 2^24
   void take_credit(uint32_t runs) {
     const uint32_t more = (runs - given_back_) % Run::first_limit;
-    if (more > sent_.size())
+    if (more > sent_.size() - returned_)
       refuse("the peer's credit", "it has taken more runs than were sent");
-    for (uint32_t i = 0; i < more; ++i) {
-      free_ += sent_.front();
+    returned_ += more;
+    given_back_ += more;
+  }
+
+  // The credit for a run can come before the completion of the run. Until then the slots belong to
+  // our NIC (lesson 02). Requests complete in order.
+  void free_slots() {
+    for (; returned_ > 0 && sent_.front().number <= requests_ - under_way_; --returned_) {
+      free_ += sent_.front().count;
       sent_.pop_front();
     }
-    given_back_ += more;
   }
   // [take-credit]
 
@@ -159,13 +167,16 @@ private:
 
   Connection &connection_;
   const uint32_t group_;
-  uint32_t under_way_ = 0; // requests posted, and not completed
+  uint32_t requests_ = 0, under_way_ = 0; // posted; of these, not completed
 
   // [state]
   // Out. put_ and posted_ count slots, and go on at the end of the ring.
   uint32_t free_ = slot_count, put_ = 0, posted_ = 0;
-  std::deque<uint32_t> sent_; // the slots of each run that the other side has not given back
-  uint32_t given_back_ = 0;   // runs
+  struct Sent {
+    uint32_t count, number; // slots; of all requests posted
+  };
+  std::deque<Sent> sent_;                  // runs whose slots are not free
+  uint32_t returned_ = 0, given_back_ = 0; // of these by the other side; of all runs
   // In. The next run begins with slot next_. Runs that have come, that were taken, and of which the
   // other side has been told.
   uint32_t next_ = 0, come_ = 0, taken_ = 0, told_ = 0;
