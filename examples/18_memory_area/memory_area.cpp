@@ -53,7 +53,7 @@ struct Area {
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 // [area]
 
-// What the sender answers.
+// The sender's answer.
 std::string upper(std::string text) {
   for (char &letter : text)
     letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));

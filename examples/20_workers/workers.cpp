@@ -48,7 +48,7 @@ struct Request {
   std::string text;
 };
 
-// What the sender knows about a slot. It is not in the area, where the worker could change it.
+// The sender's record of a slot. It is not in the area, where the worker could change it.
 struct SlotState {
   bool is_under_way = false;
   uint32_t generation = 0; // how many requests there have been in this slot, of all workers

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the callers of 21_group_send ask, and how it lies in a slot.
+// The requests of the callers of 21_group_send, and their form in a slot.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -18,7 +18,7 @@
 }
 
 // [message]
-// What is in a slot. The numbers are in network byte order.
+// The contents of a slot. The numbers are in network byte order.
 struct Message {
   uint32_t length; // bytes of the text
   uint32_t id;     // the caller that asks, and that the answer is for

@@ -132,7 +132,7 @@ public:
 
 private:
   // [checked]
-  // What a completion says about its run, compared with what must come.
+  // Compares what a completion says about its run with what must come.
   Run checked(const ibv_wc &wc) {
     if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
       refuse("the peer's run", "it is not an RDMA WRITE with immediate data");

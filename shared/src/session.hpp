@@ -33,6 +33,7 @@
 namespace rdmashared {
 
 class Session;
+struct Batch;
 
 // [budget]
 // Memory that is limited: that of all sessions together, and that of one.
@@ -92,7 +93,6 @@ private:
 // [session-state]
 // The part of a session that its requests share. It lives as long as the last of them, so a handler
 // can keep a request for longer than its connection lasts.
-struct Batch;
 struct SessionState {
   Client client;
   std::shared_ptr<void> state; // the program's, for this client
