@@ -15,13 +15,6 @@ using namespace rdmacommon;
 
 namespace {
 
-// A clock that is late by up to a tick, and costs less than a look at the exact time.
-std::chrono::nanoseconds coarse_now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
-
 constexpr uint32_t small_room = 256;    // bytes: a response that a batch has memory for
 constexpr size_t longest_reason = 1024; // bytes
 
@@ -90,7 +83,7 @@ void SessionState::give_back(uint64_t bytes) {
 
 // ---- a batch, and its requests
 
-Batch::Batch(std::shared_ptr<SessionState> of) : state(std::move(of)), came(coarse_now()) {
+Batch::Batch(std::shared_ptr<SessionState> of) : state(std::move(of)), came(Clock::now()) {
   const std::lock_guard lock(state->mutex);
   place = state->batches.insert(state->batches.end(), this);
 }
@@ -127,12 +120,10 @@ void Batch::is_complete() {
 // [room-of]
 
 std::chrono::nanoseconds Batch::age() const {
-  static const auto tick = [] {
-    timespec length{};
-    clock_getres(CLOCK_MONOTONIC_COARSE, &length);
-    return std::chrono::nanoseconds(length.tv_nsec);
-  }();
-  return coarse_now() - came - tick;
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec) -
+         came.time_since_epoch();
 }
 
 // [handle]

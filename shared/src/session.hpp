@@ -140,13 +140,13 @@ struct Batch {
   std::vector<Entry> entries;
   std::vector<std::byte> small_rooms;
   uint32_t small_rooms_length = 0;
-  const std::chrono::nanoseconds came; // by the kernel's coarse clock
-  std::atomic<uint32_t> next = 0;      // to be handled
-  std::atomic<uint64_t> taken = 0;     // of the budgets
+  const Clock::time_point came;
+  std::atomic<uint32_t> next = 0;  // to be handled
+  std::atomic<uint64_t> taken = 0; // of the budgets
 
   void is_complete(); // nothing more is added; before the handlers
-  // The time since the batch came, or up to two ticks of the kernel less. So no time limit ends too
-  // early.
+  // The time since the batch came, or less. Each request asks, so this reads the kernel's coarse
+  // clock, which is cheap and late. `came` is exact: late, too, it would end time limits too early.
   std::chrono::nanoseconds age() const;
   static Request request(const std::shared_ptr<Batch> &batch, uint32_t index) {
     return Request(batch, index);
