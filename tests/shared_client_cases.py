@@ -13,6 +13,7 @@ import select
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from lines import next_line
 
@@ -27,12 +28,13 @@ class Shared(unittest.TestCase):
     def start(
         self, place, program, *options, preload="", environment=(), stderr=subprocess.PIPE
     ):
-        """@return a process of which `guest` is the number where it runs"""
+        """@param preload a library below the build folder
+        @return a process of which `guest` is the number where it runs"""
         environment = [*environment]
         if preload:  # by a path without a space
-            library = f"/tmp/{preload}.so"
+            library = f"/tmp/{Path(preload).name}"
             # unlike cp, it leaves the file alone that a running program has mapped
-            self.at(place, "install", str(self.build / f"tests/faults/lib{preload}.so"), library)
+            self.at(place, "install", str(self.build / preload), library)
             environment.append(f"LD_PRELOAD={library}")
         argv = place.wrap(
             [
@@ -72,10 +74,10 @@ class Shared(unittest.TestCase):
         process.stdin.write("\n")
         process.stdin.flush()
 
-    def serve(self, *options, port="0", preload=""):
+    def serve(self, *options, port="0", **more):
         self.server = self.start(
             self.server_place, "examples/slot_server", "--clients", "0", "--cm-port", port,
-            "--stats", *options, preload=preload)
+            "--stats", *options, **more)
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(self.server))[1]
 
     def end(self, process):
@@ -83,11 +85,12 @@ class Shared(unittest.TestCase):
             process.kill()
         process.communicate()
 
-    def client(self, *options):
+    def client(self, *options, **more):
         return self.start(
             self.client_place, "examples/shared_client", "--host", self.server_place.address,
             "--cm-port", self.port, "--stats",
-            *([] if "--responses" in options else ["--responses", self.responses]), *options)
+            *([] if "--responses" in options else ["--responses", self.responses]), *options,
+            **more)
 
     def finish(self, process, status=0):
         seconds = 600 + int(os.environ.get("LAB_HOSTILE_SECONDS", "0"))
@@ -236,6 +239,26 @@ class Faults(Shared):
         lost = int(re.search(r"failed: (\d+) lost, \d+ not sent, 0 for other", out)[1])
         self.assertLessEqual(lost, 2)
         self.assertEqual(self.right(self.attached("--requests", "100")), 200)
+
+    def test_device_fails(self):
+        """A call for the device that fails ends one connection, of the client or of the server, and
+        neither of the processes: they connect again."""
+        calls = ("ibv_req_notify_cq:20", "ibv_get_cq_event:20", "ibv_post_send:50")
+        for side, call in itertools.product(("client", "server"), calls):
+            with self.subTest(side, call=call):
+                fails = dict(
+                    preload="tools/inject/libverbs_inject.so",
+                    environment=[f"VERBS_INJECT={call}:EIO"])
+                self.serve(**(fails if side == "server" else {}))
+                client = self.client(
+                    "--patient", "--seconds", "3", **(fails if side == "client" else {}))
+                self.assertIn("up", next_line(client))
+                out, err = self.finish(client)
+                self.assertGreater(int(RESPONSES.search(out)[1]), 0)
+                self.assertRegex(out, r"failed: \d+ lost, \d+ not sent, 0 for other reasons")
+                (served, dropped, _), said = self.stop()
+                self.assertEqual(served + dropped, 2)
+                self.assertIn("EIO", said if side == "server" else err)
 
     def test_server_drains(self):
         """SIGTERM in the middle of the load: what was sent is answered, and no request is lost."""
@@ -417,7 +440,7 @@ class Faults(Shared):
 
     def test_memory_of_a_client_holds_nobody_up(self):
         """While the server registers it, the other clients' requests go on."""
-        self.serve(preload="slow_memory")
+        self.serve(preload="tests/faults/libslow_memory.so")
         self.sender()
         large = self.client("--slots", "16384", "--requests", "10", "--timeout", "60")
         self.assertEqual(next_line(self.server), "at the gate\n")
@@ -435,7 +458,8 @@ class Faults(Shared):
         self.sending = self.start(
             self.client_place, "examples/shared_client", "--host", self.server_place.address,
             "--cm-port", self.port, "--responses", "slots", "--serve", "--name", self.name,
-            "--connections", "2", "--slots", "16384", "--timeout", "60", preload="slow_memory")
+            "--connections", "2", "--slots", "16384", "--timeout", "60",
+            preload="tests/faults/libslow_memory.so")
         self.assertEqual(next_line(self.sending), "at the gate\n")
         self.assertGreater(self.right(self.attached("--patient", "--seconds", "7")), 0)
         self.let_through(self.sending)
@@ -650,7 +674,8 @@ class Soak(Shared):
         process.communicate(timeout=600)
 
     def start(self, place, program, *options, preload=""):
-        process = super().start(place, program, *options, preload=preload or "live_bytes")
+        process = super().start(
+            place, program, *options, preload=preload or "tests/faults/liblive_bytes.so")
         process.place = place
         return process
 
