@@ -601,6 +601,17 @@ class Liars(Shared):
     def test_servers_that_lie_about_long_responses_are_left(self):
         self.leaves(LIES_OF_LONG_RESPONSES, "--responses", "connection", "--largest", "64")
 
+    def test_server_that_accepts_and_lies_each_time(self):
+        """The client comes back later each time: after 0.1 s at least, then 0.2, 0.4, 0.8, 1.6."""
+        liar = self.lie(self.server_place, ["kind"] * 6, "--cm-port", "0", "--timeout", "60")
+        self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
+        began = time.monotonic()
+        self.client(
+            "--slots", "2048", "--slot-size", "64", "--processes", "1", "--threads", "1", "--size",
+            "0", "--response-size", "0", "--patient", "--seconds", "3600")
+        self.finish(liar)
+        self.assertGreater(time.monotonic() - began, 3.1)
+
     def test_server_that_says_nothing(self):
         liar = self.lie(self.server_place, ["silence"], "--cm-port", "0", "--timeout", "20")
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]

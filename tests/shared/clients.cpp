@@ -154,6 +154,16 @@ TEST(Clients, AreWaitedForByManyThreads) {
     thread.join();
 }
 
+TEST(Clients, MayWaitWithoutALimit) {
+  constexpr auto no_limit = std::chrono::milliseconds::max();
+  Running server({}, [](Request &&request) { request.reply(request.bytes()); });
+  Sender sender({.servers = {server.where()}});
+  sender.wait_until_up(no_limit);
+  Caller caller = sender.caller();
+  Pending answer = caller.request_async(bytes("?"), {.limit = no_limit});
+  EXPECT_TRUE(answer.wait(no_limit).has_value());
+}
+
 TEST(Clients, AreCounted) {
   Lines log;
   Running server({.connections = 1, .clients = 2, .log = log.log()},

@@ -47,5 +47,15 @@ TEST(EventLoop, IsToldOfTheResponsesOfTwoSenders) {
     EXPECT_EQ(times, 1) << words;
 }
 
+TEST(EventLoop, IsNotHeldUpByAFullArea) {
+  Kept kept;
+  Running server({}, keep_in(kept));
+  Connected client({.servers = {server.where()}, .area_slots = 2});
+  for (int i = 0; i < 2; ++i)
+    client.caller.request_then({}, [](Pending &) {}, {.limit = std::chrono::hours(1)});
+  EXPECT_THROW(client.caller.request_then({}, [](Pending &) {}, {.limit = std::chrono::hours(1)}),
+               Error); // at once: a wait for room would take an hour
+}
+
 } // namespace
 } // namespace in_one_process

@@ -62,5 +62,17 @@ TEST(ToRequest, BeginsWithTheTypeInNetworkByteOrder) {
   EXPECT_EQ(from_bytes<Swap>(std::span(bytes).subspan(4)).second, 6);
 }
 
+struct AlsoFail {
+  static constexpr uint32_t type = 2;
+};
+
+TEST(Dispatcher, HasOneHandlerForEachNumber) {
+  Dispatcher dispatcher;
+  dispatcher.on<Fail>([](const Fail &) { return Pair{}; }).on<Swap>([](const Swap &) {
+    return Pair{};
+  });
+  EXPECT_THROW(dispatcher.on<AlsoFail>([](const AlsoFail &) { return Pair{}; }), rdmacommon::Error);
+}
+
 } // namespace
 } // namespace rdmashared

@@ -97,8 +97,9 @@ public:
   ///                  the request away
   ///
   ///                A Response is a Plain struct. An exception becomes a failure
+  /// @throws rdmacommon::Error if another type with this number has a handler
   template <Typed Message, typename Function> Dispatcher &on(Function handler) {
-    handlers_[Message::type] = [handler = std::move(handler)](Request &&request) {
+    const auto answer = [handler = std::move(handler)](Request &&request) {
       const auto message = from_bytes<Message>(request.bytes().subspan(sizeof Message::type));
       if constexpr (std::is_invocable_v<Function, const Message &>)
         reply(request, handler(message));
@@ -107,6 +108,9 @@ public:
       else
         reply(request, handler(message, std::as_const(request)));
     };
+    if (!handlers_.try_emplace(Message::type, answer).second)
+      throw rdmacommon::Error("a message",
+                              "type " + std::to_string(Message::type) + " has two handlers");
     return *this;
   }
 

@@ -85,6 +85,8 @@ public:
   /// @throws Error if an option is wrong, there is no rdma_cm, no memory, or the name is in use
   explicit Sender(const SenderOptions &options, std::vector<rdmacommon::Link> links = {});
   /// Ends the threads. Every caller that waits gets an error. This process's Callers must be gone.
+  /// Waits for a lookup of a server's name that is under way, which can take as long as the name
+  /// servers' time limits say (resolv.conf(5)).
   ~Sender();
   Sender(const Sender &) = delete;
   Sender &operator=(const Sender &) = delete;
