@@ -44,28 +44,50 @@ void long_request(Header &header) {
   header.kind = Kind::long_request;
 }
 
-// The header of the next answer, which comes in this slot.
-Header next_answer(Peer &peer, uint32_t slot) {
-  for (ibv_wc done{};;)
-    if (poll_batch(peer.cq.get(), {&done, 1}) == 1) {
-      check_wc(done, "the answer");
-      if ((done.opcode & IBV_WC_RECV) != 0 && from_immediate(done.imm_data).count > 0)
-        return peer.header(slot);
+// What comes from the other side, each message in a slot of its own.
+class Incoming {
+public:
+  explicit Incoming(Peer &peer) : peer_(peer) {}
+
+  // Waits for the next request or answer. The other side may ask between two of them whether this
+  // side lives.
+  Header next() {
+    for (;;) {
+      while (slot_ == come_)
+        poll();
+      const Header header = peer_.header(slot_++);
+      if (header.kind != Kind::ping && header.kind != Kind::alive)
+        return header;
     }
-}
+  }
+
+private:
+  void poll() {
+    ibv_wc done{};
+    if (poll_batch(peer_.cq.get(), {&done, 1}) == 0)
+      return;
+    check_wc(done, "a message");
+    if ((done.opcode & IBV_WC_RECV) != 0)
+      come_ += from_immediate(done.imm_data).count;
+  }
+
+  Peer &peer_;
+  uint32_t slot_ = 0, come_ = 0;
+};
 
 // No lie: it cancels a request that has been answered, while another one is under way. Then it uses
 // the id again, and the server must answer that.
 void cancel_late(Peer &peer) {
+  Incoming answers(peer);
   right(peer);
-  next_answer(peer, 0);
+  answers.next();
   const std::array<uint32_t, 2> takes_a_while{0, htonl(500'000)}; // ServiceHeader
   peer.send(1, {.length = 8, .room = 8, .id = 8, .kind = Kind::request},
             std::as_bytes(std::span(takes_a_while)));
   peer.send(2, {.id = 7, .kind = Kind::cancel});
   peer.send(3, {.length = 0, .room = 8, .id = 7, .kind = Kind::request});
-  next_answer(peer, 1);
-  if (const Header last = next_answer(peer, 2); last.kind != Kind::response)
+  answers.next();
+  if (const Header last = answers.next(); last.kind != Kind::response)
     throw Error("the answer", "it is of kind " + std::to_string(static_cast<int>(last.kind)));
   peer.send(4, {.kind = static_cast<Kind>(77)}); // to be dropped, as the others are
 }
@@ -215,7 +237,12 @@ Answer twice(Kind kind) {
 const std::map<std::string, Answer> server_lies = {
     {"kind", answer([](Header &header) { header.kind = static_cast<Kind>(99); })},
     {"request", answer([](Header &header) { header.kind = Kind::request; })},
-    {"pong", answer([](Header &header) { header.kind = Kind::pong; })},
+    {"pong", // more than there can be pings: after ten without a pong the client leaves
+     [](Peer &peer, const Header &) {
+       for (uint32_t slot = 0; slot < 20; ++slot)
+         peer.put(slot, {.kind = Kind::pong});
+       peer.write({.first = 0, .count = 20}, 20 * 64);
+     }},
     {"slot", answer([](Header &header) { header.id += 1; })},
     {"no-slot", answer([](Header &header) { header.id |= 0xffffffff; })},
     {"generation", answer([](Header &header) { header.id += uint64_t{1} << 32; })},
@@ -277,13 +304,8 @@ std::string one_lie_to_a_client(const std::string &lie, rdma_event_channel *chan
     check_errno(rdma_accept(data.get(), &parameters), "rdma_accept");
     wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
   }
-  if (lie != "welcome" && lie != "no-window") {
-    std::array<ibv_wc, 1> done{};
-    while (poll_batch(peer.cq.get(), done) == 0)
-      ;
-    check_wc(done.front(), "the request");
-    server_lies.at(lie)(peer, peer.header(from_immediate(done.front().imm_data).first));
-  }
+  if (lie != "welcome" && lie != "no-window")
+    server_lies.at(lie)(peer, Incoming(peer).next());
   return name_of(next_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout)->event);
 }
 
