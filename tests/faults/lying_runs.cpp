@@ -159,11 +159,12 @@ const std::map<std::string, std::function<void(Liar &)>> lies{
      [](Liar &liar) {
        liar.send({0, 0}, {Run::first_limit - 1, 0}, 0);
      }},
-    // No credit is waited for.
+    // No credit is waited for, and none is given. So the other side answers until its own slots are
+    // full, and takes no more. At last more runs lie there than it has credited.
     {"impatient",
      [](Liar &liar) {
-       for (uint32_t slot = 0; slot < 64; ++slot)
-         liar.send({slot % liar.slots(), 1});
+       for (uint32_t run = 0; run < 3 * liar.slots(); ++run)
+         liar.send({run % liar.slots(), 1});
      }},
     // Anything. The seed is always the same.
     {"random",
