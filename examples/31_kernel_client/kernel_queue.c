@@ -8,6 +8,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/jiffies.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
 
 #include "kernel_client.h"
@@ -74,8 +75,11 @@ void destroy_queue(struct queue *q)
 		ib_drain_qp(q->id->qp); /* completes what is posted */
 		rdma_destroy_qp(q->id);
 	}
+	/* After the last callback its softirq arms the CQ. ib_free_cq() does not wait for that. */
+	if (q->cq && !is_for_reads(q))
+		synchronize_rcu();
 	if (q->cq)
-		ib_free_cq(q->cq); /* returns when no callback runs any more */
+		ib_free_cq(q->cq);
 	if (q->id)
 		rdma_destroy_id(q->id); /* likewise, for cm_event() */
 }
