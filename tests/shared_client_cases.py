@@ -108,10 +108,10 @@ class Shared(unittest.TestCase):
         out, err = self.finish(self.server)
         return [int(number) for number in SERVED.search(out).groups()], err
 
-    def sender(self, *options):
+    def sender(self, *options, **more):
         """A client without workers of its own; others attach to it."""
         self.name = f"test.{os.getpid()}.{time.monotonic_ns()}"
-        self.sending = self.client("--serve", "--name", self.name, *options)
+        self.sending = self.client("--serve", "--name", self.name, *options, **more)
         self.assertIn("up", next_line(self.sending))
 
     def attached(self, *options):
@@ -249,16 +249,19 @@ class Faults(Shared):
                 fails = dict(
                     preload="tools/inject/libverbs_inject.so",
                     environment=[f"VERBS_INJECT={call}:EIO"])
-                self.serve(**(fails if side == "server" else {}))
-                client = self.client(
-                    "--patient", "--seconds", "3", **(fails if side == "client" else {}))
-                self.assertIn("up", next_line(client))
-                out, err = self.finish(client)
-                self.assertGreater(int(RESPONSES.search(out)[1]), 0)
-                self.assertRegex(out, r"failed: \d+ lost, \d+ not sent, 0 for other reasons")
-                (served, dropped, _), said = self.stop()
-                self.assertEqual(served + dropped, 2)
-                self.assertIn("EIO", said if side == "server" else err)
+                self.serve("--waiting", "events", **(fails if side == "server" else {}))
+                self.sender("--sender-waits", "events", **(fails if side == "client" else {}))
+                load = self.attached("--patient", "--seconds", "3600")
+                says = self.server if side == "server" else self.sending
+                while "EIO" not in (line := says.stderr.readline()):
+                    self.assertNotEqual(line, "", "it has ended")
+                while self.right(self.attached("--patient", "--requests", "100")) < 200:
+                    self.assertIsNone(load.poll())  # it is not connected again yet
+                self.end(load)
+                self.sending.terminate()
+                self.finish(self.sending)
+                served, dropped, _ = self.stop()[0]
+                self.assertEqual((served, dropped), (1, 1) if side == "server" else (2, 0))
 
     def test_server_drains(self):
         """SIGTERM in the middle of the load: what was sent is answered, and no request is lost."""
