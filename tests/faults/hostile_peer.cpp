@@ -37,8 +37,9 @@ void end(rdma_cm_id *id, Dice &dice) {
 
 // ---- the client
 
+// @param rooms for long responses
 // @return whether it wants an answer
-bool ask(Dice &dice, Hostile &hostile) {
+bool ask(Dice &dice, Hostile &hostile, const ibv_mr *rooms) {
   const Shape &shape = hostile.peer.shape;
   constexpr std::array kinds{Kind::request, Kind::request, Kind::request,     Kind::post,
                              Kind::ping,    Kind::cancel,  Kind::long_request};
@@ -53,8 +54,8 @@ bool ask(Dice &dice, Hostile &hostile) {
     body.resize(Room::bytes);
     header.room = shape.largest;
     to_wire(std::span<std::byte, Room::bytes>(body),
-            Room{.address = hostile.peer.address(),
-                 .rkey = hostile.peer.theirs->rkey ^ (dice.one_in(16) ? dice.any() : 0),
+            Room{.address = reinterpret_cast<uint64_t>(rooms->addr),
+                 .rkey = rooms->rkey ^ (dice.one_in(16) ? dice.any() : 0),
                  .length = shape.largest});
   }
   if (kind == Kind::request || kind == Kind::post || kind == Kind::long_request) {
@@ -82,8 +83,11 @@ void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
               .window = 1 + dice.below(16),
               .rooms = has_rooms ? 1 + dice.below(4) : 0,
               .largest = has_rooms ? 4096U : 0U};
+  std::vector<std::byte> room(std::max(shape.largest, 1U));
   Hostile hostile(id.get(), shape, channel.get(), dice, tally);
   Peer &peer = hostile.peer;
+  const unique_mr rooms = reg_mr(peer.pd.get(), room.data(), room.size(),
+                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   if (dice.one_in(16)) { // to the server
     hostile.has_lied();
     (dice.one_in(2) ? shape.slots : shape.window) <<= dice.below(20);
@@ -118,7 +122,7 @@ void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
   hostile.go_on(
       [&] {
         if (under_way < peer.shape.window || dice.one_in(16)) // keeps to the window, mostly
-          under_way += ask(dice, hostile);
+          under_way += ask(dice, hostile, rooms.get());
       },
       [&](const Header &, std::span<const std::byte>) { under_way -= under_way > 0; });
   end(id.get(), dice);
