@@ -44,7 +44,7 @@ void long_request(Header &header) {
   header.kind = Kind::long_request;
 }
 
-// What comes from the other side, each message in a slot of its own.
+// The messages of the other side, each of which comes in a slot of its own.
 class Incoming {
 public:
   explicit Incoming(Peer &peer) : peer_(peer) {}
