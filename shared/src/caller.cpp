@@ -63,9 +63,14 @@ private:
   bool is_over() const { return board().is_over.load() != 0 || joined_.is_alone(); }
 
   uint32_t slots_for_request(size_t bytes, const RequestOptions &options) const;
-  std::optional<Pending> try_request(std::span<const std::byte> bytes,
-                                     const RequestOptions &options, Want want);
-  Pending request(std::span<const std::byte> bytes, const RequestOptions &options, Want want);
+  using Place = AreaUse::Place;
+  std::optional<Place> try_request(std::span<const std::byte> bytes, const RequestOptions &options,
+                                   Want want);
+  Place request(std::span<const std::byte> bytes, const RequestOptions &options, Want want);
+  Pending pending(const Place &place, const RequestOptions &options) {
+    return {*this,        place.slot, place.slots, place.room, options.waiting.value_or(waiting_),
+            options.where};
+  }
   void submit(const Submission &what);
   void free(uint32_t slot);
   template <typename IsDone>
@@ -127,8 +132,8 @@ void CallerArea::submit(const Submission &what) {
 }
 
 // [try-request]
-std::optional<Pending> CallerArea::try_request(std::span<const std::byte> bytes,
-                                               const RequestOptions &options, Want want) {
+std::optional<AreaUse::Place> CallerArea::try_request(std::span<const std::byte> bytes,
+                                                      const RequestOptions &options, Want want) {
   const uint32_t slots = slots_for_request(bytes.size(), options);
   const bool is_long = options.room == RequestOptions::any_length && want == Want::response;
   const std::lock_guard lock(mutex_);
@@ -147,20 +152,20 @@ std::optional<Pending> CallerArea::try_request(std::span<const std::byte> bytes,
           .want = is_long ? Want::long_response : want,
           .service = options.service,
           .unused = 0});
-  return Pending(*this, taken->slot, slots, taken->room, options.waiting.value_or(waiting_),
-                 options.where);
+  return taken;
 }
 
-Pending CallerArea::request(std::span<const std::byte> bytes, const RequestOptions &options,
-                            Want want) {
+AreaUse::Place CallerArea::request(std::span<const std::byte> bytes, const RequestOptions &options,
+                                   Want want) {
+  auto place = try_request(bytes, options, want);
+  if (place)
+    return *place;
   const auto deadline = rdmacommon::deadline_in(options.limit);
-  std::optional<Pending> pending;
   rdmashared::sleep_until(
       area().room_bell(), area().wants_room(),
       [&] {
-        if (auto made = try_request(bytes, options, want))
-          pending.emplace(std::move(*made));
-        return pending.has_value();
+        place = try_request(bytes, options, want);
+        return place.has_value();
       },
       [&](uint32_t seen) {
         if (is_over())
@@ -173,7 +178,7 @@ Pending CallerArea::request(std::span<const std::byte> bytes, const RequestOptio
                  std::min(deadline, now + liveness_interval));
         return true;
       });
-  return std::move(*pending);
+  return *place;
 }
 // [try-request]
 
@@ -191,8 +196,10 @@ void CallerArea::free(uint32_t slot) {
 // @return false if the limit has passed
 template <typename IsDone>
 bool CallerArea::sleep_until(IsDone is_done, milliseconds limit, Waiting how, Where where) {
-  if (is_done() || limit <= milliseconds(0))
-    return is_done();
+  if (is_done())
+    return true;
+  if (limit <= milliseconds(0))
+    return false;
   const auto deadline = rdmacommon::deadline_in(limit);
   Patience &patience = patience_.at(static_cast<size_t>(how));
   int looked = 0;
@@ -266,7 +273,7 @@ Pending::~Pending() {
     return;
   }
   const std::lock_guard lock(area_->mutex_);
-  area_->use_.give_up(slot_, slots_);
+  area_->use_.give_up({.slot = slot_, .slots = slots_, .room = room_});
   area_->submit({.slot = slot_,
                  .length = 0,
                  .response_room = 0,
@@ -334,12 +341,13 @@ uint32_t Caller::largest_response() const {
 
 // [request]
 Pending Caller::request_async(std::span<const std::byte> bytes, const RequestOptions &options) {
-  return area_->request(bytes, options, Want::response);
+  return area_->pending(area_->request(bytes, options, Want::response), options);
 }
 
 std::optional<Pending> Caller::try_request_async(std::span<const std::byte> bytes,
                                                  const RequestOptions &options) {
-  return area_->try_request(bytes, options, Want::response);
+  const auto place = area_->try_request(bytes, options, Want::response);
+  return place ? std::optional(area_->pending(*place, options)) : std::nullopt;
 }
 
 void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place,
@@ -361,10 +369,9 @@ std::vector<std::byte> Caller::request(std::span<const std::byte> bytes,
 
 // Nobody waits for what becomes of it, so its slots are free once the sender has sent it.
 void Caller::post(std::span<const std::byte> bytes, const RequestOptions &options) {
-  Pending pending = area_->request(bytes, options, Want::nothing);
-  pending.area_ = nullptr;
+  const auto place = area_->request(bytes, options, Want::nothing);
   const std::lock_guard lock(area_->mutex_);
-  area_->use_.give_up(pending.slot_, pending.slots_);
+  area_->use_.give_up(place);
 }
 // [request]
 

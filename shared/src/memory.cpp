@@ -150,7 +150,7 @@ std::optional<AreaUse::Place> AreaUse::take(uint32_t slots, bool needs_room) {
   taken_[*first] = {.slots = slots, .room = *room};
   if (needs_room)
     is_room_used_[*room] = true;
-  return Place{.slot = *first, .room = *room};
+  return Place{.slot = *first, .slots = slots, .room = *room};
 }
 
 // ---- the board of a sender

@@ -151,15 +151,15 @@ public:
         is_room_used_(area.shape().rooms) {}
 
   struct Place {
-    uint32_t slot, room; // the first slot
+    uint32_t slot, slots, room; // the first slot, and how many
   };
   // For a request: slots that follow each other, and a room if it needs one.
   // @return nothing if they are not free
   std::optional<Place> take(uint32_t slots, bool needs_room);
   void release(uint32_t slot); // the first one of a request, with all that it has
   // Nobody waits for the response: all that the request has is free once it is answered.
-  void give_up(uint32_t slot, uint32_t slots) {
-    std::fill_n(uses_.begin() + slot, slots, Use::unwanted);
+  void give_up(const Place &place) {
+    std::fill_n(uses_.begin() + place.slot, place.slots, Use::unwanted);
   }
 
 private:

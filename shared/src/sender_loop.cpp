@@ -277,12 +277,8 @@ bool SenderLoop::send() {
     for (bool goes_on = true; goes_on;) {
       goes_on = false;
       for (size_t i = 0; i < lanes_.size(); ++i) {
-        Lane &lane = *lanes_[(first_lane_ + i) % lanes_.size()];
-        for (uint32_t count = 0; count < options_.group; ++count) {
-          if (!send_next(lane, count == 0))
-            break;
+        if (send_group(*lanes_[(first_lane_ + i) % lanes_.size()]))
           goes_on = has_sent = true;
-        }
       }
     }
     first_lane_ = (first_lane_ + 1) % lanes_.size();
@@ -296,13 +292,18 @@ bool SenderLoop::send() {
 
 // Long responses need more than a place in the ring, so requests for them have queues of their own:
 // others do not wait behind them. The first of a group is one of these, if there is room for it.
-bool SenderLoop::send_next(Lane &lane, bool long_first) {
+bool SenderLoop::send_group(Lane &lane) {
   Queues &own = waiting_[lane.server], &any = waiting_.back();
-  const auto send_long = [&] {
-    return send_one(lane, own.long_ones) || send_one(lane, any.long_ones);
+  uint32_t count = 0;
+  const auto send_from = [&](std::deque<Waiting> &queue, uint32_t most) {
+    while (count < most && send_one(lane, queue))
+      ++count;
   };
-  return (long_first && send_long()) || send_one(lane, own.others) || send_one(lane, any.others) ||
-         (!long_first && send_long());
+  send_from(own.long_ones, 1);
+  send_from(any.long_ones, 1);
+  for (auto *queue : {&own.others, &any.others, &own.long_ones, &any.long_ones})
+    send_from(*queue, options_.group);
+  return count > 0;
 }
 
 // @return false if there is none, or no room for it

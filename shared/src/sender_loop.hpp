@@ -87,7 +87,7 @@ private:
   static uint64_t id_of(const Worker &worker, uint32_t slot);
   void cancel(Worker &worker, uint32_t slot);
   bool send();
-  bool send_next(Lane &lane, bool long_first);
+  bool send_group(Lane &lane);
   bool send_one(Lane &lane, std::deque<Waiting> &from);
   bool send_request(Lane &lane, const Waiting &next);
   void fail_waiting();

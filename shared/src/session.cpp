@@ -153,14 +153,14 @@ void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler) 
 }
 // [handle]
 
-void Batch::finish(const std::shared_ptr<Batch> &batch, uint32_t index, Kind kind,
-                   uint32_t length) {
+void Batch::finish(std::shared_ptr<Batch> batch, uint32_t index, Kind kind, uint32_t length) {
   SessionState &state = *batch->state;
-  Answered answer{.batch = batch, .index = index, .kind = kind, .length = length};
+  Answered answer{.batch = std::move(batch), .index = index, .kind = kind, .length = length};
   if (state.answers->is_this_thread() && state.session != nullptr)
-    state.session->answered(std::move(answer));
-  else
-    state.answers->add(std::move(answer));
+    return state.session->answered(std::move(answer));
+  const auto answers =
+      state.answers; // the other thread may destroy the batch and its state at once
+  answers->add(std::move(answer));
 }
 
 Request &Request::operator=(Request &&other) noexcept {
@@ -213,8 +213,7 @@ void Request::reply(size_t length) {
     return fail((is_long ? "SenderOptions::largest_response" : "RequestOptions::room") +
                 std::string(" too small: ") + std::to_string(length) + " > " +
                 std::to_string(available) + " bytes");
-  const auto batch = std::move(batch_);
-  Batch::finish(batch, index_, is_long ? Kind::long_response : Kind::response,
+  Batch::finish(std::move(batch_), index_, is_long ? Kind::long_response : Kind::response,
                 static_cast<uint32_t>(length));
 }
 
@@ -226,12 +225,11 @@ void Request::reply(std::span<const std::byte> response) {
 }
 
 void Request::fail(std::string_view why) {
-  const auto batch = std::move(batch_);
-  Batch::Entry &entry = batch->entries[index_];
+  Batch::Entry &entry = batch_->entries[index_];
   const auto words = std::as_bytes(std::span(why))
                          .first(std::min({why.size(), size_t{entry.header.room}, longest_reason}));
   entry.reason_or_response.assign(words.begin(), words.end());
-  Batch::finish(batch, index_, Kind::failure, static_cast<uint32_t>(words.size()));
+  Batch::finish(std::move(batch_), index_, Kind::failure, static_cast<uint32_t>(words.size()));
 }
 // [reply]
 

@@ -155,8 +155,7 @@ struct Batch {
     return std::span(bytes).subspan(entry.offset, entry.header.length);
   }
   std::span<std::byte> room_of(Entry &entry);
-  static void finish(const std::shared_ptr<Batch> &batch, uint32_t index, Kind kind,
-                     uint32_t length);
+  static void finish(std::shared_ptr<Batch> batch, uint32_t index, Kind kind, uint32_t length);
 };
 // Bytes that a server needs for a client, beside its requests: two rings, the requests of one run,
 // and the rooms.

@@ -177,7 +177,7 @@ void OutRing::put(const Header &header, std::span<const std::byte> bytes,
   if (open_.run.count + slots > group_)
     close();
   for (uint32_t left = slots, bytes_left = length; left > 0;) {
-    const uint32_t count = std::min({left, slots_ - head_, max_run - open_.run.count});
+    const uint32_t count = std::min(left, std::min(slots_ - head_, max_run - open_.run.count));
     add(count, std::min(bytes_left, count * slot_size_), left == slots);
     left -= count;
     bytes_left -= std::min(bytes_left, count * slot_size_);
@@ -255,18 +255,11 @@ Header InRing::checked(std::span<const std::byte> bytes) const {
   std::array<std::byte, Header::bytes> copy;
   std::memcpy(copy.data(), bytes.data(), copy.size());
   const Header header = header_in(copy);
-  if (Header::bytes + body_of(header) > memory_.size())
+  if (size_of(header) > memory_.size())
     throw Error("the peer's message", "it is longer than the ring");
   return header;
 }
 // [check-run]
-
-// Of bytes behind the header.
-size_t InRing::body_of(const Header &header) {
-  if (header.kind == Kind::long_response)
-    return 0;
-  return size_t{header.length} + (header.kind == Kind::long_request ? Room::bytes : 0);
-}
 
 // [go-on]
 void InRing::begin(const Header &header, size_t needed, std::span<const std::byte> bytes) {

@@ -249,7 +249,7 @@ public:
     }
     while (!bytes.empty()) {
       const Header header = checked(bytes);
-      const size_t needed = Header::bytes + body_of(header);
+      const size_t needed = size_of(header);
       if (needed > bytes.size()) { // it goes on in the next run
         begin(header, needed, bytes);
         return;
@@ -276,7 +276,13 @@ public:
 private:
   void check(rdmacommon::Run run, uint32_t length);
   Header checked(std::span<const std::byte> bytes) const;
-  static size_t body_of(const Header &header);
+  // Bytes of a message.
+  static size_t size_of(const Header &header) {
+    if (header.kind == Kind::long_response)
+      return Header::bytes;
+    return size_t{Header::bytes} + header.length +
+           (header.kind == Kind::long_request ? Room::bytes : 0);
+  }
   void begin(const Header &header, size_t needed, std::span<const std::byte> bytes);
   bool go_on(std::span<const std::byte> &bytes);
 
