@@ -143,15 +143,16 @@ std::optional<AreaUse::Place> CallerArea::try_request(std::span<const std::byte>
   area().answer(taken->slot).outcome.store(0, std::memory_order_relaxed);
   if (!bytes.empty())
     std::memcpy(area().slots(taken->slot).data(), bytes.data(), bytes.size());
-  submit({.slot = taken->slot,
-          .length = static_cast<uint32_t>(bytes.size()),
-          .response_room = std::min(slots * area().shape().slot_size, area().shape().longest),
-          .server = options.server.value_or(any_server),
-          .deadline = nanoseconds_of(rdmacommon::deadline_in(options.limit)),
-          .room = taken->room,
-          .want = is_long ? Want::long_response : want,
-          .service = options.service,
-          .unused = 0});
+  submit(
+      {.slot = taken->slot,
+       .length = static_cast<uint32_t>(bytes.size()),
+       .response_room = std::min(slots * area().shape().slot_size, area().shape().longest),
+       .server = options.server.value_or(any_server),
+       .limit_ms = static_cast<uint32_t>(std::clamp<int64_t>(options.limit.count(), 1, UINT32_MAX)),
+       .room = taken->room,
+       .want = is_long ? Want::long_response : want,
+       .service = options.service,
+       .unused = 0});
   return taken;
 }
 
@@ -278,7 +279,7 @@ Pending::~Pending() {
                  .length = 0,
                  .response_room = 0,
                  .server = any_server,
-                 .deadline = 0,
+                 .limit_ms = 0,
                  .room = room_,
                  .want = Want::cancel,
                  .service = 0,

@@ -60,13 +60,13 @@ struct Submission {
   uint32_t length;        // bytes of the request
   uint32_t response_room; // bytes for the response in the slots, from the first one on
   uint32_t server;        // an index, or any_server
-  int64_t deadline;       // nanoseconds of the steady clock, after which the request is worthless
+  uint32_t limit_ms;      // how long the request is worth something, from now on; 0: always
   uint32_t room;          // of Want::long_response
   Want want;
   uint8_t service;
   uint16_t unused;
 };
-static_assert(sizeof(Submission) == 32);
+static_assert(sizeof(Submission) == 28);
 // [submission]
 
 // Of a request, by its first slot. Zero: there is none yet.
@@ -163,7 +163,7 @@ public:
   }
 
 private:
-  enum class Use : uint8_t { free, used, unwanted };
+  enum class Use : uint32_t { free, used, unwanted }; // a word: bytes are filled by a call
   struct Taken { // by the request that begins there
     uint32_t slots = 0, room = no_room;
   };

@@ -20,11 +20,6 @@ namespace {
 
 constexpr uint32_t busy_turns = 64; // a loop that always has something to do looks around so often
 
-int64_t nanoseconds_now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
-      .count();
-}
-
 } // namespace
 
 SenderLoop::SenderLoop(const SenderOptions &options, const Shape &shape,
@@ -105,7 +100,6 @@ void SenderLoop::run() {
   int looked = 0;
   for (uint32_t turns = 1; !is_stopped_; ++turns) {
     bool was_busy = false;
-    now_ = 0;
     was_busy |= take_answers();
     was_busy |= gather();
     if (was_busy)
@@ -173,6 +167,7 @@ void SenderLoop::look_around(Clock::time_point until, bool may_sleep) {
 // Takes what there is. Other workers may be about to submit: lets them run first, as long as that
 // brings more. So requests go in groups, and a request that is alone waits for nobody.
 bool SenderLoop::gather() {
+  now_ = Clock::now();
   if (!take_submissions())
     return false;
   for (uint32_t i = 1; i < options_.group && busy_ > i; ++i) {
@@ -243,7 +238,9 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
   if (worker.under_way++ == 0)
     ++busy_;
   Queues &queues = waiting_[std::min<size_t>(what.server, options_.servers.size())];
-  (is_long ? queues.long_ones : queues.others).push_back({&worker, what});
+  const auto deadline = what.limit_ms > 0 ? now_ + std::chrono::milliseconds(what.limit_ms)
+                                          : Clock::time_point::max();
+  (is_long ? queues.long_ones : queues.others).push_back({&worker, what, deadline});
 }
 // [check-submission]
 
@@ -312,8 +309,7 @@ bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
     const Waiting next = from.front();
     Request &request = next.worker->requests[next.what.slot];
     const bool is_wanted =
-        request.state == Request::State::waiting && !next.worker->has_left &&
-        (next.what.deadline == 0 || next.what.deadline > (now_ = now_ ? now_ : nanoseconds_now()));
+        request.state == Request::State::waiting && !next.worker->has_left && next.deadline > now_;
     if (is_wanted && !send_request(lane, next))
       return false;
     from.pop_front();
@@ -322,6 +318,14 @@ bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
     finish(*next.worker, next.what.slot, Outcome::expired, 0); // or nobody waits for it
   }
   return false;
+}
+
+// @return milliseconds, at least one; 0: always
+uint32_t SenderLoop::left(Clock::time_point deadline) const {
+  if (deadline == Clock::time_point::max())
+    return 0;
+  return static_cast<uint32_t>(
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - now_).count());
 }
 
 bool SenderLoop::send_request(Lane &lane, const Waiting &next) {
@@ -335,11 +339,7 @@ bool SenderLoop::send_request(Lane &lane, const Waiting &next) {
   const Header header{.length = what.length,
                       .room = is_long ? worker.member.area->shape().largest : request.room,
                       .id = id_of(worker, what.slot),
-                      .limit_ms =
-                          what.deadline == 0
-                              ? 0
-                              : static_cast<uint32_t>(std::clamp<int64_t>(
-                                    (what.deadline - now_ + 999'999) / 1'000'000, 1, 0xffffffff)),
+                      .limit_ms = left(next.deadline),
                       .kind = is_long                      ? Kind::long_request
                               : what.want == Want::nothing ? Kind::post
                                                            : Kind::request,

@@ -74,6 +74,7 @@ private:
   struct Waiting {
     Worker *worker;
     Submission what;
+    Clock::time_point deadline; // after which it is worthless
   };
   struct Queues {
     std::deque<Waiting> others, long_ones; // by what their response is
@@ -90,6 +91,7 @@ private:
   bool send_group(Lane &lane);
   bool send_one(Lane &lane, std::deque<Waiting> &from);
   bool send_request(Lane &lane, const Waiting &next);
+  uint32_t left(Clock::time_point deadline) const;
   void fail_waiting();
   void finish(Worker &worker, uint32_t slot, Outcome outcome, uint32_t length);
   void wake_workers();
@@ -122,7 +124,7 @@ private:
   std::vector<std::unique_ptr<Lane>> lanes_;
   size_t first_worker_ = 0, first_lane_ = 0; // another one each time
   uint32_t up_ = 0, busy_ = 0;               // lanes that are up; workers with requests under way
-  int64_t now_ = 0;                          // nanoseconds; 0: not looked at in this turn
+  Clock::time_point now_{};                  // when this turn took what was submitted
   bool is_stopped_ = false;
   Pool pool_; // goes first: its threads work for the lanes
 };

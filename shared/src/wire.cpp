@@ -191,8 +191,10 @@ void OutRing::put(const Header &header, std::span<const std::byte> bytes,
 void OutRing::copy(size_t offset, std::span<const std::byte> bytes) {
   const size_t at = offset < memory_.size() ? offset : offset - memory_.size();
   const size_t first = std::min(bytes.size(), memory_.size() - at);
-  std::copy_n(bytes.begin(), first, memory_.begin() + static_cast<std::ptrdiff_t>(at));
-  std::copy(bytes.begin() + static_cast<std::ptrdiff_t>(first), bytes.end(), memory_.begin());
+  if (first > 0)
+    std::memcpy(&memory_[at], bytes.data(), first);
+  if (first < bytes.size())
+    std::memcpy(memory_.data(), &bytes[first], bytes.size() - first);
 }
 
 void OutRing::add(uint32_t slots, uint32_t bytes, bool begins) {

@@ -127,7 +127,7 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
                         .response_room =
                             random() % 4 == 0 ? 1 << 30 : static_cast<uint32_t>(random() % 5),
                         .server = random() % 4 == 0 ? any() : any_server,
-                        .deadline = random() % 4 == 0 ? static_cast<int64_t>(any()) : 0,
+                        .limit_ms = random() % 4 == 0 ? any() : 0,
                         .room = any(),
                         .want = static_cast<Want>(random() % 5),
                         .service = 0,
