@@ -72,7 +72,7 @@ private:
             options.where};
   }
   void submit(const Submission &what);
-  void free(uint32_t slot);
+  void free(const Place &place);
   template <typename IsDone>
   bool sleep_until(IsDone is_done, milliseconds limit, Waiting how, Where where);
   void set_timer(Clock::time_point when);
@@ -83,7 +83,7 @@ private:
                                     Patience(Waiting::adaptive)}; // by Waiting
   Joined joined_;
 
-  std::mutex mutex_; // of the two below
+  std::mutex mutex_; // of the two below, apart from AreaUse::release()
   AreaUse use_;
   uint32_t submitted_ = 0;
 
@@ -183,11 +183,8 @@ AreaUse::Place CallerArea::request(std::span<const std::byte> bytes, const Reque
 }
 // [try-request]
 
-void CallerArea::free(uint32_t slot) {
-  {
-    const std::lock_guard lock(mutex_);
-    use_.release(slot);
-  }
+void CallerArea::free(const Place &place) {
+  use_.release(place);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (must_wake(area().wants_room()))
     ring(area().room_bell(), ~uint32_t{0});
@@ -269,12 +266,13 @@ Pending::Pending(Pending &&other) noexcept
 Pending::~Pending() {
   if (!area_ || getpid() != area_->process_) // it has been collected; a forked child has no area
     return;
+  const AreaUse::Place place{.slot = slot_, .slots = slots_, .room = room_};
   if (is_ready()) {
-    area_->free(slot_);
+    area_->free(place);
     return;
   }
   const std::lock_guard lock(area_->mutex_);
-  area_->use_.give_up({.slot = slot_, .slots = slots_, .room = room_});
+  area_->use_.give_up(place);
   area_->submit({.slot = slot_,
                  .length = 0,
                  .response_room = 0,
@@ -299,7 +297,10 @@ bool Pending::wait(milliseconds limit, const InPlace &in_place) {
     return false;
   struct Free {
     Pending &pending;
-    ~Free() { std::exchange(pending.area_, nullptr)->free(pending.slot_); }
+    ~Free() {
+      std::exchange(pending.area_, nullptr)
+          ->free({.slot = pending.slot_, .slots = pending.slots_, .room = pending.room_});
+    }
   } const when_used{*this};
   const Area &area = area_->area();
   const Answer &answer = area.answer(slot_);

@@ -94,44 +94,38 @@ Area::~Area() {
 // some soon, unless the area is nearly full.
 std::optional<uint32_t> AreaUse::find_slots(uint32_t count) {
   const auto slots = static_cast<uint32_t>(uses_.size());
-  uint32_t first = next_slot_ + count <= slots ? next_slot_ : 0;
-  for (uint32_t looked = 0, at = first; looked < slots + count; ++looked) {
-    if (!is_free(at)) {
-      first = at + 1;
-      if (first + count > slots) {
-        looked += slots - first;
-        first = 0;
-      }
-      at = first;
-    } else if (++at - first == count) {
-      next_slot_ = at == slots ? 0 : at;
-      return first;
+  uint32_t at = next_slot_, free = 0; // the next one, and how many before it are free
+  for (uint32_t looked = 0; looked < slots + count; ++looked) {
+    if (at == slots)
+      at = free = 0; // a request does not go over the end
+    free = is_free(at++) ? free + 1 : 0;
+    if (free == count) {
+      next_slot_ = at;
+      return at - count;
     }
   }
   return std::nullopt;
 }
 
-// A request that nobody waits for has given its slots back once it is answered.
-bool AreaUse::is_free(uint32_t slot) {
-  if (uses_[slot] == Use::unwanted && taken_[slot].slots > 0 &&
-      area_.answer(slot).outcome.load(std::memory_order_acquire) != 0)
-    release(slot);
-  return uses_[slot] == Use::free;
-}
-
-void AreaUse::release(uint32_t slot) {
-  const Taken taken = std::exchange(taken_[slot], {});
-  std::fill_n(uses_.begin() + slot, taken.slots, Use::free);
-  if (taken.room != no_room)
-    is_room_used_[taken.room] = false;
+// A request that nobody waits for gives its slots back once it is answered.
+// @return whether this one is free now
+bool AreaUse::reclaim(uint32_t slot) {
+  if (given_up_[slot].slots == 0 ||
+      area_.answer(slot).outcome.load(std::memory_order_acquire) == 0)
+    return false;
+  release(std::exchange(given_up_[slot], {}));
+  return true;
 }
 
 std::optional<uint32_t> AreaUse::find_room() {
-  auto room = std::ranges::find(is_room_used_, false);
+  const auto find = [this] {
+    return std::ranges::find_if(is_room_used_, [](const auto &used) { return !used; });
+  };
+  auto room = find();
   if (room == is_room_used_.end()) { // unless a request that nobody waits for has one
     for (uint32_t slot = 0; slot < uses_.size(); ++slot)
       is_free(slot);
-    room = std::ranges::find(is_room_used_, false);
+    room = find();
   }
   if (room == is_room_used_.end())
     return std::nullopt;
@@ -146,10 +140,10 @@ std::optional<AreaUse::Place> AreaUse::take(uint32_t slots, bool needs_room) {
   const auto first = find_slots(slots);
   if (!first)
     return std::nullopt;
-  std::fill_n(uses_.begin() + *first, slots, Use::used);
-  taken_[*first] = {.slots = slots, .room = *room};
+  for (uint32_t slot = *first; slot < *first + slots; ++slot)
+    uses_[slot].store(Use::used, std::memory_order_relaxed);
   if (needs_room)
-    is_room_used_[*room] = true;
+    is_room_used_[*room].store(true, std::memory_order_relaxed);
   return Place{.slot = *first, .slots = slots, .room = *room};
 }
 

@@ -140,42 +140,51 @@ private:
 // [area]
 
 // [area-use]
-// Which slots and rooms of its area a process uses. The sender never sees it.
+// Which slots and rooms of its area a process uses. The sender never sees it. One thread at a time
+// takes places and gives them up. Any thread can release one at any time.
 class AreaUse {
 public:
   static constexpr uint32_t no_room = ~uint32_t{0}; // the request has none for a long response
 
   // The area outlives this object.
   explicit AreaUse(const Area &area)
-      : area_(area), uses_(area.shape().slots), taken_(uses_.size()),
+      : area_(area), uses_(area.shape().slots), given_up_(uses_.size()),
         is_room_used_(area.shape().rooms) {}
 
   struct Place {
-    uint32_t slot, slots, room; // the first slot, and how many
+    uint32_t slot = 0, slots = 0, room = no_room; // the first slot, and how many
   };
   // For a request: slots that follow each other, and a room if it needs one.
   // @return nothing if they are not free
   std::optional<Place> take(uint32_t slots, bool needs_room);
-  void release(uint32_t slot); // the first one of a request, with all that it has
+  void release(const Place &place) {
+    for (uint32_t slot = place.slot; slot < place.slot + place.slots; ++slot)
+      uses_[slot].store(Use::free, std::memory_order_release);
+    if (place.room != no_room)
+      is_room_used_[place.room].store(false, std::memory_order_release);
+  }
   // Nobody waits for the response: all that the request has is free once it is answered.
   void give_up(const Place &place) {
-    std::fill_n(uses_.begin() + place.slot, place.slots, Use::unwanted);
+    given_up_[place.slot] = place;
+    for (uint32_t slot = place.slot; slot < place.slot + place.slots; ++slot)
+      uses_[slot].store(Use::unwanted, std::memory_order_relaxed);
   }
 
 private:
-  enum class Use : uint32_t { free, used, unwanted }; // a word: bytes are filled by a call
-  struct Taken { // by the request that begins there
-    uint32_t slots = 0, room = no_room;
-  };
+  enum class Use : uint8_t { free, used, unwanted };
 
-  bool is_free(uint32_t slot);
+  bool is_free(uint32_t slot) {
+    const Use use = uses_[slot].load(std::memory_order_acquire);
+    return use == Use::free || (use == Use::unwanted && reclaim(slot));
+  }
+  bool reclaim(uint32_t slot);
   std::optional<uint32_t> find_slots(uint32_t count);
   std::optional<uint32_t> find_room();
 
   const Area &area_;
-  std::vector<Use> uses_; // of each slot
-  std::vector<Taken> taken_;
-  std::vector<bool> is_room_used_;
+  std::vector<std::atomic<Use>> uses_; // of each slot
+  std::vector<Place> given_up_;        // by the first slot; no slots: none
+  std::vector<std::atomic<bool>> is_room_used_;
   uint32_t next_slot_ = 0;
 };
 // [area-use]

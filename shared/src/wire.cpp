@@ -1,55 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "wire.hpp"
 
-#include <endian.h>
-
 #include <algorithm>
-#include <concepts>
-#include <cstring>
 #include <string>
 #include <utility>
 
 namespace rdmashared {
 
 using rdmacommon::Error, rdmacommon::Run;
-
-namespace {
-
-template <std::unsigned_integral Number> Number swapped(Number number) {
-  if constexpr (sizeof number == 1)
-    return number;
-  else if constexpr (sizeof number == 2)
-    return htobe16(number);
-  else if constexpr (sizeof number == 4)
-    return htobe32(number);
-  else
-    return htobe64(number);
-}
-
-// Puts numbers behind each other in network byte order, so no padding gets onto the wire.
-template <std::unsigned_integral... Numbers>
-void put(std::span<std::byte> into, Numbers... numbers) {
-  std::byte *at = into.data();
-  const auto put_one = [&at](auto number) {
-    const auto wire = swapped(number);
-    std::memcpy(at, &wire, sizeof wire);
-    at += sizeof wire;
-  };
-  (put_one(numbers), ...);
-}
-
-template <std::unsigned_integral... Numbers>
-void get(std::span<const std::byte> from, Numbers &...numbers) {
-  const std::byte *at = from.data();
-  const auto get_one = [&at](auto &number) {
-    std::memcpy(&number, at, sizeof number);
-    number = swapped(number);
-    at += sizeof number;
-  };
-  (get_one(numbers), ...);
-}
-
-} // namespace
 
 bool is_possible(const Shape &shape) {
   return shape.slots >= 8 && shape.slots <= max_slots && shape.slot_size >= 32 &&
@@ -62,7 +20,7 @@ bool is_possible(const Shape &shape) {
 HelloBytes to_bytes(const Hello &hello, uint16_t version) {
   HelloBytes made{};
   const Shape &shape = hello.shape;
-  put(made.bytes, protocol_magic, version, static_cast<uint16_t>(hello.purpose), shape.slots,
+  put_numbers(made.bytes, protocol_magic, version, static_cast<uint16_t>(hello.purpose), shape.slots,
       shape.slot_size, shape.window, shape.rooms, shape.largest, hello.address, hello.token,
       hello.rkey);
   return made;
@@ -76,7 +34,7 @@ std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal
   uint16_t version = 0, purpose = 0;
   Hello hello{};
   Shape &shape = hello.shape;
-  get(bytes, magic, version, purpose, shape.slots, shape.slot_size, shape.window, shape.rooms,
+  get_numbers(bytes, magic, version, purpose, shape.slots, shape.slot_size, shape.window, shape.rooms,
       shape.largest, hello.address, hello.token, hello.rkey);
   hello.purpose = static_cast<Purpose>(purpose);
   if (magic == protocol_magic && version != protocol_version)
@@ -91,7 +49,7 @@ std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal
 
 WelcomeBytes to_bytes(const Welcome &welcome) {
   WelcomeBytes made{};
-  put(made.bytes, protocol_magic, protocol_version, static_cast<uint16_t>(welcome.refusal),
+  put_numbers(made.bytes, protocol_magic, protocol_version, static_cast<uint16_t>(welcome.refusal),
       welcome.window, welcome.rkey, welcome.address, welcome.token);
   return made;
 }
@@ -102,7 +60,7 @@ std::optional<Welcome> welcome_in(std::span<const std::byte> bytes) {
   uint32_t magic = 0;
   uint16_t version = 0, refusal = 0;
   Welcome welcome{};
-  get(bytes, magic, version, refusal, welcome.window, welcome.rkey, welcome.address, welcome.token);
+  get_numbers(bytes, magic, version, refusal, welcome.window, welcome.rkey, welcome.address, welcome.token);
   if (magic != protocol_magic)
     return std::nullopt;
   welcome.refusal = version == protocol_version ? static_cast<Refusal>(refusal) : Refusal::version;
@@ -133,29 +91,6 @@ const char *words_for(Refusal refusal) {
   return "it gives no reason";
 }
 
-void to_wire(std::span<std::byte, Header::bytes> into, const Header &header) {
-  put(into, header.length, header.room, header.id, header.limit_ms,
-      static_cast<uint8_t>(header.kind), header.service, uint16_t{0});
-}
-
-void to_wire(std::span<std::byte, Room::bytes> into, const Room &room) {
-  put(into, room.address, room.rkey, room.length);
-}
-
-Header header_in(std::span<const std::byte, Header::bytes> bytes) {
-  Header header{};
-  uint8_t kind = 0;
-  get(bytes, header.length, header.room, header.id, header.limit_ms, kind, header.service);
-  header.kind = static_cast<Kind>(kind);
-  return header;
-}
-
-Room room_in(std::span<const std::byte, Room::bytes> bytes) {
-  Room room{};
-  get(bytes, room.address, room.rkey, room.length);
-  return room;
-}
-
 // ---- the two rings
 
 OutRing::OutRing(const Shape &shape, uint32_t group)
@@ -172,7 +107,7 @@ void OutRing::put(const Header &header, std::span<const std::byte> bytes,
   if (!more.empty())
     copy(offset + Header::bytes + bytes.size(), more);
   const auto length = static_cast<uint32_t>(Header::bytes + bytes.size() + more.size());
-  const uint32_t slots = (length + slot_size_ - 1) / slot_size_;
+  const uint32_t slots = length <= slot_size_ ? 1 : (length + slot_size_ - 1) / slot_size_;
   free_ -= slots;
   if (open_.run.count + slots > group_)
     close();
@@ -186,25 +121,6 @@ void OutRing::put(const Header &header, std::span<const std::byte> bytes,
   }
 }
 // [put-message]
-
-// From an offset on, which can lie behind the end of the ring.
-void OutRing::copy(size_t offset, std::span<const std::byte> bytes) {
-  const size_t at = offset < memory_.size() ? offset : offset - memory_.size();
-  const size_t first = std::min(bytes.size(), memory_.size() - at);
-  if (first > 0)
-    std::memcpy(&memory_[at], bytes.data(), first);
-  if (first < bytes.size())
-    std::memcpy(memory_.data(), &bytes[first], bytes.size() - first);
-}
-
-void OutRing::add(uint32_t slots, uint32_t bytes, bool begins) {
-  if (open_.run.count == 0)
-    open_.run.first = head_;
-  open_.bytes = open_.run.count * slot_size_ + bytes;
-  open_.run.count += slots;
-  open_.messages += begins;
-  head_ = head_ + slots == slots_ ? 0 : head_ + slots;
-}
 
 void OutRing::close() {
   if (open_.run.count > 0)
@@ -250,17 +166,6 @@ void InRing::check(Run run, uint32_t length) {
   ++taken_;
   slots_taken_ += run.count;
 }
-
-Header InRing::checked(std::span<const std::byte> bytes) const {
-  if (bytes.size() < Header::bytes)
-    throw Error("the peer's message", "it is too short for a header");
-  std::array<std::byte, Header::bytes> copy;
-  std::memcpy(copy.data(), bytes.data(), copy.size());
-  const Header header = header_in(copy);
-  if (size_of(header) > memory_.size())
-    throw Error("the peer's message", "it is longer than the ring");
-  return header;
-}
 // [check-run]
 
 // [go-on]
@@ -282,7 +187,7 @@ bool InRing::go_on(std::span<const std::byte> &bytes) {
       throw Error("the peer's message", "it ends before its length");
     return false;
   }
-  bytes = bytes.subspan(std::min(bytes.size(), (part + slot_size_ - 1) / slot_size_ * slot_size_));
+  bytes = bytes.subspan(std::min(bytes.size(), padded(part)));
   return true;
 }
 // [go-on]

@@ -21,16 +21,58 @@
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/immediate.hpp>
 
+#include <endian.h>
+
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace rdmashared {
+
+// ---- the bytes of a message
+
+// [network-order]
+template <std::unsigned_integral Number> Number swapped(Number number) {
+  if constexpr (sizeof number == 1)
+    return number;
+  else if constexpr (sizeof number == 2)
+    return htobe16(number);
+  else if constexpr (sizeof number == 4)
+    return htobe32(number);
+  else
+    return htobe64(number);
+}
+
+// Puts numbers behind each other in network byte order, so no padding gets onto the wire.
+template <std::unsigned_integral... Numbers>
+void put_numbers(std::span<std::byte> into, Numbers... numbers) {
+  std::byte *at = into.data();
+  const auto put_one = [&at](auto number) {
+    const auto wire = swapped(number);
+    std::memcpy(at, &wire, sizeof wire);
+    at += sizeof wire;
+  };
+  (put_one(numbers), ...);
+}
+
+template <std::unsigned_integral... Numbers>
+void get_numbers(std::span<const std::byte> from, Numbers &...numbers) {
+  const std::byte *at = from.data();
+  const auto get_one = [&at](auto &number) {
+    std::memcpy(&number, at, sizeof number);
+    number = swapped(number);
+    at += sizeof number;
+  };
+  (get_one(numbers), ...);
+}
+// [network-order]
 
 constexpr uint32_t protocol_magic = 0x52425853; // "RBXS"
 constexpr uint16_t protocol_version = 4;
@@ -149,10 +191,28 @@ struct Room {
   static constexpr uint32_t bytes = 16;
 };
 
-void to_wire(std::span<std::byte, Header::bytes> into, const Header &header);
-void to_wire(std::span<std::byte, Room::bytes> into, const Room &room);
-Header header_in(std::span<const std::byte, Header::bytes> bytes);
-Room room_in(std::span<const std::byte, Room::bytes> bytes);
+inline void to_wire(std::span<std::byte, Header::bytes> into, const Header &header) {
+  put_numbers(into, header.length, header.room, header.id, header.limit_ms,
+              static_cast<uint8_t>(header.kind), header.service, uint16_t{0});
+}
+
+inline Header header_in(std::span<const std::byte, Header::bytes> bytes) {
+  Header header;
+  uint8_t kind;
+  get_numbers(bytes, header.length, header.room, header.id, header.limit_ms, kind, header.service);
+  header.kind = static_cast<Kind>(kind);
+  return header;
+}
+
+inline void to_wire(std::span<std::byte, Room::bytes> into, const Room &room) {
+  put_numbers(into, room.address, room.rkey, room.length);
+}
+
+inline Room room_in(std::span<const std::byte, Room::bytes> bytes) {
+  Room room;
+  get_numbers(bytes, room.address, room.rkey, room.length);
+  return room;
+}
 // [header]
 
 // [id]
@@ -211,9 +271,25 @@ public:
   void taken(uint32_t runs);
 
 private:
-  void add(uint32_t slots, uint32_t bytes, bool begins);
+  // The open run grows by a part of a message.
+  void add(uint32_t slots, uint32_t bytes, bool begins) {
+    if (open_.run.count == 0)
+      open_.run.first = head_;
+    open_.bytes = open_.run.count * slot_size_ + bytes;
+    open_.run.count += slots;
+    open_.messages += begins;
+    head_ = head_ + slots == slots_ ? 0 : head_ + slots;
+  }
   void close();
-  void copy(size_t offset, std::span<const std::byte> bytes);
+  // From an offset on, which can lie behind the end of the ring.
+  void copy(size_t offset, std::span<const std::byte> bytes) {
+    const size_t at = offset < memory_.size() ? offset : offset - memory_.size();
+    const size_t first = std::min(bytes.size(), memory_.size() - at);
+    if (first > 0)
+      std::memcpy(memory_.data() + at, bytes.data(), first);
+    if (first < bytes.size())
+      std::memcpy(memory_.data(), bytes.data() + first, bytes.size() - first);
+  }
 
   const uint32_t slots_, slot_size_, group_;
   std::vector<std::byte> memory_;
@@ -255,8 +331,7 @@ public:
         return;
       }
       f(header, bytes.subspan(Header::bytes, needed - Header::bytes));
-      const size_t padded = (needed + slot_size_ - 1) / slot_size_ * slot_size_;
-      bytes = bytes.subspan(std::min(padded, bytes.size()));
+      bytes = bytes.subspan(std::min(padded(needed), bytes.size()));
     }
   }
 
@@ -275,7 +350,22 @@ public:
 
 private:
   void check(rdmacommon::Run run, uint32_t length);
-  Header checked(std::span<const std::byte> bytes) const;
+  // [checked]
+  Header checked(std::span<const std::byte> bytes) const {
+    if (bytes.size() < Header::bytes)
+      throw rdmacommon::Error("the peer's message", "it is too short for a header");
+    std::array<std::byte, Header::bytes> copy;
+    std::memcpy(copy.data(), bytes.data(), copy.size());
+    const Header header = header_in(copy);
+    if (size_of(header) > memory_.size())
+      throw rdmacommon::Error("the peer's message", "it is longer than the ring");
+    return header;
+  }
+  // [checked]
+  // From a message to the next one.
+  size_t padded(size_t bytes) const {
+    return bytes <= slot_size_ ? slot_size_ : (bytes + slot_size_ - 1) / slot_size_ * slot_size_;
+  }
   // Bytes of a message.
   static size_t size_of(const Header &header) {
     if (header.kind == Kind::long_response)
