@@ -23,12 +23,12 @@ constexpr size_t longest_reason = 1024; // bytes
 // ---- answers
 
 // [answers-add]
-void Answers::add(Answered answer) {
+void Answers::add(const Answered &answer) {
   {
     const std::lock_guard lock(mutex_);
     if (is_closed_)
-      return;
-    answers_.push_back(std::move(answer));
+      return answer.batch->done();
+    answers_.push_back(answer);
   }
   std::atomic_thread_fence(
       std::memory_order_seq_cst); // the other thread does it the other way round
@@ -36,12 +36,15 @@ void Answers::add(Answered answer) {
     event_.ring();
 }
 
-// What is in the queue belongs to sessions, and each of them has the queue.
 void Answers::close() {
   std::vector<Answered> dropped;
-  const std::lock_guard lock(mutex_);
-  is_closed_ = true;
-  dropped.swap(answers_);
+  {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    dropped.swap(answers_);
+  }
+  for (const Answered &answer : dropped)
+    answer.batch->done();
 }
 
 void Answers::take(std::vector<Answered> &into) {
@@ -83,7 +86,9 @@ void SessionState::give_back(uint64_t bytes) {
 
 // ---- a batch, and its requests
 
-Batch::Batch(std::shared_ptr<SessionState> of) : state(std::move(of)), came(Clock::now()) {
+Batch::Batch(std::shared_ptr<SessionState> of, size_t expected)
+    : state(std::move(of)), came(Clock::now()) {
+  entries.reserve(expected);
   const std::lock_guard lock(state->mutex);
   place = state->batches.insert(state->batches.end(), this);
 }
@@ -97,25 +102,20 @@ Batch::~Batch() {
 }
 
 // [room-of]
-std::span<std::byte> Batch::room_of(Entry &entry) {
+void Batch::make_room(Entry &entry) {
+  const uint32_t length = entry.header.room;
   if (entry.header.kind == Kind::long_request)
-    return std::span(state->rooms)
-        .subspan(size_t{entry.room_number} * state->largest, state->largest)
-        .first(std::min(entry.room.length, state->largest));
-  if (entry.header.room <= small_room)
-    return std::span(small_rooms).subspan(entry.small_room, entry.header.room);
-  std::vector<std::byte> &response = entry.reason_or_response;
-  if (response.size() < entry.header.room && state->take(entry.header.room)) {
-    taken += entry.header.room;
-    response.resize(entry.header.room);
+    entry.response = std::span(state->rooms)
+                         .subspan(size_t{entry.place} * state->largest, state->largest)
+                         .first(std::min(entry.room.length, state->largest));
+  else if (length <= small_room) {
+    entry.response = {&small_rooms[entry.place], length};
+    std::ranges::fill(entry.response, std::byte{0});
+  } else if (state->take(length)) {
+    taken += length;
+    entry.reason_or_response.resize(length);
+    entry.response = entry.reason_or_response;
   }
-  return response;
-}
-
-void Batch::is_complete() {
-  if (state->take(bytes.size()))
-    taken = bytes.size();
-  small_rooms.resize(small_rooms_length);
 }
 // [room-of]
 
@@ -126,22 +126,31 @@ std::chrono::nanoseconds Batch::age() const {
          came.time_since_epoch();
 }
 
+Job::Job(std::unique_ptr<Batch> batch) : batch_(*batch.release()) {
+  batch_.left = static_cast<uint32_t>(size() + 1);
+  batch_.small_rooms = std::make_unique_for_overwrite<std::byte[]>(batch_.small_rooms_length);
+  if (batch_.state->take(batch_.bytes.size()))
+    batch_.taken = batch_.bytes.size();
+}
+
+Job::~Job() {
+  while (batch_.next++ < size())
+    batch_.done();
+  batch_.done();
+}
+
 // [handle]
-void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler) {
-  SessionState &state = *batch->state;
-  for (uint32_t i; (i = batch->next++) < batch->entries.size();) {
-    Batch::Entry &entry = batch->entries[i];
-    const Header &header = entry.header;
-    if (state.is_closed) // a client that has gone needs no answer
-      return;
-    const bool is_over =
-        header.limit_ms > 0 && batch->age() > std::chrono::milliseconds(header.limit_ms);
+void Job::handle(const RequestHandler &handler) {
+  SessionState &state = *batch_.state;
+  for (uint32_t i; !state.is_closed && (i = batch_.next++) < size();) {
+    Batch::Entry &entry = batch_.entries[i];
+    const uint32_t limit_ms = entry.header.limit_ms;
+    const bool is_over = limit_ms > 0 && batch_.age() > std::chrono::milliseconds(limit_ms);
     if (is_over || std::atomic_ref(entry.is_cancelled).load(std::memory_order_relaxed)) {
-      if (header.kind != Kind::post)
-        Batch::finish(batch, i, Kind::expired, 0);
+      batch_.finish(i, Kind::expired, 0);
       continue;
     }
-    Request request = Batch::request(batch, i);
+    Request request = Batch::request(batch_, i);
     try {
       // A request that the handler neither answers nor moves away fails at the end of this block.
       handler(std::move(request));
@@ -153,28 +162,23 @@ void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler) 
 }
 // [handle]
 
-void Batch::finish(std::shared_ptr<Batch> batch, uint32_t index, Kind kind, uint32_t length) {
-  SessionState &state = *batch->state;
-  Answered answer{.batch = std::move(batch), .index = index, .kind = kind, .length = length};
-  if (state.answers->is_this_thread() && state.session != nullptr)
-    return state.session->answered(std::move(answer));
-  const auto answers =
-      state.answers; // the other thread may destroy the batch and its state at once
-  answers->add(std::move(answer));
+void Batch::finish(uint32_t index, Kind kind, uint32_t length) {
+  if (entries[index].header.kind == Kind::post)
+    return done();
+  const Answered answer{.batch = this, .index = index, .kind = kind, .length = length};
+  if (state->answers->is_this_thread() && state->session != nullptr)
+    return state->session->answered(answer);
+  const auto answers = state->answers; // the other thread may destroy the batch at once
+  answers->add(answer);
 }
 
 Request &Request::operator=(Request &&other) noexcept {
   if (this != &other) {
     const Request old(std::move(*this));
-    batch_ = std::move(other.batch_);
+    batch_ = std::exchange(other.batch_, nullptr);
     index_ = other.index_;
   }
   return *this;
-}
-
-Request::~Request() {
-  if (batch_)
-    fail("the server's handler has not answered it");
 }
 
 std::span<const std::byte> Request::bytes() const {
@@ -213,8 +217,9 @@ void Request::reply(size_t length) {
     return fail((is_long ? "SenderOptions::largest_response" : "RequestOptions::room") +
                 std::string(" too small: ") + std::to_string(length) + " > " +
                 std::to_string(available) + " bytes");
-  Batch::finish(std::move(batch_), index_, is_long ? Kind::long_response : Kind::response,
-                static_cast<uint32_t>(length));
+  std::exchange(batch_, nullptr)
+      ->finish(index_, is_long ? Kind::long_response : Kind::response,
+               static_cast<uint32_t>(length));
 }
 
 void Request::reply(std::span<const std::byte> response) {
@@ -229,7 +234,8 @@ void Request::fail(std::string_view why) {
   const auto words = std::as_bytes(std::span(why))
                          .first(std::min({why.size(), size_t{entry.header.room}, longest_reason}));
   entry.reason_or_response.assign(words.begin(), words.end());
-  Batch::finish(std::move(batch_), index_, Kind::failure, static_cast<uint32_t>(words.size()));
+  std::exchange(batch_, nullptr)
+      ->finish(index_, Kind::failure, static_cast<uint32_t>(words.size()));
 }
 // [reply]
 
@@ -249,6 +255,9 @@ Session::Session(unique_cm_id &id, const Hello &hello, const Shape &shape,
 Session::~Session() {
   state_->is_closed = true;
   connection_.destroy_queue_pairs();
+  for (const auto *answers : {&ready_, &writing_})
+    for (const Answered &answer : *answers)
+      answer.batch->done();
 }
 
 // [accept]
@@ -288,11 +297,11 @@ bool Session::take(Came &came, const std::bitset<256> &inline_services) {
       },
       [&] { return came.for_inline || came.for_pool || may_take(); });
   has_heard_ |= has_taken;
-  for (const auto &batch : {came.for_inline, came.for_pool})
-    if (batch)
-      batch->is_complete();
+  for (const auto *batch : {&came.for_inline, &came.for_pool})
+    if (*batch)
+      expected_ = (*batch)->entries.size();
   for (; written_ < connection_.data_written(); ++written_) {
-    ready_.push_back(std::move(writing_.front()));
+    ready_.push_back(writing_.front());
     writing_.pop_front();
   }
   return has_taken;
@@ -332,7 +341,7 @@ void Session::message(const Header &header, std::span<const std::byte> bytes, Ca
   case Kind::post: {
     auto &batch = inline_services.test(header.service) ? came.for_inline : came.for_pool;
     if (!batch)
-      batch = std::make_shared<Batch>(state_);
+      batch = std::make_unique<Batch>(state_, expected_);
     return take_request(header, bytes, *batch);
   }
   default:
@@ -341,27 +350,27 @@ void Session::message(const Header &header, std::span<const std::byte> bytes, Ca
 }
 
 void Session::take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch) {
-  Batch::Entry entry{.header = header, .offset = static_cast<uint32_t>(batch.bytes.size())};
+  Batch::Entry &entry = batch.entries.emplace_back();
+  entry.header = header;
+  entry.offset = static_cast<uint32_t>(batch.bytes.size());
   if (header.kind == Kind::long_request) {
     entry.room = room_in(bytes.first<Room::bytes>());
     bytes = bytes.subspan(Room::bytes);
     const auto free = std::ranges::find(is_room_used_, false);
     if (free == is_room_used_.end() || !connection_.has_data_connection())
       throw Error("a request", "the client has too many requests for long responses");
-    entry.room_number = static_cast<uint32_t>(free - is_room_used_.begin());
+    entry.place = static_cast<uint32_t>(free - is_room_used_.begin());
     *free = true;
+  } else if (header.room <= small_room) {
+    entry.place = batch.small_rooms_length;
+    batch.small_rooms_length += header.room;
   }
   if (header.kind == Kind::request &&
       slots_for(header.room, shape_.slot_size) > longest_message(shape_.slots))
     throw Error("a request", "its response cannot be so long");
   if (header.kind != Kind::post && ++in_work_ > shape_.window)
     throw Error("a request", "the client has more requests under way than its window");
-  if (header.room <= small_room) {
-    entry.small_room = batch.small_rooms_length;
-    batch.small_rooms_length += header.room;
-  }
   batch.bytes.insert(batch.bytes.end(), bytes.begin(), bytes.end());
-  batch.entries.push_back(std::move(entry));
 }
 
 // The answer may have gone to the client before it cancelled. Then there is no such request here,
@@ -376,11 +385,6 @@ void Session::cancel(uint64_t id) {
 // [session-message]
 
 // [session-send]
-void Session::answered(Answered answer) {
-  if (answer.batch->entries[answer.index].header.kind != Kind::post)
-    ready_.push_back(std::move(answer));
-}
-
 // [send-answers]
 bool Session::send() {
   if (is_closed() || !is_established())
@@ -398,7 +402,7 @@ bool Session::send() {
 // [send-answers]
 
 // @return false if there is no room now
-bool Session::send_one(Answered &answer) {
+bool Session::send_one(const Answered &answer) {
   Batch::Entry &entry = answer.batch->entries[answer.index];
   const bool is_long = answer.kind == Kind::long_response;
   // [send-long]
@@ -406,7 +410,7 @@ bool Session::send_one(Answered &answer) {
     entry.is_written = connection_.write_data(
         rooms_mr_.get(), answer.batch->room_of(entry).first(answer.length), entry.room);
     if (entry.is_written)
-      writing_.push_back(std::move(answer));
+      writing_.push_back(answer);
     return entry.is_written;
   }
   // [send-long]
@@ -419,7 +423,8 @@ bool Session::send_one(Answered &answer) {
   connection_.put({.length = answer.length, .id = entry.header.id, .kind = answer.kind}, bytes);
   --in_work_;
   if (entry.header.kind == Kind::long_request)
-    is_room_used_[entry.room_number] = false;
+    is_room_used_[entry.place] = false;
+  answer.batch->done();
   return true;
 }
 // [session-send]

@@ -58,7 +58,7 @@ private:
 // [answers]
 // Answers on their way from handlers, which run in any threads, to the thread with the sessions.
 struct Answered {
-  std::shared_ptr<Batch> batch;
+  Batch *batch; // one of whose requests this is, so it lives
   uint32_t index;
   Kind kind;
   uint32_t length;
@@ -67,7 +67,7 @@ struct Answered {
 class Answers {
 public:
   // From any thread. Rings if the thread with the sessions sleeps.
-  void add(Answered answer);
+  void add(const Answered &answer);
   // By the thread with the sessions, from here on:
   void set_thread() { thread_ = std::this_thread::get_id(); }
   bool is_this_thread() const {
@@ -119,53 +119,78 @@ struct SessionState {
 // [session-state]
 
 // [batch]
-// Requests that have come together, and their responses.
+// Requests that have come together, and their responses. It destroys itself when the last request is
+// done, and nobody handles any.
 struct Batch {
   struct Entry {
     Header header;
-    Room room;       // of Kind::long_request
-    uint32_t offset; // of the request's bytes
-    uint32_t room_number = 0;
+    Room room;           // of Kind::long_request
+    uint32_t offset = 0; // of the request's bytes
+    uint32_t place = 0;  // of the response: of its small room, or the number of its long one
+    std::span<std::byte> response = {};        // once the handler has asked where it goes
+    std::vector<std::byte> reason_or_response; // why there is none; or a response that is not small
     bool is_cancelled = false;                 // by std::atomic_ref
     bool is_written = false;                   // of a long response, which goes before its answer
-    uint32_t small_room = 0;                   // where its response goes, if that is small
-    std::vector<std::byte> reason_or_response; // else; or why there is none
   };
-  explicit Batch(std::shared_ptr<SessionState> of);
+  // @param expected requests
+  Batch(std::shared_ptr<SessionState> of, size_t expected);
   ~Batch();
 
   const std::shared_ptr<SessionState> state;
   std::list<Batch *>::iterator place; // in the state's list
   std::vector<std::byte> bytes;       // of the requests
   std::vector<Entry> entries;
-  std::vector<std::byte> small_rooms;
+  std::unique_ptr<std::byte[]> small_rooms; // each is zeroed when it is asked for
   uint32_t small_rooms_length = 0;
   const Clock::time_point came;
   std::atomic<uint32_t> next = 0;  // to be handled
+  std::atomic<uint32_t> left = 0;  // that are not done; and one for the Job
   std::atomic<uint64_t> taken = 0; // of the budgets
 
-  void is_complete(); // nothing more is added; before the handlers
   // The time since the batch came, or less. Each request asks, so this reads the kernel's coarse
   // clock, which is cheap and late. `came` is exact: late, too, it would end time limits too early.
   std::chrono::nanoseconds age() const;
-  static Request request(const std::shared_ptr<Batch> &batch, uint32_t index) {
-    return Request(batch, index);
-  }
+  static Request request(Batch &batch, uint32_t index) { return Request(batch, index); }
   std::span<const std::byte> bytes_of(const Entry &entry) const {
     return std::span(bytes).subspan(entry.offset, entry.header.length);
   }
-  std::span<std::byte> room_of(Entry &entry);
-  static void finish(std::shared_ptr<Batch> batch, uint32_t index, Kind kind, uint32_t length);
+  std::span<std::byte> room_of(Entry &entry) {
+    if (entry.response.empty())
+      make_room(entry);
+    return entry.response;
+  }
+  void make_room(Entry &entry);
+  void finish(uint32_t index, Kind kind, uint32_t length);
+  // A request's answer has been sent, or goes nowhere. The batch may be gone then.
+  void done() {
+    if (left.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      delete this;
+  }
 };
+
+// The work with a batch, which one thread or several do.
+class Job {
+public:
+  // Nothing is added to the batch any more.
+  explicit Job(std::unique_ptr<Batch> batch);
+  ~Job(); // what nobody has begun with gets no answer
+  Job(const Job &) = delete;
+  Job &operator=(const Job &) = delete;
+
+  size_t size() const { return batch_.entries.size(); }
+  // Calls the handler for requests of the batch, as long as there are some that nobody handles.
+  void handle(const RequestHandler &handler);
+
+private:
+  Batch &batch_;
+};
+// [batch]
+
 // Bytes that a server needs for a client, beside its requests: two rings, the requests of one run,
 // and the rooms.
 inline uint64_t memory_for(const Shape &shape) {
   return 3 * uint64_t{shape.slots} * shape.slot_size + uint64_t{shape.rooms} * shape.largest;
 }
-
-// Calls the handler for requests of the batch, as long as there are some that nobody handles.
-void handle(const std::shared_ptr<Batch> &batch, const RequestHandler &handler);
-// [batch]
 
 class Session {
 public:
@@ -189,10 +214,10 @@ public:
   // @return false if there was nothing
   // @throws Error if the client has said what it should not, or the connection is broken
   struct Came {
-    std::shared_ptr<Batch> for_inline, for_pool; // null: none
+    std::unique_ptr<Batch> for_inline, for_pool; // null: none
   };
   bool take(Came &came, const std::bitset<256> &inline_services);
-  void answered(Answered answer);
+  void answered(const Answered &answer) { ready_.push_back(answer); }
   bool send(); // @return false if there was nothing
   // @return false if it was not armed: look again
   bool arm() { return is_closed() || connection_.arm(); }
@@ -218,7 +243,7 @@ private:
   void take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch);
   void cancel(uint64_t id);
   bool may_take();
-  bool send_one(Answered &answer);
+  bool send_one(const Answered &answer);
 
   const uint64_t token_;
   const Shape shape_;
@@ -229,6 +254,7 @@ private:
   std::deque<Answered> writing_; // long responses whose WRITEs have not completed
   uint64_t written_ = 0;         // of these, how many have
   uint32_t in_work_ = 0;         // requests without an answer
+  size_t expected_ = 1;          // requests of a batch: as many as the last one had
   uint32_t pings_ = 0;           // to be answered
   uint32_t awaited_ = 1;         // connections that must still be established
   bool wants_to_say_closing_ = false, has_heard_ = true;

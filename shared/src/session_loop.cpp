@@ -69,19 +69,23 @@ bool SessionLoop::take(Session &session) {
   Session::Came came;
   const bool was_busy = session.take(came, inline_services_);
   if (came.for_inline)
-    handle(came.for_inline, handler_);
-  if (came.for_pool) // each of the pool's threads may take part
-    for (size_t i = std::min(pool_.size(), came.for_pool->entries.size()); i > 0; --i)
-      stats_.wakes += pool_.add([this, batch = came.for_pool] { handle(batch, handler_); });
+    Job(std::move(came.for_inline)).handle(handler_);
+  if (came.for_pool) { // each of the pool's threads may take part
+    const auto job = std::make_shared<Job>(std::move(came.for_pool));
+    for (size_t i = std::min(pool_.size(), job->size()); i > 0; --i)
+      stats_.wakes += pool_.add([this, job] { job->handle(handler_); });
+  }
   return was_busy;
 }
 // [server-turn]
 
 void SessionLoop::take_answers() {
   answers_->take(answered_);
-  for (Answered &answered : answered_)
+  for (const Answered &answered : answered_)
     if (Session *session = answered.batch->state->session)
-      session->answered(std::move(answered));
+      session->answered(answered);
+    else
+      answered.batch->done();
   answered_.clear();
 }
 

@@ -25,7 +25,7 @@ TEST(AreaBatch, IsNeverOlderThanItIs) {
   const auto state = a_state();
   for (const auto end = Clock::now() + milliseconds(100); Clock::now() < end;) {
     const auto before = Clock::now();
-    const Batch batch(state);
+    const Batch batch(state, 1);
     while (Clock::now() - before < milliseconds(1)) {
       const auto age = batch.age();
       ASSERT_LE(age, Clock::now() - before);
@@ -35,7 +35,7 @@ TEST(AreaBatch, IsNeverOlderThanItIs) {
 
 TEST(AreaBatch, GetsOlder) {
   const auto state = a_state();
-  const Batch batch(state);
+  const Batch batch(state, 1);
   while (batch.age() < milliseconds(20)) // else the test's time limit ends it
     ;
 }

@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace rdmashared {
 
@@ -43,9 +44,14 @@ struct Client {
 /// thread-safe by itself.
 class Request {
 public:
-  Request(Request &&other) noexcept = default;  ///< The request is this one's then.
+  /// The request is this one's then.
+  Request(Request &&other) noexcept
+      : batch_(std::exchange(other.batch_, nullptr)), index_(other.index_) {}
   Request &operator=(Request &&other) noexcept; ///< First answers the one that it was.
-  ~Request();                                   ///< Answers it, if nobody has.
+  ~Request() {                                  ///< Answers it, if nobody has.
+    if (batch_ != nullptr)
+      fail("the server's handler has not answered it");
+  }
 
   /// The request. The client cannot change these bytes. Valid until the answer.
   std::span<const std::byte> bytes() const;
@@ -78,9 +84,9 @@ public:
 
 private:
   friend struct Batch;
-  Request(std::shared_ptr<Batch> batch, uint32_t index) : batch_(std::move(batch)), index_(index) {}
+  Request(Batch &batch, uint32_t index) : batch_(&batch), index_(index) {}
 
-  std::shared_ptr<Batch> batch_; // null once it is answered
+  Batch *batch_; // lives until its last request is answered; null once this one is
   uint32_t index_;
 };
 // [request]
