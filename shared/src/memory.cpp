@@ -110,8 +110,7 @@ std::optional<uint32_t> AreaUse::find_slots(uint32_t count) {
 // A request that nobody waits for gives its slots back once it is answered.
 // @return whether this one is free now
 bool AreaUse::reclaim(uint32_t slot) {
-  if (given_up_[slot].slots == 0 ||
-      area_.answer(slot).outcome.load(std::memory_order_acquire) == 0)
+  if (given_up_[slot].slots == 0 || area_.answer(slot).outcome.load(std::memory_order_acquire) == 0)
     return false;
   release(std::exchange(given_up_[slot], {}));
   return true;

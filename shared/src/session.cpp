@@ -23,12 +23,12 @@ constexpr size_t longest_reason = 1024; // bytes
 // ---- answers
 
 // [answers-add]
-void Answers::add(const Answered &answer) {
+void Answers::add(Received &answered) {
   {
     const std::lock_guard lock(mutex_);
     if (is_closed_)
-      return answer.batch->done();
-    answers_.push_back(answer);
+      return answered.done();
+    answered_.push_back(&answered);
   }
   std::atomic_thread_fence(
       std::memory_order_seq_cst); // the other thread does it the other way round
@@ -37,25 +37,25 @@ void Answers::add(const Answered &answer) {
 }
 
 void Answers::close() {
-  std::vector<Answered> dropped;
+  std::vector<Received *> dropped;
   {
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
-    dropped.swap(answers_);
+    dropped.swap(answered_);
   }
-  for (const Answered &answer : dropped)
-    answer.batch->done();
+  for (Received *request : dropped)
+    request->done();
 }
 
-void Answers::take(std::vector<Answered> &into) {
+void Answers::take(std::vector<Received *> &into) {
   const std::lock_guard lock(mutex_);
-  into.swap(answers_);
+  into.swap(answered_);
 }
 
 bool Answers::will_sleep() {
   is_asleep_.store(true);
   const std::lock_guard lock(mutex_);
-  if (answers_.empty())
+  if (answered_.empty())
     return true;
   is_asleep_.store(false, std::memory_order_relaxed);
   return false;
@@ -88,7 +88,7 @@ void SessionState::give_back(uint64_t bytes) {
 
 Batch::Batch(std::shared_ptr<SessionState> of, size_t expected)
     : state(std::move(of)), came(Clock::now()) {
-  entries.reserve(expected);
+  requests.reserve(expected);
   const std::lock_guard lock(state->mutex);
   place = state->batches.insert(state->batches.end(), this);
 }
@@ -101,23 +101,23 @@ Batch::~Batch() {
   state->give_back(taken);
 }
 
-// [room-of]
-void Batch::make_room(Entry &entry) {
-  const uint32_t length = entry.header.room;
-  if (entry.header.kind == Kind::long_request)
-    entry.response = std::span(state->rooms)
-                         .subspan(size_t{entry.place} * state->largest, state->largest)
-                         .first(std::min(entry.room.length, state->largest));
-  else if (length <= small_room) {
-    entry.response = {&small_rooms[entry.place], length};
-    std::ranges::fill(entry.response, std::byte{0});
-  } else if (state->take(length)) {
-    taken += length;
-    entry.reason_or_response.resize(length);
-    entry.response = entry.reason_or_response;
+// [make-room]
+void Received::make_room() {
+  SessionState &state = *batch->state;
+  if (header.kind == Kind::long_request)
+    response = std::span(state.rooms)
+                   .subspan(size_t{place} * state.largest, state.largest)
+                   .first(std::min(room.length, state.largest));
+  else if (header.room <= small_room) {
+    response = {batch->small_rooms.get() + place, header.room};
+    std::memset(response.data(), 0, header.room);
+  } else if (state.take(header.room)) {
+    batch->taken += header.room;
+    reason_or_response.resize(header.room);
+    response = reason_or_response;
   }
 }
-// [room-of]
+// [make-room]
 
 std::chrono::nanoseconds Batch::age() const {
   timespec now{};
@@ -143,14 +143,14 @@ Job::~Job() {
 void Job::handle(const RequestHandler &handler) {
   SessionState &state = *batch_.state;
   for (uint32_t i; !state.is_closed && (i = batch_.next++) < size();) {
-    Batch::Entry &entry = batch_.entries[i];
-    const uint32_t limit_ms = entry.header.limit_ms;
+    Received &what = batch_.requests[i];
+    const uint32_t limit_ms = what.header.limit_ms;
     const bool is_over = limit_ms > 0 && batch_.age() > std::chrono::milliseconds(limit_ms);
-    if (is_over || std::atomic_ref(entry.is_cancelled).load(std::memory_order_relaxed)) {
-      batch_.finish(i, Kind::expired, 0);
+    if (is_over || std::atomic_ref(what.is_cancelled).load(std::memory_order_relaxed)) {
+      what.finish(Kind::expired, 0);
       continue;
     }
-    Request request = Batch::request(batch_, i);
+    Request request(what);
     try {
       // A request that the handler neither answers nor moves away fails at the end of this block.
       handler(std::move(request));
@@ -162,64 +162,64 @@ void Job::handle(const RequestHandler &handler) {
 }
 // [handle]
 
-void Batch::finish(uint32_t index, Kind kind, uint32_t length) {
-  if (entries[index].header.kind == Kind::post)
+void Received::finish(Kind with, uint32_t bytes) {
+  if (header.kind == Kind::post)
     return done();
-  const Answered answer{.batch = this, .index = index, .kind = kind, .length = length};
-  if (state->answers->is_this_thread() && state->session != nullptr)
-    return state->session->answered(answer);
-  const auto answers = state->answers; // the other thread may destroy the batch at once
-  answers->add(answer);
+  answer = with;
+  length = bytes;
+  SessionState &state = *batch->state;
+  if (state.answers->is_this_thread() && state.session != nullptr)
+    return state.session->answered(*this);
+  const auto answers = state.answers; // the other thread may destroy the batch at once
+  answers->add(*this);
 }
 
 Request &Request::operator=(Request &&other) noexcept {
   if (this != &other) {
     const Request old(std::move(*this));
-    batch_ = std::exchange(other.batch_, nullptr);
-    index_ = other.index_;
+    what_ = std::exchange(other.what_, nullptr);
   }
   return *this;
 }
 
 std::span<const std::byte> Request::bytes() const {
-  return batch_->bytes_of(batch_->entries[index_]);
+  return what_->bytes();
 }
 
 std::span<std::byte> Request::room() const {
-  return batch_->room_of(batch_->entries[index_]);
+  return what_->response_room();
 }
 
 const Client &Request::client() const {
-  return batch_->state->client;
+  return what_->batch->state->client;
 }
 
 void *Request::state() const {
-  return batch_->state->state.get();
+  return what_->batch->state->state.get();
 }
 
 uint16_t Request::worker() const {
-  return RequestId::unpacked(batch_->entries[index_].header.id).worker;
+  return RequestId::unpacked(what_->header.id).worker;
 }
 
 uint8_t Request::service() const {
-  return batch_->entries[index_].header.service;
+  return what_->header.service;
 }
 
 bool Request::wants_response() const {
-  return batch_->entries[index_].header.kind != Kind::post;
+  return what_->header.kind != Kind::post;
 }
 
 // [reply]
 void Request::reply(size_t length) {
-  const bool is_long = batch_->entries[index_].header.kind == Kind::long_request;
+  const bool is_long = what_->header.kind == Kind::long_request;
   const size_t available = room().size();
   if (length > available)
     return fail((is_long ? "SenderOptions::largest_response" : "RequestOptions::room") +
                 std::string(" too small: ") + std::to_string(length) + " > " +
                 std::to_string(available) + " bytes");
-  std::exchange(batch_, nullptr)
-      ->finish(index_, is_long ? Kind::long_response : Kind::response,
-               static_cast<uint32_t>(length));
+  std::exchange(what_, nullptr)
+      ->finish(is_long ? Kind::long_response : Kind::response, static_cast<uint32_t>(length));
 }
 
 void Request::reply(std::span<const std::byte> response) {
@@ -230,12 +230,10 @@ void Request::reply(std::span<const std::byte> response) {
 }
 
 void Request::fail(std::string_view why) {
-  Batch::Entry &entry = batch_->entries[index_];
-  const auto words = std::as_bytes(std::span(why))
-                         .first(std::min({why.size(), size_t{entry.header.room}, longest_reason}));
-  entry.reason_or_response.assign(words.begin(), words.end());
-  std::exchange(batch_, nullptr)
-      ->finish(index_, Kind::failure, static_cast<uint32_t>(words.size()));
+  const size_t most = std::min(size_t{what_->header.room}, longest_reason);
+  const auto words = std::as_bytes(std::span(why)).first(std::min(why.size(), most));
+  what_->reason_or_response.assign(words.begin(), words.end());
+  std::exchange(what_, nullptr)->finish(Kind::failure, static_cast<uint32_t>(words.size()));
 }
 // [reply]
 
@@ -255,9 +253,9 @@ Session::Session(unique_cm_id &id, const Hello &hello, const Shape &shape,
 Session::~Session() {
   state_->is_closed = true;
   connection_.destroy_queue_pairs();
-  for (const auto *answers : {&ready_, &writing_})
-    for (const Answered &answer : *answers)
-      answer.batch->done();
+  for (const auto *requests : {&ready_, &writing_})
+    for (Received *request : *requests)
+      request->done();
 }
 
 // [accept]
@@ -299,7 +297,7 @@ bool Session::take(Came &came, const std::bitset<256> &inline_services) {
   has_heard_ |= has_taken;
   for (const auto *batch : {&came.for_inline, &came.for_pool})
     if (*batch)
-      expected_ = (*batch)->entries.size();
+      expected_ = (*batch)->requests.size();
   for (; written_ < connection_.data_written(); ++written_) {
     ready_.push_back(writing_.front());
     writing_.pop_front();
@@ -350,19 +348,20 @@ void Session::message(const Header &header, std::span<const std::byte> bytes, Ca
 }
 
 void Session::take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch) {
-  Batch::Entry &entry = batch.entries.emplace_back();
-  entry.header = header;
-  entry.offset = static_cast<uint32_t>(batch.bytes.size());
+  Received &request = batch.requests.emplace_back();
+  request.batch = &batch;
+  request.header = header;
+  request.offset = static_cast<uint32_t>(batch.bytes.size());
   if (header.kind == Kind::long_request) {
-    entry.room = room_in(bytes.first<Room::bytes>());
+    request.room = room_in(bytes.first<Room::bytes>());
     bytes = bytes.subspan(Room::bytes);
     const auto free = std::ranges::find(is_room_used_, false);
     if (free == is_room_used_.end() || !connection_.has_data_connection())
       throw Error("a request", "the client has too many requests for long responses");
-    entry.place = static_cast<uint32_t>(free - is_room_used_.begin());
+    request.place = static_cast<uint32_t>(free - is_room_used_.begin());
     *free = true;
   } else if (header.room <= small_room) {
-    entry.place = batch.small_rooms_length;
+    request.place = batch.small_rooms_length;
     batch.small_rooms_length += header.room;
   }
   if (header.kind == Kind::request &&
@@ -378,9 +377,9 @@ void Session::take_request(const Header &header, std::span<const std::byte> byte
 void Session::cancel(uint64_t id) {
   const std::lock_guard lock(state_->mutex);
   for (Batch *batch : state_->batches)
-    for (Batch::Entry &entry : batch->entries)
-      if (entry.header.id == id)
-        std::atomic_ref(entry.is_cancelled).store(true, std::memory_order_relaxed);
+    for (Received &request : batch->requests)
+      if (request.header.id == id)
+        std::atomic_ref(request.is_cancelled).store(true, std::memory_order_relaxed);
 }
 // [session-message]
 
@@ -391,7 +390,7 @@ bool Session::send() {
     return false;
   for (; pings_ > 0 && connection_.has_room(1); --pings_)
     connection_.put({.kind = Kind::pong}, {});
-  while (!ready_.empty() && send_one(ready_.front()))
+  while (!ready_.empty() && send_one(*ready_.front()))
     ready_.pop_front();
   if (wants_to_say_closing_ && connection_.has_room(1)) {
     connection_.put({.kind = Kind::closing}, {});
@@ -402,29 +401,30 @@ bool Session::send() {
 // [send-answers]
 
 // @return false if there is no room now
-bool Session::send_one(const Answered &answer) {
-  Batch::Entry &entry = answer.batch->entries[answer.index];
-  const bool is_long = answer.kind == Kind::long_response;
+bool Session::send_one(Received &request) {
+  const bool is_long = request.answer == Kind::long_response;
   // [send-long]
-  if (is_long && !std::exchange(entry.is_written, true)) { // first the bytes, then the answer
-    entry.is_written = connection_.write_data(
-        rooms_mr_.get(), answer.batch->room_of(entry).first(answer.length), entry.room);
-    if (entry.is_written)
-      writing_.push_back(answer);
-    return entry.is_written;
+  if (is_long && !std::exchange(request.is_written, true)) { // first the bytes, then the answer
+    request.is_written = connection_.write_data(
+        rooms_mr_.get(), request.response.first(request.length), request.room);
+    if (request.is_written)
+      writing_.push_back(&request);
+    return request.is_written;
   }
   // [send-long]
-  const std::span<const std::byte> bytes =
-      answer.kind == Kind::response  ? answer.batch->room_of(entry).first(answer.length)
-      : answer.kind == Kind::failure ? std::span(entry.reason_or_response)
-                                     : std::span<const std::byte>();
+  std::span<const std::byte> bytes;
+  if (request.answer == Kind::response)
+    bytes = request.response.first(request.length);
+  else if (request.answer == Kind::failure)
+    bytes = request.reason_or_response;
   if (!connection_.has_room(slots_for(bytes.size(), shape_.slot_size)))
     return false;
-  connection_.put({.length = answer.length, .id = entry.header.id, .kind = answer.kind}, bytes);
+  connection_.put({.length = request.length, .id = request.header.id, .kind = request.answer},
+                  bytes);
   --in_work_;
-  if (entry.header.kind == Kind::long_request)
-    is_room_used_[entry.place] = false;
-  answer.batch->done();
+  if (request.header.kind == Kind::long_request)
+    is_room_used_[request.place] = false;
+  request.done();
   return true;
 }
 // [session-send]

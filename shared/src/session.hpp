@@ -34,6 +34,7 @@ namespace rdmashared {
 
 class Session;
 struct Batch;
+struct Received;
 
 // [budget]
 // Memory that is limited: that of all sessions together, and that of one.
@@ -57,24 +58,17 @@ private:
 
 // [answers]
 // Answers on their way from handlers, which run in any threads, to the thread with the sessions.
-struct Answered {
-  Batch *batch; // one of whose requests this is, so it lives
-  uint32_t index;
-  Kind kind;
-  uint32_t length;
-};
-
 class Answers {
 public:
   // From any thread. Rings if the thread with the sessions sleeps.
-  void add(const Answered &answer);
+  void add(Received &answered);
   // By the thread with the sessions, from here on:
   void set_thread() { thread_ = std::this_thread::get_id(); }
   bool is_this_thread() const {
     return thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
-  void take(std::vector<Answered> &into); // @param into empty
-  void close();                           // no thread takes answers any more
+  void take(std::vector<Received *> &into); // @param into empty
+  void close();                             // no thread takes answers any more
   // Before and after it sleeps. @return false if there is an answer: do not sleep
   bool will_sleep();
   void wakes() { is_asleep_.store(false, std::memory_order_relaxed); }
@@ -85,7 +79,7 @@ private:
   Event event_;
   std::atomic<bool> is_asleep_ = false;
   std::mutex mutex_;
-  std::vector<Answered> answers_;
+  std::vector<Received *> answered_;
   bool is_closed_ = false;
 };
 // [answers]
@@ -119,19 +113,34 @@ struct SessionState {
 // [session-state]
 
 // [batch]
-// Requests that have come together, and their responses. It destroys itself when the last request is
-// done, and nobody handles any.
+// A request that has come, and its answer.
+struct Received {
+  Batch *batch; // which it is one of, so that lives
+  Header header;
+  Room room;           // of Kind::long_request
+  uint32_t offset = 0; // of its bytes in the batch
+  uint32_t place = 0;  // of its response: of its small room, or the number of its long one
+  std::span<std::byte> response = {};        // once the handler has asked where it goes
+  std::vector<std::byte> reason_or_response; // why there is none; or a response that is not small
+  Kind answer{};                             // once there is one
+  uint32_t length = 0;                       // of the answer, in bytes
+  bool is_cancelled = false;                 // by std::atomic_ref
+  bool is_written = false;                   // of a long response, which goes before its answer
+
+  std::span<const std::byte> bytes() const;
+  std::span<std::byte> response_room() {
+    if (response.empty())
+      make_room();
+    return response;
+  }
+  void make_room();
+  void finish(Kind with, uint32_t bytes);
+  void done(); // its answer has been sent, or goes nowhere. It may be gone then
+};
+
+// Requests that have come together. It destroys itself when the last of them is done, and nobody
+// handles any.
 struct Batch {
-  struct Entry {
-    Header header;
-    Room room;           // of Kind::long_request
-    uint32_t offset = 0; // of the request's bytes
-    uint32_t place = 0;  // of the response: of its small room, or the number of its long one
-    std::span<std::byte> response = {};        // once the handler has asked where it goes
-    std::vector<std::byte> reason_or_response; // why there is none; or a response that is not small
-    bool is_cancelled = false;                 // by std::atomic_ref
-    bool is_written = false;                   // of a long response, which goes before its answer
-  };
   // @param expected requests
   Batch(std::shared_ptr<SessionState> of, size_t expected);
   ~Batch();
@@ -139,7 +148,7 @@ struct Batch {
   const std::shared_ptr<SessionState> state;
   std::list<Batch *>::iterator place; // in the state's list
   std::vector<std::byte> bytes;       // of the requests
-  std::vector<Entry> entries;
+  std::vector<Received> requests;
   std::unique_ptr<std::byte[]> small_rooms; // each is zeroed when it is asked for
   uint32_t small_rooms_length = 0;
   const Clock::time_point came;
@@ -150,23 +159,19 @@ struct Batch {
   // The time since the batch came, or less. Each request asks, so this reads the kernel's coarse
   // clock, which is cheap and late. `came` is exact: late, too, it would end time limits too early.
   std::chrono::nanoseconds age() const;
-  static Request request(Batch &batch, uint32_t index) { return Request(batch, index); }
-  std::span<const std::byte> bytes_of(const Entry &entry) const {
-    return std::span(bytes).subspan(entry.offset, entry.header.length);
-  }
-  std::span<std::byte> room_of(Entry &entry) {
-    if (entry.response.empty())
-      make_room(entry);
-    return entry.response;
-  }
-  void make_room(Entry &entry);
-  void finish(uint32_t index, Kind kind, uint32_t length);
-  // A request's answer has been sent, or goes nowhere. The batch may be gone then.
   void done() {
     if (left.fetch_sub(1, std::memory_order_acq_rel) == 1)
       delete this;
   }
 };
+
+inline std::span<const std::byte> Received::bytes() const {
+  return {batch->bytes.data() + offset, header.length};
+}
+
+inline void Received::done() {
+  batch->done();
+}
 
 // The work with a batch, which one thread or several do.
 class Job {
@@ -177,7 +182,7 @@ public:
   Job(const Job &) = delete;
   Job &operator=(const Job &) = delete;
 
-  size_t size() const { return batch_.entries.size(); }
+  size_t size() const { return batch_.requests.size(); }
   // Calls the handler for requests of the batch, as long as there are some that nobody handles.
   void handle(const RequestHandler &handler);
 
@@ -217,7 +222,7 @@ public:
     std::unique_ptr<Batch> for_inline, for_pool; // null: none
   };
   bool take(Came &came, const std::bitset<256> &inline_services);
-  void answered(const Answered &answer) { ready_.push_back(answer); }
+  void answered(Received &request) { ready_.push_back(&request); }
   bool send(); // @return false if there was nothing
   // @return false if it was not armed: look again
   bool arm() { return is_closed() || connection_.arm(); }
@@ -243,20 +248,20 @@ private:
   void take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch);
   void cancel(uint64_t id);
   bool may_take();
-  bool send_one(const Answered &answer);
+  bool send_one(Received &request);
 
   const uint64_t token_;
   const Shape shape_;
   Clock::time_point began_ = Clock::now(); // to connect
   const std::shared_ptr<SessionState> state_;
   std::vector<bool> is_room_used_;
-  std::deque<Answered> ready_;   // to be sent
-  std::deque<Answered> writing_; // long responses whose WRITEs have not completed
-  uint64_t written_ = 0;         // of these, how many have
-  uint32_t in_work_ = 0;         // requests without an answer
-  size_t expected_ = 1;          // requests of a batch: as many as the last one had
-  uint32_t pings_ = 0;           // to be answered
-  uint32_t awaited_ = 1;         // connections that must still be established
+  std::deque<Received *> ready_;   // whose answers are to be sent
+  std::deque<Received *> writing_; // whose long responses' WRITEs have not completed
+  uint64_t written_ = 0;           // of these, how many have
+  uint32_t in_work_ = 0;           // requests without an answer
+  size_t expected_ = 1;            // requests of a batch: as many as the last one had
+  uint32_t pings_ = 0;             // to be answered
+  uint32_t awaited_ = 1;           // connections that must still be established
   bool wants_to_say_closing_ = false, has_heard_ = true;
 
   rdmacommon::unique_cm_id id_, data_id_;
@@ -321,7 +326,7 @@ private:
   std::function<void(rdma_cm_event &)> on_request_;
   Stats stats_;
   const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();
-  std::vector<Answered> answered_; // empty between two turns
+  std::vector<Received *> answered_; // empty between two turns
   Loop loop_;
   rdmacommon::unique_event_channel channel_ = rdmacommon::create_event_channel();
   std::list<Session> sessions_;

@@ -81,11 +81,11 @@ bool SessionLoop::take(Session &session) {
 
 void SessionLoop::take_answers() {
   answers_->take(answered_);
-  for (const Answered &answered : answered_)
-    if (Session *session = answered.batch->state->session)
-      session->answered(answered);
+  for (Received *request : answered_)
+    if (Session *session = request->batch->state->session)
+      session->answered(*request);
     else
-      answered.batch->done();
+      request->done();
   answered_.clear();
 }
 

@@ -20,9 +20,9 @@ bool is_possible(const Shape &shape) {
 HelloBytes to_bytes(const Hello &hello, uint16_t version) {
   HelloBytes made{};
   const Shape &shape = hello.shape;
-  put_numbers(made.bytes, protocol_magic, version, static_cast<uint16_t>(hello.purpose), shape.slots,
-      shape.slot_size, shape.window, shape.rooms, shape.largest, hello.address, hello.token,
-      hello.rkey);
+  put_numbers(made.bytes, protocol_magic, version, static_cast<uint16_t>(hello.purpose),
+              shape.slots, shape.slot_size, shape.window, shape.rooms, shape.largest, hello.address,
+              hello.token, hello.rkey);
   return made;
 }
 
@@ -34,8 +34,8 @@ std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal
   uint16_t version = 0, purpose = 0;
   Hello hello{};
   Shape &shape = hello.shape;
-  get_numbers(bytes, magic, version, purpose, shape.slots, shape.slot_size, shape.window, shape.rooms,
-      shape.largest, hello.address, hello.token, hello.rkey);
+  get_numbers(bytes, magic, version, purpose, shape.slots, shape.slot_size, shape.window,
+              shape.rooms, shape.largest, hello.address, hello.token, hello.rkey);
   hello.purpose = static_cast<Purpose>(purpose);
   if (magic == protocol_magic && version != protocol_version)
     refusal = Refusal::version;
@@ -50,7 +50,7 @@ std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal
 WelcomeBytes to_bytes(const Welcome &welcome) {
   WelcomeBytes made{};
   put_numbers(made.bytes, protocol_magic, protocol_version, static_cast<uint16_t>(welcome.refusal),
-      welcome.window, welcome.rkey, welcome.address, welcome.token);
+              welcome.window, welcome.rkey, welcome.address, welcome.token);
   return made;
 }
 
@@ -60,7 +60,8 @@ std::optional<Welcome> welcome_in(std::span<const std::byte> bytes) {
   uint32_t magic = 0;
   uint16_t version = 0, refusal = 0;
   Welcome welcome{};
-  get_numbers(bytes, magic, version, refusal, welcome.window, welcome.rkey, welcome.address, welcome.token);
+  get_numbers(bytes, magic, version, refusal, welcome.window, welcome.rkey, welcome.address,
+              welcome.token);
   if (magic != protocol_magic)
     return std::nullopt;
   welcome.refusal = version == protocol_version ? static_cast<Refusal>(refusal) : Refusal::version;

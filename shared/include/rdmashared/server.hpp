@@ -28,7 +28,7 @@
 
 namespace rdmashared {
 
-struct Batch; // requests that have come together
+struct Received; // what is behind a Request
 
 /// The connection that a request has come by.
 struct Client {
@@ -45,11 +45,10 @@ struct Client {
 class Request {
 public:
   /// The request is this one's then.
-  Request(Request &&other) noexcept
-      : batch_(std::exchange(other.batch_, nullptr)), index_(other.index_) {}
+  Request(Request &&other) noexcept : what_(std::exchange(other.what_, nullptr)) {}
   Request &operator=(Request &&other) noexcept; ///< First answers the one that it was.
   ~Request() {                                  ///< Answers it, if nobody has.
-    if (batch_ != nullptr)
+    if (what_ != nullptr)
       fail("the server's handler has not answered it");
   }
 
@@ -71,7 +70,7 @@ public:
 
   /// Whether it has been answered, or moved away. Then only an assignment and the destructor may be
   /// called.
-  bool is_answered() const { return batch_ == nullptr; }
+  bool is_answered() const { return what_ == nullptr; }
 
   /// Answers with the first `length` bytes of room(). If that is more than room() has, the answer
   /// is a failure that says so.
@@ -83,11 +82,10 @@ public:
   void fail(std::string_view why);
 
 private:
-  friend struct Batch;
-  Request(Batch &batch, uint32_t index) : batch_(&batch), index_(index) {}
+  friend class Job;
+  explicit Request(Received &what) : what_(&what) {}
 
-  Batch *batch_; // lives until its last request is answered; null once this one is
-  uint32_t index_;
+  Received *what_; // lives until the answer; null after it
 };
 // [request]
 
