@@ -257,14 +257,10 @@ RequestFailed::RequestFailed(Outcome outcome, const std::string &server_said, Wh
             where),
       outcome_(outcome), server_said_(server_said) {}
 
-Pending::Pending(Pending &&other) noexcept
-    : area_(std::exchange(other.area_, nullptr)), slot_(other.slot_), slots_(other.slots_),
-      room_(other.room_), how_(other.how_), where_(other.where_) {}
-
 // [drop]
 // The slots are free once the answer has come. Until then the server is told that nobody waits.
-Pending::~Pending() {
-  if (!area_ || getpid() != area_->process_) // it has been collected; a forked child has no area
+void Pending::drop() {
+  if (getpid() != area_->process_) // a forked child has no area
     return;
   const AreaUse::Place place{.slot = slot_, .slots = slots_, .room = room_};
   if (is_ready()) {

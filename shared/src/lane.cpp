@@ -198,11 +198,6 @@ void Lane::on_cm_event(const rdma_cm_event &event) {
 // ---- requests and what answers them
 
 // [lane-put]
-void Lane::put(const Header &header, std::span<const std::byte> bytes) {
-  connection_->put(header, bytes);
-  under_way_ += header.kind == Kind::request;
-}
-
 void Lane::put_long(const Header &header, std::span<const std::byte> bytes, const Room &room) {
   std::array<std::byte, Room::bytes> wire;
   to_wire(wire, room);

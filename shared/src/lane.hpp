@@ -88,7 +88,10 @@ public:
     return is_up() && under_way_ < window_ && connection_->has_room(slots);
   }
   bool has_room_for_long() const { return long_under_way_ < shape_.rooms; }
-  void put(const Header &header, std::span<const std::byte> bytes);
+  void put(const Header &header, std::span<const std::byte> bytes) {
+    connection_->put(header, bytes);
+    under_way_ += header.kind == Kind::request;
+  }
   // Tells the server that nobody waits for this request's response; not if there is no room.
   void cancel(uint64_t id);
   // @param room in the worker's area, which the server may write to

@@ -56,10 +56,8 @@ void SenderLoop::say_over() {
 
 void SenderLoop::join(Member member) {
   loop_.send([this, its = std::make_shared<Member>(std::move(member))] {
-    auto worker = std::make_unique<Worker>();
-    worker->member = std::move(*its);
-    worker->requests.resize(worker->member.area->shape().slots);
-    by_number_.at(worker->member.number) = worker.get();
+    auto worker = std::make_unique<Worker>(std::move(*its));
+    by_number_.at(worker->number) = worker.get();
     // Each bell makes a new event, so nobody has to read it.
     loop_.watch(
         worker->member.doorbell->fd(), [] {}, true);
@@ -82,9 +80,9 @@ void SenderLoop::leave(uint32_t number) {
 void SenderLoop::free_if_gone(Worker &worker) {
   if (!worker.has_left || worker.under_way > 0)
     return;
-  const uint32_t number = worker.member.number;
+  const uint16_t number = worker.number;
   for (const auto &lane : lanes_)
-    lane->forget_rooms(static_cast<uint16_t>(number));
+    lane->forget_rooms(number);
   by_number_.at(number) = nullptr;
   std::erase_if(workers_, [&](const auto &each) { return each.get() == &worker; });
   free_(number);
@@ -141,7 +139,7 @@ bool SenderLoop::arm() {
 void SenderLoop::sleep() {
   const auto has_submissions = [this] {
     return std::ranges::any_of(workers_, [](const auto &worker) {
-      return !worker->has_left && worker->member.area->submitted().load() != worker->taken;
+      return !worker->has_left && worker->area.submitted().load() != worker->taken;
     });
   };
   sleep_unless(board_->is_asleep, has_submissions, [this] {
@@ -186,7 +184,7 @@ bool SenderLoop::take_submissions() {
   const size_t count = workers_.size();
   for (size_t i = 0; i < count && i < workers_.size(); ++i) {
     Worker &worker = *workers_[(first_worker_ + i) % workers_.size()];
-    if (worker.member.area->submitted().load(std::memory_order_relaxed) != worker.taken)
+    if (worker.area.submitted().load(std::memory_order_relaxed) != worker.taken)
       was_busy |= take_from(worker);
   }
   first_worker_ = workers_.empty() ? 0 : (first_worker_ + 1) % workers_.size();
@@ -196,10 +194,10 @@ bool SenderLoop::take_submissions() {
 bool SenderLoop::take_from(Worker &worker) {
   if (worker.has_left)
     return false;
-  const Area &area = *worker.member.area;
+  const Area &area = worker.area;
   const uint32_t count = area.submitted().load(std::memory_order_acquire) - worker.taken;
   if (count > area.queue_length()) {
-    drop_(worker.member.number);
+    drop_(worker.number);
     worker.has_left = true; // leave() comes back for the rest
     return true;
   }
@@ -216,47 +214,38 @@ bool SenderLoop::take_from(Worker &worker) {
 // [check-submission]
 // A submission that makes no sense is dropped: a worker can spoil only its own requests.
 void SenderLoop::take(Worker &worker, const Submission &what) {
-  const AreaShape &area = worker.member.area->shape();
+  const AreaShape &area = worker.shape;
   if (what.slot >= area.slots)
     return;
   Request &request = worker.requests[what.slot];
   if (what.want == Want::cancel)
-    return cancel(worker, what.slot);
-  const uint64_t bytes = uint64_t{area.slots - what.slot} * area.slot_size;
+    return cancel(worker, request);
+  const uint64_t most =
+      std::min(uint64_t{area.slots - what.slot} * area.slot_size, uint64_t{area.longest});
   const bool is_long = what.want == Want::long_response;
   const bool is_possible = request.state == Request::State::none && what.want < Want::cancel &&
-                           what.length <= std::min<uint64_t>(bytes, area.longest) &&
-                           what.response_room <= std::min<uint64_t>(bytes, area.longest) &&
+                           what.length <= most && what.response_room <= most &&
                            (what.server == any_server || what.server < options_.servers.size()) &&
                            (!is_long || what.room < area.rooms);
   if (!is_possible)
     return;
   request.state = Request::State::waiting;
-  request.want = what.want;
-  request.room = what.response_room;
   ++request.generation;
+  request.what = what;
+  request.deadline = what.limit_ms > 0 ? now_ + std::chrono::milliseconds(what.limit_ms)
+                                       : Clock::time_point::max();
   if (worker.under_way++ == 0)
     ++busy_;
   Queues &queues = waiting_[std::min<size_t>(what.server, options_.servers.size())];
-  const auto deadline = what.limit_ms > 0 ? now_ + std::chrono::milliseconds(what.limit_ms)
-                                          : Clock::time_point::max();
-  (is_long ? queues.long_ones : queues.others).push_back({&worker, what, deadline});
+  (is_long ? queues.long_ones : queues.others).push_back({&worker, what.slot});
 }
 // [check-submission]
 
-uint64_t SenderLoop::id_of(const Worker &worker, uint32_t slot) {
-  return RequestId{.worker = static_cast<uint16_t>(worker.member.number),
-                   .generation = worker.requests[slot].generation,
-                   .slot = slot}
-      .packed();
-}
-
-void SenderLoop::cancel(Worker &worker, uint32_t slot) {
-  Request &request = worker.requests[slot];
+void SenderLoop::cancel(Worker &worker, Request &request) {
   if (request.state == Request::State::waiting)
     request.state = Request::State::cancelled;
   else if (request.state == Request::State::sent)
-    request.lane->cancel(id_of(worker, slot));
+    request.lane->cancel(id_of(worker, request));
 }
 // [take-one]
 
@@ -306,47 +295,37 @@ bool SenderLoop::send_group(Lane &lane) {
 // @return false if there is none, or no room for it
 bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
   while (!from.empty()) {
-    const Waiting next = from.front();
-    Request &request = next.worker->requests[next.what.slot];
+    const auto [worker, slot] = from.front();
+    Request &request = worker->requests[slot];
     const bool is_wanted =
-        request.state == Request::State::waiting && !next.worker->has_left && next.deadline > now_;
-    if (is_wanted && !send_request(lane, next))
+        request.state == Request::State::waiting && !worker->has_left && request.deadline > now_;
+    if (is_wanted && !send_request(lane, *worker, request))
       return false;
     from.pop_front();
     if (is_wanted)
       return true;
-    finish(*next.worker, next.what.slot, Outcome::expired, 0); // or nobody waits for it
+    finish(*worker, slot, Outcome::expired, 0); // or nobody waits for it
   }
   return false;
 }
 
-// @return milliseconds, at least one; 0: always
-uint32_t SenderLoop::left(Clock::time_point deadline) const {
-  if (deadline == Clock::time_point::max())
-    return 0;
-  return static_cast<uint32_t>(
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - now_).count());
-}
-
-bool SenderLoop::send_request(Lane &lane, const Waiting &next) {
-  const Submission &what = next.what;
-  Worker &worker = *next.worker;
+bool SenderLoop::send_request(Lane &lane, Worker &worker, Request &request) {
+  const Submission &what = request.what;
   const bool is_long = what.want == Want::long_response;
   if (!lane.has_room(slots_for(what.length + (is_long ? Room::bytes : 0), shape_.slot_size)) ||
       (is_long && !lane.has_room_for_long()))
     return false;
-  Request &request = worker.requests[what.slot];
   const Header header{.length = what.length,
-                      .room = is_long ? worker.member.area->shape().largest : request.room,
-                      .id = id_of(worker, what.slot),
-                      .limit_ms = left(next.deadline),
+                      .room = is_long ? worker.shape.largest : what.response_room,
+                      .id = id_of(worker, request),
+                      .limit_ms = left(request.deadline),
                       .kind = is_long                      ? Kind::long_request
                               : what.want == Want::nothing ? Kind::post
                                                            : Kind::request,
                       .service = what.service};
-  const auto bytes = worker.member.area->slots(what.slot).first(what.length);
+  const auto bytes = worker.area.slots(what.slot).first(what.length);
   if (is_long) {
-    auto room = lane.rooms_of(static_cast<uint16_t>(worker.member.number), worker.member.area);
+    auto room = lane.rooms_of(worker.number, worker.member.area);
     if (!room)
       return false;
     room->address += uint64_t{what.room} * room->length;
@@ -368,7 +347,7 @@ void SenderLoop::fail_waiting() {
         }))
       for (auto *queue : {&waiting_[i].others, &waiting_[i].long_ones})
         for (const Waiting &each : std::exchange(*queue, {}))
-          finish(*each.worker, each.what.slot, Outcome::not_sent, 0);
+          finish(*each.worker, each.slot, Outcome::not_sent, 0);
 }
 // [send]
 
@@ -386,17 +365,16 @@ std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
   if (request.state != Request::State::sent || request.lane != &lane ||
       request.generation != id.generation)
     return std::nullopt;
-  const Want want = request.want;
-  const Area &area = *worker->member.area;
+  const Want want = request.what.want;
+  const uint32_t room = request.what.response_room;
   const bool is_long = header.kind == Kind::long_response;
-  if (header.kind == Kind::response && (want != Want::response || header.length > request.room))
+  if (header.kind == Kind::response && (want != Want::response || header.length > room))
     return std::nullopt;
-  if (is_long && (want != Want::long_response || header.length > area.shape().largest))
+  if (is_long && (want != Want::long_response || header.length > worker->shape.largest))
     return std::nullopt;
-  const auto length =
-      is_long ? header.length : std::min(static_cast<uint32_t>(bytes.size()), request.room);
+  const auto length = is_long ? header.length : std::min(static_cast<uint32_t>(bytes.size()), room);
   if (!is_long && !worker->has_left)
-    std::memcpy(area.slots(id.slot).data(), bytes.data(), length);
+    std::memcpy(worker->area.slots(id.slot).data(), bytes.data(), length);
   finish(*worker, id.slot,
          header.kind == Kind::failure   ? Outcome::refused
          : header.kind == Kind::expired ? Outcome::expired
@@ -414,11 +392,11 @@ void SenderLoop::finish(Worker &worker, uint32_t slot, Outcome outcome, uint32_t
     --busy_;
   if (worker.has_left)
     return free_if_gone(worker);
-  Answer &answer = worker.member.area->answer(slot);
+  Answer &answer = worker.area.answer(slot);
   answer.length = length;
   answer.outcome.store(1 + static_cast<uint32_t>(outcome), std::memory_order_release);
-  const uint32_t bell = worker.member.number / 32;
-  touched_[bell] |= uint32_t{1} << worker.member.number % 32;
+  const uint32_t bell = worker.number / 32;
+  touched_[bell] |= uint32_t{1} << worker.number % 32;
   touched_bells_ |= uint32_t{1} << bell;
 }
 // [finish]
@@ -438,7 +416,7 @@ void SenderLoop::wake_workers() {
       const Worker *worker = by_number_[i * 32 + static_cast<uint32_t>(std::countr_zero(left))];
       if (worker == nullptr)
         continue;
-      const Area &area = *worker->member.area;
+      const Area &area = worker->area;
       if (must_wake(area.sleeps()))
         to_wake |= left & -left;
       if (must_wake(area.wants_event())) {

@@ -57,13 +57,20 @@ private:
   // word.
   struct Request {
     enum class State : uint8_t { none, waiting, cancelled, sent } state = State::none;
-    Want want{};
     uint16_t generation = 0;
-    uint32_t room = 0; // bytes of its slots, for the response
+    Submission what{};            // a copy
+    Clock::time_point deadline{}; // after which it is worthless
     Lane *lane = nullptr;
   };
   struct Worker {
-    Member member;
+    explicit Worker(Member its)
+        : member(std::move(its)), number(static_cast<uint16_t>(member.number)), area(*member.area),
+          shape(area.shape()), requests(shape.slots) {}
+
+    const Member member;
+    const uint16_t number;
+    const Area &area;
+    const AreaShape shape;
     uint32_t taken = 0; // of its submissions
     uint32_t under_way = 0;
     bool has_left = false;
@@ -73,8 +80,7 @@ private:
   // A request that no lane has had room for yet.
   struct Waiting {
     Worker *worker;
-    Submission what;
-    Clock::time_point deadline; // after which it is worthless
+    uint32_t slot;
   };
   struct Queues {
     std::deque<Waiting> others, long_ones; // by what their response is
@@ -85,13 +91,23 @@ private:
   bool take_submissions();
   bool take_from(Worker &worker);
   void take(Worker &worker, const Submission &what);
-  static uint64_t id_of(const Worker &worker, uint32_t slot);
-  void cancel(Worker &worker, uint32_t slot);
+  static uint64_t id_of(const Worker &worker, const Request &request) {
+    return RequestId{
+        .worker = worker.number, .generation = request.generation, .slot = request.what.slot}
+        .packed();
+  }
+  static void cancel(Worker &worker, Request &request);
   bool send();
   bool send_group(Lane &lane);
   bool send_one(Lane &lane, std::deque<Waiting> &from);
-  bool send_request(Lane &lane, const Waiting &next);
-  uint32_t left(Clock::time_point deadline) const;
+  bool send_request(Lane &lane, Worker &worker, Request &request);
+  // @return milliseconds, at least one; 0: always
+  uint32_t left(Clock::time_point deadline) const {
+    if (deadline == Clock::time_point::max())
+      return 0;
+    return static_cast<uint32_t>(
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - now_).count());
+  }
   void fail_waiting();
   void finish(Worker &worker, uint32_t slot, Outcome outcome, uint32_t length);
   void wake_workers();

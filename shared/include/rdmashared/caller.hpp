@@ -74,9 +74,15 @@ using InPlace = std::function<void(std::span<const std::byte> response)>;
 /// out.
 class Pending {
 public:
-  Pending(Pending &&other) noexcept; ///< The request is this one's then.
+  /// The request is this one's then.
+  Pending(Pending &&other) noexcept
+      : area_(std::exchange(other.area_, nullptr)), slot_(other.slot_), slots_(other.slots_),
+        room_(other.room_), how_(other.how_), where_(other.where_) {}
   Pending &operator=(Pending &&) = delete;
-  ~Pending(); ///< Before its Caller is destroyed.
+  ~Pending() { ///< Before its Caller is destroyed.
+    if (area_ != nullptr)
+      drop();
+  }
 
   /// Whether wait() would return at once.
   bool is_ready() const;
@@ -99,6 +105,7 @@ private:
   Pending(CallerArea &area, uint32_t slot, uint32_t slots, uint32_t room, Waiting how,
           rdmacommon::Where where)
       : area_(&area), slot_(slot), slots_(slots), room_(room), how_(how), where_(where) {}
+  void drop();
 
   CallerArea *area_; // null once the response has been collected
   uint32_t slot_, slots_, room_;
