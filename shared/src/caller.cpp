@@ -58,7 +58,7 @@ private:
   friend class Caller;
   friend class Pending;
 
-  const Area &area() const { return *joined_.area; }
+  const Area &area() const { return use_.area(); }
   const Board &board() const { return **joined_.board; }
   bool is_over() const { return board().is_over.load() != 0 || joined_.is_alone(); }
 
@@ -100,7 +100,8 @@ private:
 // [caller-area]
 
 CallerArea::CallerArea(Link link, Waiting waiting)
-    : waiting_(waiting), joined_(join(std::move(link), std::chrono::seconds(5))), use_(area()) {}
+    : waiting_(waiting), joined_(join(std::move(link), std::chrono::seconds(5))),
+      use_(*joined_.area) {}
 
 // [slots-for-request]
 uint32_t CallerArea::slots_for_request(size_t bytes, const RequestOptions &options) const {
@@ -119,7 +120,9 @@ uint32_t CallerArea::slots_for_request(size_t bytes, const RequestOptions &optio
   if (options.server && *options.server >= board().servers)
     throw Error("the server", "there is no server " + std::to_string(*options.server),
                 options.where);
-  return static_cast<uint32_t>((needed + shape.slot_size - 1) / shape.slot_size);
+  return needed <= shape.slot_size
+             ? 1
+             : static_cast<uint32_t>((needed + shape.slot_size - 1) / shape.slot_size);
 }
 // [slots-for-request]
 

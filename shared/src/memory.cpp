@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <climits>
 #include <new>
@@ -24,14 +25,22 @@ using std::chrono::steady_clock;
 
 // ---- the area of a worker process
 
+namespace {
+
+uint32_t queue_length_for(const AreaShape &shape) {
+  return std::bit_ceil(2 * shape.slots);
+}
+
+} // namespace
+
 // [area-layout]
 // Everything follows from the shape, so what a header says can be checked.
 Area::Layout::Layout(const AreaShape &of)
-    : magic{'r', 'd', 'm', 'a', 'a', 'r', 'e', 'a'}, version(1), header_size(sizeof(Header)),
+    : magic{'r', 'd', 'm', 'a', 'a', 'r', 'e', 'a'}, version(2), header_size(sizeof(Header)),
       shape(of) {
   const auto page_after = [](uint64_t end) { return (end + 4095) / 4096 * 4096; };
   queue = sizeof(Header);
-  answers = queue + uint64_t{2} * of.slots * sizeof(Submission);
+  answers = queue + uint64_t{queue_length_for(of)} * sizeof(Submission);
   data = page_after(answers + uint64_t{of.slots} * sizeof(Answer));
   rooms = page_after(data + uint64_t{of.slots} * of.slot_size);
   length = page_after(rooms + uint64_t{of.rooms} * of.largest);
@@ -77,6 +86,7 @@ Area::Area(int memory) : process_(getpid()) {
       layout.length != memory_->length())
     throw Error("the area of this process", "the sender has another version of the library");
   shape_ = layout.shape;
+  queue_length_ = queue_length_for(shape_);
   queue_ = std::launder(reinterpret_cast<Submission *>(base + layout.queue));
   answers_ = std::launder(reinterpret_cast<Answer *>(base + layout.answers));
   data_ = base + layout.data;

@@ -88,8 +88,10 @@ public:
 
   // How many submissions there have been, modulo 2^32. The worker writes it after the submission.
   std::atomic<uint32_t> &submitted() const { return header_->submitted; }
-  Submission &submission(uint32_t number) const { return queue_[number % queue_length()]; }
-  uint32_t queue_length() const { return 2 * shape_.slots; } // each request, and its cancelling
+  Submission &submission(uint32_t number) const { return queue_[number & (queue_length_ - 1)]; }
+  // Room for each request, and its cancelling. A power of two, so the queue goes round where the
+  // number of submissions does.
+  uint32_t queue_length() const { return queue_length_; }
 
   // The worker says that it sleeps on its bell, or for its event. The sender takes that back when
   // it wakes the worker.
@@ -132,6 +134,7 @@ private:
   const pid_t process_;
   std::unique_ptr<rdmacommon::SharedMemory> memory_;
   AreaShape shape_{};
+  uint32_t queue_length_ = 0;
   Header *header_ = nullptr;
   Submission *queue_ = nullptr;
   Answer *answers_ = nullptr;
@@ -150,6 +153,8 @@ public:
   explicit AreaUse(const Area &area)
       : area_(area), uses_(area.shape().slots), given_up_(uses_.size()),
         is_room_used_(area.shape().rooms) {}
+
+  const Area &area() const { return area_; }
 
   struct Place {
     uint32_t slot = 0, slots = 0, room = no_room; // the first slot, and how many

@@ -58,7 +58,7 @@ TEST(AreaMemory, BothEndsHaveTheSame) {
   const Area one(file.get()), other(file.get());
   EXPECT_EQ(one.shape(), small);
   EXPECT_EQ(other.shape(), small);
-  EXPECT_EQ(one.queue_length(), 20U);
+  EXPECT_EQ(one.queue_length(), 32U);
   EXPECT_EQ(other.submitted().load(), 0U);
   EXPECT_EQ(other.sleeps().load(), 0U);
   EXPECT_EQ(other.wants_event().load(), 0U);
@@ -70,7 +70,8 @@ TEST(AreaMemory, BothEndsHaveTheSame) {
   EXPECT_EQ(other.wants_event().load(), 3U);
   // The queue goes round, also where the counter does.
   one.submission(3).slot = 77;
-  EXPECT_EQ(other.submission(23).slot, 77U);
+  EXPECT_EQ(other.submission(35).slot, 77U);
+  EXPECT_EQ(&one.submission(UINT32_MAX) - &one.submission(0), 31);
 }
 
 // Fills each part with something else, and then looks whether each still has its own.
@@ -154,7 +155,7 @@ TEST(AreaMemory, AnotherVersionIsRefused) {
 }
 
 TEST(AreaMemory, AShapeThatDoesNotFitIsRefused) {
-  EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slots = 11; }));
+  EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slots = 17; }));
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slots = 0; }));
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slot_size = 1 << 20; }));
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.rooms = 1000; }));
