@@ -24,13 +24,12 @@ constexpr uint32_t busy_turns = 64; // a loop that always has something to do lo
 
 SenderLoop::SenderLoop(const SenderOptions &options, const Shape &shape,
                        std::function<void(uint32_t, std::string_view)> changed)
-    : options_(options), shape_(shape), changed_(std::move(changed)),
-      board_(static_cast<uint32_t>(options.servers.size())), waiting_(options.servers.size() + 1),
-      pool_(static_cast<uint32_t>(options.servers.size()) * options.connections) {
+    : options_(options), shape_(shape), servers_(static_cast<uint32_t>(options.servers.size())),
+      changed_(std::move(changed)), board_(servers_), waiting_(servers_ + 1),
+      pool_(servers_ * options.connections) {
   for (uint32_t i = 0; i < pool_.size(); ++i)
-    lanes_.push_back(std::make_unique<Lane>(static_cast<uint32_t>(i % options.servers.size()),
-                                            options, shape, channel_.get(), loop_, pool_, stats_,
-                                            *this));
+    lanes_.push_back(std::make_unique<Lane>(i % servers_, options, shape, channel_.get(), loop_,
+                                            pool_, stats_, *this));
   loop_.watch(channel_->fd, [this] {
     while (const rdmacommon::unique_cm_event event = rdmacommon::take_cm_event(channel_.get()))
       if (event->id->context)
@@ -225,7 +224,7 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
   const bool is_long = what.want == Want::long_response;
   const bool is_possible = request.state == Request::State::none && what.want < Want::cancel &&
                            what.length <= most && what.response_room <= most &&
-                           (what.server == any_server || what.server < options_.servers.size()) &&
+                           (what.server == any_server || what.server < servers_) &&
                            (!is_long || what.room < area.rooms);
   if (!is_possible)
     return;
@@ -236,8 +235,8 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
                                        : Clock::time_point::max();
   if (worker.under_way++ == 0)
     ++busy_;
-  Queues &queues = waiting_[std::min<size_t>(what.server, options_.servers.size())];
-  (is_long ? queues.long_ones : queues.others).push_back({&worker, what.slot});
+  Queues &queues = waiting_[std::min(what.server, servers_)];
+  (is_long ? queues.long_ones : queues.others).push_back({&worker, &request});
 }
 // [check-submission]
 
@@ -295,16 +294,15 @@ bool SenderLoop::send_group(Lane &lane) {
 // @return false if there is none, or no room for it
 bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
   while (!from.empty()) {
-    const auto [worker, slot] = from.front();
-    Request &request = worker->requests[slot];
+    const auto [worker, request] = from.front();
     const bool is_wanted =
-        request.state == Request::State::waiting && !worker->has_left && request.deadline > now_;
-    if (is_wanted && !send_request(lane, *worker, request))
+        request->state == Request::State::waiting && !worker->has_left && request->deadline > now_;
+    if (is_wanted && !send_request(lane, *worker, *request))
       return false;
     from.pop_front();
     if (is_wanted)
       return true;
-    finish(*worker, slot, Outcome::expired, 0); // or nobody waits for it
+    finish(*worker, *request, Outcome::expired, 0); // or nobody waits for it
   }
   return false;
 }
@@ -335,7 +333,7 @@ bool SenderLoop::send_request(Lane &lane, Worker &worker, Request &request) {
   request.lane = &lane;
   request.state = Request::State::sent;
   if (what.want == Want::nothing)
-    finish(worker, what.slot, Outcome::response, 0); // its slots can be used again
+    finish(worker, request, Outcome::response, 0); // its slots can be used again
   return true;
 }
 
@@ -343,11 +341,11 @@ bool SenderLoop::send_request(Lane &lane, Worker &worker, Request &request) {
 void SenderLoop::fail_waiting() {
   for (size_t i = 0; i < waiting_.size(); ++i)
     if (!waiting_[i].is_empty() && std::ranges::none_of(lanes_, [&](const auto &lane) {
-          return lane->is_up() && (i == options_.servers.size() || lane->server == i);
+          return lane->is_up() && (i == servers_ || lane->server == i);
         }))
       for (auto *queue : {&waiting_[i].others, &waiting_[i].long_ones})
         for (const Waiting &each : std::exchange(*queue, {}))
-          finish(*each.worker, each.slot, Outcome::not_sent, 0);
+          finish(*each.worker, *each.request, Outcome::not_sent, 0);
 }
 // [send]
 
@@ -359,9 +357,9 @@ std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
                                          std::span<const std::byte> bytes) {
   const RequestId id = RequestId::unpacked(header.id);
   Worker *worker = id.worker < max_workers ? by_number_[id.worker] : nullptr;
-  if (worker == nullptr || id.slot >= worker->requests.size())
+  if (worker == nullptr || id.slot >= worker->shape.slots)
     return std::nullopt;
-  const Request &request = worker->requests[id.slot];
+  Request &request = worker->requests[id.slot];
   if (request.state != Request::State::sent || request.lane != &lane ||
       request.generation != id.generation)
     return std::nullopt;
@@ -375,7 +373,7 @@ std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
   const auto length = is_long ? header.length : std::min(static_cast<uint32_t>(bytes.size()), room);
   if (!is_long && !worker->has_left)
     std::memcpy(worker->area.slots(id.slot).data(), bytes.data(), length);
-  finish(*worker, id.slot,
+  finish(*worker, request,
          header.kind == Kind::failure   ? Outcome::refused
          : header.kind == Kind::expired ? Outcome::expired
                                         : Outcome::response,
@@ -385,14 +383,13 @@ std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
 // [check-answer]
 
 // [finish]
-void SenderLoop::finish(Worker &worker, uint32_t slot, Outcome outcome, uint32_t length) {
-  Request &request = worker.requests[slot];
+void SenderLoop::finish(Worker &worker, Request &request, Outcome outcome, uint32_t length) {
   request.state = Request::State::none;
   if (--worker.under_way == 0)
     --busy_;
   if (worker.has_left)
     return free_if_gone(worker);
-  Answer &answer = worker.area.answer(slot);
+  Answer &answer = worker.area.answer(request.what.slot);
   answer.length = length;
   answer.outcome.store(1 + static_cast<uint32_t>(outcome), std::memory_order_release);
   const uint32_t bell = worker.number / 32;
@@ -441,11 +438,11 @@ void SenderLoop::wake_workers() {
 void SenderLoop::lost(Lane &lane) {
   for (size_t i = workers_.size(); i-- > 0;) { // finish() can remove the one at i
     Worker &worker = *workers_[i];
-    for (uint32_t slot = 0; slot < worker.requests.size() && worker.under_way > 0; ++slot)
-      if (const Request &request = worker.requests[slot];
+    for (uint32_t slot = 0; slot < worker.shape.slots && worker.under_way > 0; ++slot)
+      if (Request &request = worker.requests[slot];
           request.state == Request::State::sent && request.lane == &lane) {
         const bool is_last = worker.under_way == 1;
-        finish(worker, slot, Outcome::lost, 0);
+        finish(worker, request, Outcome::lost, 0);
         if (is_last)
           break;
       }

@@ -53,8 +53,7 @@ public:
 
 private:
   // [known]
-  // The sender's own record of a request, by its first slot. It does not depend on the worker's
-  // word.
+  // The sender's own record of a request. It does not depend on the worker's word.
   struct Request {
     enum class State : uint8_t { none, waiting, cancelled, sent } state = State::none;
     uint16_t generation = 0;
@@ -65,7 +64,7 @@ private:
   struct Worker {
     explicit Worker(Member its)
         : member(std::move(its)), number(static_cast<uint16_t>(member.number)), area(*member.area),
-          shape(area.shape()), requests(shape.slots) {}
+          shape(area.shape()), requests(std::make_unique<Request[]>(shape.slots)) {}
 
     const Member member;
     const uint16_t number;
@@ -74,13 +73,13 @@ private:
     uint32_t taken = 0; // of its submissions
     uint32_t under_way = 0;
     bool has_left = false;
-    std::vector<Request> requests;
+    const std::unique_ptr<Request[]> requests; // by its first slot
   };
   // [known]
   // A request that no lane has had room for yet.
   struct Waiting {
     Worker *worker;
-    uint32_t slot;
+    Request *request;
   };
   struct Queues {
     std::deque<Waiting> others, long_ones; // by what their response is
@@ -109,7 +108,7 @@ private:
         std::chrono::ceil<std::chrono::milliseconds>(deadline - now_).count());
   }
   void fail_waiting();
-  void finish(Worker &worker, uint32_t slot, Outcome outcome, uint32_t length);
+  void finish(Worker &worker, Request &request, Outcome outcome, uint32_t length);
   void wake_workers();
   bool take_answers();
   void sleep();
@@ -126,6 +125,7 @@ private:
 
   const SenderOptions &options_;
   const Shape shape_;
+  const uint32_t servers_; // how many
   const std::function<void(uint32_t, std::string_view)> changed_;
   std::function<void(uint32_t)> free_, drop_;
   OwnBoard board_;

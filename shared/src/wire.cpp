@@ -104,7 +104,8 @@ void OutRing::put(const Header &header, std::span<const std::byte> bytes,
                   std::span<const std::byte> more) {
   const size_t offset = size_t{head_} * slot_size_;
   to_wire(std::span<std::byte, Header::bytes>(memory_.data() + offset, Header::bytes), header);
-  copy(offset + Header::bytes, bytes);
+  if (!bytes.empty())
+    copy(offset + Header::bytes, bytes);
   if (!more.empty())
     copy(offset + Header::bytes + bytes.size(), more);
   const auto length = static_cast<uint32_t>(Header::bytes + bytes.size() + more.size());
@@ -112,6 +113,8 @@ void OutRing::put(const Header &header, std::span<const std::byte> bytes,
   free_ -= slots;
   if (open_.run.count + slots > group_)
     close();
+  if (slots < slots_ - head_ && slots < max_run - open_.run.count) // most messages
+    return add(slots, length, true);
   for (uint32_t left = slots, bytes_left = length; left > 0;) {
     const uint32_t count = std::min(left, std::min(slots_ - head_, max_run - open_.run.count));
     add(count, std::min(bytes_left, count * slot_size_), left == slots);
@@ -171,6 +174,8 @@ void InRing::check(Run run, uint32_t length) {
 
 // [go-on]
 void InRing::begin(const Header &header, size_t needed, std::span<const std::byte> bytes) {
+  if (needed > memory_.size())
+    throw Error("the peer's message", "it is longer than the ring");
   if (bytes.size() % slot_size_ != 0)
     throw Error("the peer's message", "it ends before its length");
   begun_header_ = header;

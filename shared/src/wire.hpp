@@ -324,12 +324,10 @@ public:
       begun_.clear();
     }
     while (!bytes.empty()) {
-      const Header header = checked(bytes);
+      const Header header = header_of(bytes);
       const size_t needed = size_of(header);
-      if (needed > bytes.size()) { // it goes on in the next run
-        begin(header, needed, bytes);
-        return;
-      }
+      if (needed > bytes.size()) // it goes on in the next run
+        return begin(header, needed, bytes);
       f(header, bytes.subspan(Header::bytes, needed - Header::bytes));
       bytes = bytes.subspan(std::min(padded(needed), bytes.size()));
     }
@@ -350,18 +348,15 @@ public:
 
 private:
   void check(rdmacommon::Run run, uint32_t length);
-  // [checked]
-  Header checked(std::span<const std::byte> bytes) const {
+  // [header-of]
+  static Header header_of(std::span<const std::byte> bytes) {
     if (bytes.size() < Header::bytes)
       throw rdmacommon::Error("the peer's message", "it is too short for a header");
     std::array<std::byte, Header::bytes> copy;
     std::memcpy(copy.data(), bytes.data(), copy.size());
-    const Header header = header_in(copy);
-    if (size_of(header) > memory_.size())
-      throw rdmacommon::Error("the peer's message", "it is longer than the ring");
-    return header;
+    return header_in(copy);
   }
-  // [checked]
+  // [header-of]
   // From a message to the next one.
   size_t padded(size_t bytes) const {
     return bytes <= slot_size_ ? slot_size_ : (bytes + slot_size_ - 1) / slot_size_ * slot_size_;
