@@ -282,11 +282,11 @@ private:
   }
   void close();
   // From an offset on, which can lie behind the end of the ring.
+  // @param bytes at least one
   void copy(size_t offset, std::span<const std::byte> bytes) {
     const size_t at = offset < memory_.size() ? offset : offset - memory_.size();
     const size_t first = std::min(bytes.size(), memory_.size() - at);
-    if (first > 0)
-      std::memcpy(memory_.data() + at, bytes.data(), first);
+    std::memcpy(memory_.data() + at, bytes.data(), first);
     if (first < bytes.size())
       std::memcpy(memory_.data(), bytes.data() + first, bytes.size() - first);
   }
