@@ -87,6 +87,8 @@ void Round::run() {
   for (const WorkerProcess &worker : workers_)
     worker.go_on();
   sender.wait_until_up(settings_.timeout);
+  for (const WorkerProcess &worker : workers_) // before time is measured
+    worker.wait_until_joined(settings_.timeout);
   settings_.is_to_serve ? serve(sender) : measure(sender);
 }
 

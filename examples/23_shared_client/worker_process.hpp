@@ -31,13 +31,15 @@ public:
         std::make_unique<rdmacommon::Child>([&, end = &worker_end](const rdmacommon::Link &parent) {
           parent.hear(patience); // there is a sender
           rdmashared::Caller caller(std::move(*end), waiting);
-          parent.hear(patience); // and it is connected
+          parent.tell("joined");
+          parent.hear(patience); // all have joined
           const Score score = run_load(caller, load, number);
           parent.tell({reinterpret_cast<const char *>(&score), sizeof score});
         });
   }
   rdmacommon::Link take_link() { return std::move(sender_end_); }
   void go_on() const { child_->link().tell("go on"); }
+  void wait_until_joined(std::chrono::milliseconds limit) const { child_->link().hear(limit); }
   // When it has its last response.
   Score score(std::chrono::milliseconds limit) const {
     const std::string text = child_->link().hear(limit);
