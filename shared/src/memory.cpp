@@ -101,20 +101,23 @@ Area::~Area() {
 
 // [find-slots]
 // So many free slots that follow each other. It goes on where the last search ended, so it finds
-// some soon, unless the area is nearly full.
+// some soon. It uses no more of the area than it needs: what is used again and again stays in the
+// caches.
 std::optional<uint32_t> AreaUse::find_slots(uint32_t count) {
   const auto slots = static_cast<uint32_t>(uses_.size());
-  uint32_t at = next_slot_, free = 0; // the next one, and how many before it are free
-  for (uint32_t looked = 0; looked < slots + count; ++looked) {
-    if (at == slots)
-      at = free = 0; // a request does not go over the end
-    free = is_free(at++) ? free + 1 : 0;
-    if (free == count) {
-      next_slot_ = at;
-      return at - count;
+  for (uint32_t free = 0, looked = 0;; ++looked) {
+    if (looked == in_use_ + count) { // it has gone round
+      if (in_use_ == slots)
+        return std::nullopt;
+      in_use_ = std::min(2 * in_use_, slots);
+      looked = 0;
     }
+    if (next_slot_ == in_use_)
+      next_slot_ = free = 0; // a request does not go over the end
+    free = is_free(next_slot_++) ? free + 1 : 0;
+    if (free == count)
+      return next_slot_ - count;
   }
-  return std::nullopt;
 }
 
 // A request that nobody waits for gives its slots back once it is answered.

@@ -152,7 +152,7 @@ public:
   // The area outlives this object.
   explicit AreaUse(const Area &area)
       : area_(area), uses_(area.shape().slots), given_up_(uses_.size()),
-        is_room_used_(area.shape().rooms) {}
+        is_room_used_(area.shape().rooms), in_use_(std::min(area.shape().slots, first_in_use)) {}
 
   const Area &area() const { return area_; }
 
@@ -176,6 +176,7 @@ public:
   }
 
 private:
+  static constexpr uint32_t first_in_use = 32; // slots
   enum class Use : uint8_t { free, used, unwanted };
 
   bool is_free(uint32_t slot) {
@@ -191,6 +192,7 @@ private:
   std::vector<Place> given_up_;        // by the first slot; no slots: none
   std::vector<std::atomic<bool>> is_room_used_;
   uint32_t next_slot_ = 0;
+  uint32_t in_use_; // from the first slot on; the others have never been used
 };
 // [area-use]
 

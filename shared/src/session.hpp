@@ -255,7 +255,7 @@ private:
   Clock::time_point began_ = Clock::now(); // to connect
   const std::shared_ptr<SessionState> state_;
   std::vector<bool> is_room_used_;
-  std::deque<Received *> ready_;   // whose answers are to be sent
+  std::deque<Received *> ready_;   // whose answers must be sent
   std::deque<Received *> writing_; // whose long responses' WRITEs have not completed
   uint64_t written_ = 0;           // of these, how many have
   uint32_t in_work_ = 0;           // requests without an answer
