@@ -24,12 +24,15 @@ constexpr size_t longest_reason = 1024; // bytes
 
 // [answers-add]
 void Answers::add(Received &answered) {
+  bool is_dropped = false;
   {
     const std::lock_guard lock(mutex_);
-    if (is_closed_)
-      return answered.done();
-    answered_.push_back(&answered);
+    is_dropped = is_closed_;
+    if (!is_dropped)
+      answered_.push_back(&answered);
   }
+  if (is_dropped) // without the lock: the client's state can go with it, and requests with that
+    return answered.done();
   std::atomic_thread_fence(
       std::memory_order_seq_cst); // the other thread does it the other way round
   if (is_asleep_.load(std::memory_order_relaxed) && is_asleep_.exchange(false))

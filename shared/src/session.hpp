@@ -115,7 +115,7 @@ struct SessionState {
 // [batch]
 // A request that has come, and its answer.
 struct Received {
-  Batch *batch; // which it is one of, so that lives
+  Batch *batch; // its own, which lives as long as it does
   Header header;
   Room room;           // of Kind::long_request
   uint32_t offset = 0; // of its bytes in the batch
@@ -135,7 +135,7 @@ struct Received {
   }
   void make_room();
   void finish(Kind with, uint32_t bytes);
-  void done(); // its answer has been sent, or goes nowhere. It may be gone then
+  void done(); // its answer has been sent, or goes nowhere; the request may be gone then
 };
 
 // Requests that have come together. It destroys itself when the last of them is done, and nobody

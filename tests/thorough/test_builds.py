@@ -49,7 +49,7 @@ def check_syntax(command):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-# What runs with the sanitizers. Other tests find what the rest would find, at less cost: test_fuzz
+# These run with the sanitizers. Other tests find what the rest would find, at less cost: test_fuzz
 # runs the exchange's code with a peer's bytes under the same sanitizers, and test_examples makes
 # each failure of lesson 11.
 SANITIZED = [

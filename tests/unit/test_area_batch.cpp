@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <utility>
 
 using namespace rdmashared; // for tests alone
 using std::chrono::milliseconds;
@@ -38,6 +40,27 @@ TEST(AreaBatch, GetsOlder) {
   const Batch batch(state, 1);
   while (batch.age() < milliseconds(20)) // else the test's time limit ends it
     ;
+}
+
+// The state that a program has made for a client can hold requests of other clients.
+TEST(AreaBatch, TheLastOfAClientCanEndRequestsOfAnother) {
+  const auto answers = std::make_shared<Answers>();
+  const auto one_request = [&answers](const std::shared_ptr<void> &clients) {
+    auto state = std::make_shared<SessionState>(
+        Client{}, answers, std::make_shared<Budget>(1 << 20), 0, 1 << 20, Shape{});
+    state->state = clients;
+    auto batch = std::make_unique<Batch>(state, 1);
+    batch->requests.emplace_back().batch = batch.get();
+    std::optional<Request> kept;
+    Job(std::move(batch)).handle([&](Request &&request) { kept.emplace(std::move(request)); });
+    return std::make_shared<Request>(std::move(*kept));
+  };
+  auto other = one_request(nullptr);
+  const std::weak_ptr<Request> still_there = other;
+  auto last = one_request(std::move(other));
+  answers->close();
+  last.reset(); // with a lock held here, it would wait for itself
+  EXPECT_TRUE(still_there.expired());
 }
 
 } // namespace
