@@ -2,6 +2,8 @@
 // One end of a connection of own_connections.cpp, on either side.
 #pragma once
 
+#include "looks.hpp"
+
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/completions.hpp>
@@ -106,8 +108,8 @@ inline rdma_conn_param parameters(const rdmacommon::Description &mine) {
 class Completions {
 public:
   // @param connections as many as can share the queue
-  Completions(ibv_context *device, uint32_t connections)
-      : channel_(rdmacommon::create_comp_channel(device)),
+  Completions(ibv_context *device, uint32_t connections, Looks &looks)
+      : looks_(looks), channel_(rdmacommon::create_comp_channel(device)),
         cq_(rdmacommon::create_cq(device, static_cast<int>(connections * max_requests),
                                   channel_.get())) {}
 
@@ -117,7 +119,11 @@ public:
   //         call sleep().
   std::span<const ibv_wc> take() {
     size_t count = rdmacommon::poll_batch(cq_.get(), done_);
-    if (count == 0 && !std::exchange(is_armed_, true)) {
+    const auto is_something_there = [&] {
+      count = rdmacommon::poll_batch(cq_.get(), done_);
+      return count > 0;
+    };
+    if (count == 0 && !looks_.find(is_something_there) && !std::exchange(is_armed_, true)) {
       rdmacommon::check_rc(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
       count = rdmacommon::poll_batch(cq_.get(), done_); // no event reports what completed before
     }
@@ -141,6 +147,7 @@ public:
   }
 
 private:
+  Looks &looks_;
   rdmacommon::unique_comp_channel channel_;
   rdmacommon::unique_cq cq_;
   bool is_armed_ = false;

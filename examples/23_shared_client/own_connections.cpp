@@ -28,8 +28,9 @@ namespace {
 // [own-server]
 class Server {
 public:
-  Server(const CmOptions &options, uint32_t connections)
-      : options_(options), connections_(connections), events_(create_event_channel()),
+  Server(const CmOptions &options, uint32_t connections, Looks &looks)
+      : options_(options), connections_(connections), looks_(looks),
+        events_(create_event_channel()),
         listener_(cm_listen(events_.get(), options, static_cast<int>(connections))) {}
 
   // Until all clients have come and gone.
@@ -105,7 +106,7 @@ private:
   void accept(const rdma_cm_event &request) {
     unique_cm_id id(request.id);
     if (!completions_) // the first request says which device it is
-      completions_.emplace(id->verbs, connections_);
+      completions_.emplace(id->verbs, connections_, looks_);
     auto client = std::make_unique<Client>(std::move(id), completions_->get());
     client->connection.set_peer(request.param.conn);
     const Description mine = client->connection.description();
@@ -121,6 +122,7 @@ private:
 
   const CmOptions &options_;
   const uint32_t connections_;
+  Looks &looks_;
   uint32_t gone_ = 0;
   unique_event_channel events_;
   unique_cm_id listener_;
@@ -134,11 +136,11 @@ private:
 // One process. A slot is free again when its response has come.
 class LoadClient {
 public:
-  LoadClient(const CmOptions &options, const ProcessLoad &load)
+  LoadClient(const CmOptions &options, const ProcessLoad &load, Looks &looks)
       : options_(options), load_(load), events_(create_event_channel()),
         id_(create_cm_id(events_.get())) {
     cm_resolve(id_.get(), events_.get(), options);
-    completions_.emplace(id_->verbs, 1);
+    completions_.emplace(id_->verbs, 1, looks);
     connection_.emplace(id_.get(), completions_->get());
     const Description mine = connection_->description();
     rdma_conn_param request = parameters(mine);
@@ -207,13 +209,14 @@ void own_connections(int argc, char **argv) {
       "Processes that send requests, each by a connection of its own; and the server."};
   const CmOptions options{line, "the server; without it, be the server"};
   ProcessLoad load;
+  Looks looks{line};
   uint32_t connections = 4;
   line.add("--connections", connections, "the server ends after so many [4]", 1, 100);
   load.parse(line, argc, argv);
   if (options.is_server())
-    return Server(options, connections).serve_all();
+    return Server(options, connections, looks).serve_all();
   run_processes(load, [&](uint32_t, Progress &progress) {
-    LoadClient client(options, load);
+    LoadClient client(options, load, looks);
     progress.ready();
     client.send_requests(progress);
     progress.done();

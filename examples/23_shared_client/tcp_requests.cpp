@@ -7,6 +7,7 @@
 //          tcp_requests --host ADDRESS       four processes, one socket each
 
 #include "load_processes.hpp"
+#include "looks.hpp"
 
 #include <rdmacommon/check.hpp>
 
@@ -69,10 +70,10 @@ public:
   int fd() const { return file_.get(); }
 
   // What has come, behind what was not used last time. @return false if the peer has closed
-  bool receive() {
+  bool receive(bool may_sleep = true) {
     std::array<std::byte, 65536> buffer;
-    const ssize_t got = recv(fd(), buffer.data(), buffer.size(), 0);
-    if (got < 0 && (errno == EINTR || (errno == EAGAIN && !has_limit_)))
+    const ssize_t got = recv(fd(), buffer.data(), buffer.size(), may_sleep ? 0 : MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || (errno == EAGAIN && !(has_limit_ && may_sleep))))
       return true;
     check_errno(static_cast<int>(got), "recv");
     in.insert(in.end(), buffer.begin(), buffer.begin() + got);
@@ -128,13 +129,18 @@ public:
   }
 
   // Until so many clients have come, and gone.
-  void serve(uint32_t connections, std::chrono::seconds wait) {
+  void serve(uint32_t connections, std::chrono::seconds wait, Looks &looks) {
     for (uint32_t gone = 0; gone < connections;) {
       std::array<epoll_event, 64> events;
-      const int count = check_errno(epoll_wait(epoll_.get(), events.data(), events.size(),
-                                               static_cast<int>(wait.count() * 1000)),
-                                    "epoll_wait");
-      if (count == 0)
+      int count = 0;
+      const auto is_something_there = [&](std::chrono::milliseconds limit) {
+        count = check_errno(
+            epoll_wait(epoll_.get(), events.data(), events.size(), static_cast<int>(limit.count())),
+            "epoll_wait");
+        return count > 0;
+      };
+      if (!looks.find([&] { return is_something_there(std::chrono::milliseconds(0)); }) &&
+          !is_something_there(wait))
         throw Error("the clients", "they say nothing any more");
       for (const epoll_event &event : std::span(events).first(static_cast<size_t>(count))) {
         auto *client = static_cast<Socket *>(event.data.ptr);
@@ -205,9 +211,14 @@ Socket connect_to(const std::string &host, uint16_t port) {
 }
 
 // Keeps `in_flight` requests under way, and sends all that it may with one send().
-void send_requests(Socket &server, const ProcessLoad &load, Progress &progress) {
+void send_requests(Socket &server, const ProcessLoad &load, Looks &looks, Progress &progress) {
   uint32_t sent = 0, received = 0;
   Bytes request(load.size);
+  const auto receive = [&](bool may_sleep) {
+    if (!server.receive(may_sleep))
+      throw Error("the server", "it is gone");
+    return !server.in.empty();
+  };
   while (received < load.requests) {
     for (; sent < load.requests && sent - received < load.in_flight; ++sent) {
       progress.sends(sent);
@@ -215,8 +226,8 @@ void send_requests(Socket &server, const ProcessLoad &load, Progress &progress) 
     }
     while (!server.out.empty())
       server.send();
-    if (!server.receive())
-      throw Error("the server", "it is gone");
+    if (!looks.find([&] { return receive(false); }))
+      receive(true);
     std::span<const std::byte> left = server.in;
     while (const auto response = take_message(left)) {
       progress.received(received);
@@ -242,14 +253,15 @@ void tcp_requests(int argc, char **argv) {
   line.add("--connections", connections, "the server ends after so many [4]", 1, 1'000'000);
   line.add("--wait", wait, "how long the server waits for something to come");
   line.add("--timeout", timeout, "how long a response may take");
+  Looks looks{line};
   load.parse(line, argc, argv);
   if (host.empty())
-    return TcpServer(port).serve(connections, wait);
+    return TcpServer(port).serve(connections, wait, looks);
   run_processes(load, [&](uint32_t, Progress &progress) {
     Socket server = connect_to(host, port);
     server.set_limit(timeout);
     progress.ready();
-    send_requests(server, load, progress);
+    send_requests(server, load, looks, progress);
     progress.done();
   });
 }

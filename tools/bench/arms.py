@@ -301,44 +301,47 @@ def _requests(text: str, probe: Probe) -> List[Sample]:
 
 
 def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
-    # Of each process: for about half a second of the shared client. With more in flight a request
-    # takes less time.
-    each = 50 if quick else min(1600, 12_800 // processes) * {1: 1, 4: 2, 16: 5}[in_flight]
+    # Of each process: for about a second of the shared client. With more in flight a request takes
+    # less time.
+    each = 50 if quick else min(3200, 25_600 // processes) * {1: 1, 4: 2, 16: 5}[in_flight]
     parameter = f"{processes}x{in_flight}"
     load = f"--processes {processes} --requests {each} --in-flight {in_flight} --latency"
-    server = "slot_server --cm-port 0 --clients 0 --at-once 200 --group"
+    # No server hands a request to another thread.
+    server = "slot_server --cm-port 0 --clients 0 --at-once 200 --workers 0"
     rdma = "--host {host} --cm-port {port}"
     client = f"shared_client {rdma} {load} --threads 1 --slot-size 64 --stats --responses"
     shared, shared_data = f"{client} slots", f"{client} connection"
+    own = f"own_connections --cm-port 0 --connections {processes}"
+    tcp = f"tcp_requests --tcp-port 0 --connections {processes}"
+    tcp_host = "--host {host} --tcp-port {port}"
+    adaptive = "--waiting adaptive" # as the shared client does by default
 
     def probe(arm, server, client):
         return Probe("requests", arm, parameter, server, client, _requests, ends=False)
 
     return (
         [
-            probe("shared", f"{server} 255", f"{shared} --slots 2048"),
-            probe("shared_no_groups", f"{server} 1", f"{shared} --slots 2048 --group 1"),
-            probe(
-                "own", f"own_connections --cm-port 0 --connections {processes}",
-                f"own_connections {rdma} {load}"),
-            probe(
-                "tcp", f"tcp_requests --tcp-port 0 --connections {processes}",
-                f"tcp_requests --host {{host}} --tcp-port {{port}} {load}"),
+            probe("shared", server, shared),
+            probe("shared_no_groups", f"{server} --group 1", f"{shared} --group 1"),
+            probe("own", own, f"own_connections {rdma} {load}"),
+            probe("tcp", tcp, f"tcp_requests {tcp_host} {load}"),
+            probe("own_adaptive", f"{own} {adaptive}", f"own_connections {rdma} {load} {adaptive}"),
+            probe("tcp_adaptive", f"{tcp} {adaptive}", f"tcp_requests {tcp_host} {load} {adaptive}"),
             probe("floor", "", f"memory_requests {load}"),
         ]
         + (
             [
-                probe("wide", f"{server} 255", f"{shared} --slots 16384"),
-                probe("narrow", f"{server} 255", f"{shared} --slots 64"),
-                probe("response_data", f"{server} 255", f"{shared_data} --slots 2048")]
+                probe("wide", server, f"{shared} --slots 16384"),
+                probe("narrow", server, f"{shared} --slots 64"),
+                probe("response_data", server, shared_data)]
             if parameter == "64x1"
             else [])
         + (
             [
-                probe("two_lanes", f"{server} 255", f"{shared} --slots 2048 --connections 2"),
+                probe("two_lanes", server, f"{shared} --connections 2"),
                 probe(
-                    "two_lane_threads", f"{server} 255 --threads 2",
-                    f"{shared} --slots 2048 --connections 2 --sender-threads 2")]
+                    "two_lane_threads", f"{server} --threads 2",
+                    f"{shared} --connections 2 --sender-threads 2")]
             if parameter == "64x16"
             else []))
 

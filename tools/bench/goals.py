@@ -59,22 +59,23 @@ def _all() -> List[Goal]:
     for ours, peer, metric, limits in (
         (
             "own", "shared", "us_per_request",
-            {"16x1": ">= 2.3", "64x1": ">= 2.8", "16x16": ">= 3.5", "64x16": ">= 4"}),
+            {"16x1": ">= 2.8", "64x1": ">= 4.2", "16x16": ">= 6", "64x16": ">= 8"}),
         (
             "shared_no_groups", "shared", "us_per_request",
             {"64x1": ">= 1.5", "64x4": ">= 3", "64x16": ">= 4.5"}),
         ("own", "shared", "cpu_us_per_request", {"64x1": ">= 3", "64x16": ">= 8"}),
-        ("shared", "own", "us_per_request", {"1x1": "<= 1.5"}),
+        ("shared", "own", "us_per_request", {"1x1": "<= 1"}),
+        ("shared", "tcp", "us_per_request", {"1x1": "<= 1"}),
         (
             "shared", "floor", "us_per_request",
-            {"16x1": "<= 1.6", "64x1": "<= 1.6", "16x16": "<= 2.2", "64x16": "<= 2.2"}),
+            {"16x1": "<= 1.5", "64x1": "<= 1.4", "16x16": "<= 1.9", "64x16": "<= 1.6"}),
         ("response_data", "shared", "us_per_request", {"64x1": "<= 2"}),
         ("two_lanes", "shared", "us_per_request", {"64x16": "<= 1"}),
         ("two_lane_threads", "shared", "us_per_request", {"64x16": "<= 1"}),
         ("wide", "narrow", "us_per_request", {"64x1": "<= 1.1"}),
         (
             "tcp", "shared", "us_per_request",
-            {"16x1": ">= 2", "64x1": ">= 2", "16x16": ">= 1.2", "64x16": ">= 1.2"}),
+            {"16x1": ">= 2.2", "64x1": ">= 3.5", "16x16": ">= 1.6", "64x16": ">= 2.2"}),
     ):
         goals += [
             Goal("requests", ours, peer, parameter, metric, limit)

@@ -46,6 +46,8 @@ NAMES = {
     "shared": "shared client",
     "shared_no_groups": "shared client, no groups",
     "own": "own connections",
+    "own_adaptive": "own connections, which look before they sleep",
+    "tcp_adaptive": "TCP, which looks before it sleeps",
     "floor": "shared memory alone",
     "response_data": "shared client, response data by WRITE",
     "two_lanes": "shared client, two connections",
@@ -53,7 +55,7 @@ NAMES = {
     "wide": "shared client, wide ring",
     "narrow": "shared client, narrow ring",
 }
-PEERS = {"ucx", "libfabric_mean", "rsockets_mean", "tcp", "tcp_mean"}
+PEERS = {"ucx", "libfabric_mean", "rsockets_mean", "tcp", "tcp_adaptive", "tcp_mean"}
 
 
 def name_of(arm: str) -> str:
