@@ -52,6 +52,10 @@ class Shared(unittest.TestCase):
             place.wrap(argv), capture_output=True, text=True, check=True, timeout=600
         ).stdout
 
+    def send_signal(self, place, process, which):
+        # not every system has a program with this name
+        self.at(place, "sh", "-c", f"kill -{which} {process.guest}")
+
     def resources(self, place, process):
         """What a process has on its device, whichever thread has made it; other tests may run
         beside this one."""
@@ -193,7 +197,7 @@ class Modes(Shared):
         self.assertGreaterEqual(answered[1], 400)
 
     def test_500_threads_of_one_process(self):
-        self.serve()
+        self.serve("--workers", "0")
         self.assertEqual(
             self.run_client(
                 "--processes", "0", "--threads", "500", "--requests", "100", "--connections", "5",
@@ -239,6 +243,16 @@ class Faults(Shared):
         lost = int(re.search(r"failed: (\d+) lost, \d+ not sent, 0 for other", out)[1])
         self.assertLessEqual(lost, 2)
         self.assertEqual(self.right(self.attached("--requests", "100")), 200)
+
+    def test_server_frozen(self):
+        """Its host acknowledges what comes, so only its loop can say that it lives."""
+        self.serve()
+        self.sender()
+        self.send_signal(self.server_place, self.server, "STOP")
+        self.assertIn("it has been silent for 5000 ms", self.sending.stderr.readline())
+        self.send_signal(self.server_place, self.server, "CONT")
+        while self.right(self.attached("--patient", "--requests", "100")) < 200:
+            self.assertIsNone(self.sending.poll())  # it is not connected again yet
 
     def test_device_fails(self):
         """A call for the device that fails ends one connection, of the client or of the server, and
@@ -303,6 +317,9 @@ class Faults(Shared):
         self.kill_workers()
 
     def kill_workers(self):
+        stopped = self.attached("--in-flight", "8", "--seconds", "3600")
+        self.right(self.attached("--requests", "100"))
+        self.send_signal(self.client_place, stopped, "STOP")  # wherever it is
         for stage in ("idle", "sent", "answered", "collecting", "hoarding"):
             with self.subTest(stage):
                 victim = self.worker(stage, "--count", "8")
