@@ -314,7 +314,7 @@ def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
     own = f"own_connections --cm-port 0 --connections {processes}"
     tcp = f"tcp_requests --tcp-port 0 --connections {processes}"
     tcp_host = "--host {host} --tcp-port {port}"
-    adaptive = "--waiting adaptive" # as the shared client does by default
+    adaptive = "--waiting adaptive"  # as the shared client waits by default
 
     def probe(arm, server, client):
         return Probe("requests", arm, parameter, server, client, _requests, ends=False)
@@ -326,7 +326,9 @@ def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
             probe("own", own, f"own_connections {rdma} {load}"),
             probe("tcp", tcp, f"tcp_requests {tcp_host} {load}"),
             probe("own_adaptive", f"{own} {adaptive}", f"own_connections {rdma} {load} {adaptive}"),
-            probe("tcp_adaptive", f"{tcp} {adaptive}", f"tcp_requests {tcp_host} {load} {adaptive}"),
+            probe(
+                "tcp_adaptive", f"{tcp} {adaptive}",
+                f"tcp_requests {tcp_host} {load} {adaptive}"),
             probe("floor", "", f"memory_requests {load}"),
         ]
         + (
