@@ -7,12 +7,13 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
 from unittest import mock
 
-from bench import arms, describe, goals, results, table
+from bench import arms, describe, goals, programs, results, table
 from lab import bench
 from lab.paths import ROOT
 
@@ -513,6 +514,14 @@ class Programs(unittest.TestCase):
         engine.terminate()
         self.assertEqual((engine.wait(600) != 0, agent.wait(600)), (True, 0))
         self.assertEqual(left(), [])
+
+    def test_a_program_may_end_while_its_descendants_are_looked_for(self):
+        for _ in range(200):
+            program = subprocess.Popen(["/bin/true"])
+            waiting = threading.Thread(target=program.wait)
+            waiting.start()
+            while waiting.is_alive():
+                self.assertEqual(programs.descendants(program.pid), [program.pid])
 
     def test_agent_ends_with_whoever_started_it(self):
         agent, _ = self.agent()

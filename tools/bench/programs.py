@@ -2,6 +2,7 @@
 """The programs that are measured: found, started, waited for, and ended whatever they do."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -47,11 +48,12 @@ def descendants(pid: int) -> List[int]:
     """The process and all that it has started, directly or not."""
     found = [pid]
     for process in found:  # grows as it goes
-        for children in Path("/proc", str(process), "task").glob("*/children"):
-            try:
-                found += map(int, children.read_text().split())
-            except OSError:  # it has just ended
-                pass
+        threads: List[Path] = []
+        with contextlib.suppress(OSError):  # the process has just ended
+            threads = list(Path("/proc", str(process), "task").iterdir())
+        for thread in threads:
+            with contextlib.suppress(OSError):  # the thread has
+                found += map(int, (thread / "children").read_text().split())
     return found
 
 
