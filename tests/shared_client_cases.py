@@ -297,7 +297,7 @@ class Faults(Shared):
         self.sending.kill()
         killed = time.monotonic()
         for worker in waiting:
-            self.assertIn("2 failed: the sender: it is gone", self.finish(worker)[0])
+            self.assertIn("2 failed: the request: the sender is gone", self.finish(worker)[0])
         self.assertLess(time.monotonic() - killed, 60)  # which the requests would have taken
         name, self.name = self.name, None
         self.sending = self.client("--serve", "--name", name)
@@ -340,7 +340,7 @@ class Faults(Shared):
         closing = self.start(
             self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage",
             "closing", "--count", "2")
-        self.assertRegex(self.finish(closing)[0], r"^(the sender: it is gone .*\n){2}$")
+        self.assertRegex(self.finish(closing)[0], r"^(the request: the sender is gone .*\n){2}$")
         self.right(before)
         self.right(self.attached("--requests", "100"))
         self.assertIsNone(self.sending.poll())
@@ -418,7 +418,7 @@ class Faults(Shared):
         self.serve()
         self.sender()
         for stage, words in (
-            ("too-long", "1048576 bytes are more than the slots have room for, 65536"),
+            ("too-long", "longer than the slots have room for: 1048576 bytes, and at most 65536"),
             (
                 "no-room",
                 "the server could not answer it: RequestOptions::room too small: 5000 > 64 bytes"),
@@ -637,7 +637,7 @@ class Liars(Shared):
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(liar))[1]
         client = self.client(
             "--slots", "2048", "--slot-size", "64", "--requests", "1", "--timeout", "1")
-        self.assertIn("no answer within 1000 ms", self.finish(client, 1)[1])
+        self.assertIn("no answer within its time limit", self.finish(client, 1)[1])
 
 
 class Soak(Shared):

@@ -28,8 +28,9 @@ using namespace rdmashared;
 
 namespace {
 
-void log_line(std::string_view line) {
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+void log_line(Level level, std::string_view line) {
+  if (level == Level::warning)
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
 }
 
 // [handler]

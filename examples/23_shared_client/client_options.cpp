@@ -104,7 +104,7 @@ ClientOptions client_options(int argc, char **argv) {
       responses == "connection" || (responses == "both" && !settings.is_to_serve);
   if (settings.is_to_serve)
     settings.processes = 0;
-  sender.log = log_line;
+  sender.log = log_warning;
   sender.connect_within = connect_within;
   sender.waiting = waiting_of(sender_waits);
   sender.servers = servers_in(also, where.cm_port);

@@ -18,8 +18,13 @@ inline rdmashared::Waiting waiting_of(const std::string &name) {
   return name == "poll" ? Waiting::poll : name == "events" ? Waiting::events : Waiting::adaptive;
 }
 
-inline void log_line(std::string_view line) {
+inline void log_line(rdmashared::Level, std::string_view line) {
   std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+}
+
+inline void log_warning(rdmashared::Level level, std::string_view line) {
+  if (level == rdmashared::Level::warning)
+    log_line(level, line);
 }
 
 inline void print_counts(const char *whose, const rdmashared::Counts &counts) {

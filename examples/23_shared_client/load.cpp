@@ -58,8 +58,15 @@ public:
 
   Score run() {
     const auto end = Clock::now() + std::chrono::seconds(load_.seconds);
-    for (uint32_t i = 0; load_.seconds > 0 ? is_before(end, i) : i < load_.requests; ++i)
-      guarded([&] { send(i); });
+    const bool is_together = load_.in_flight > 1 && !load_.is_mixed && !timetable_.is_used();
+    uint32_t steps = 0;
+    for (uint32_t i = 0; load_.seconds > 0 ? is_before(end, i, steps++) : i < load_.requests;)
+      guarded([&] {
+        if (is_together)
+          send_together(i, load_.seconds > 0 ? load_.in_flight : load_.requests - i);
+        else
+          send(i++);
+      });
     for (size_t i = 0; i < places_.size(); ++i)
       guarded([&] { collect(next_place()); });
     return score_;
@@ -80,9 +87,9 @@ private:
       score_.latencies.add(Clock::now() - began);
   }
 
-  // Once for all that are in flight: the clock can be a system call.
-  bool is_before(Time end, uint32_t i) const {
-    return i % load_.in_flight != 0 || std::max(Clock::now(), timetable_.due(i)) < end;
+  // Looks at the clock, which can be a system call, in one of `in_flight` steps.
+  bool is_before(Time end, uint32_t i, uint32_t step) const {
+    return step % load_.in_flight != 0 || std::max(Clock::now(), timetable_.due(i)) < end;
   }
 
   template <typename Step> void guarded(Step step) {
@@ -105,6 +112,38 @@ private:
     }
   }
 
+  // Keeps `in_flight` requests under way, and sends all that it may together.
+  // @param i counts the requests that it sends, also if one of them, or an older one, fails
+  void send_together(uint32_t &i, uint32_t most) {
+    const auto size = static_cast<uint32_t>(places_.size());
+    const auto oldest = [&]() -> Place & { return places_[(next_ + size - under_way_) % size]; };
+    if (under_way_ == size)
+      do
+        collect(oldest());
+      while (under_way_ > 0 && oldest().pending->is_ready());
+    RequestOptions how;
+    requests_.clear();
+    for (uint32_t k = 0; k < std::min(most, size - under_way_); ++k) {
+      Place &place = places_[(next_ + k) % size];
+      how = make_request(place.request, load_, random_, ++number_);
+      place.began = now();
+      requests_.emplace_back(place.request);
+    }
+    std::vector<Pending> sent = caller_.request_batch(requests_, how);
+    for (Pending &each : sent) {
+      next_place().pending.emplace(std::move(each));
+      ++under_way_;
+    }
+    i += static_cast<uint32_t>(sent.size());
+    if (sent.size() == requests_.size())
+      return;
+    if (under_way_ > 0) // the area is full
+      return collect(oldest());
+    ++i;
+    check(caller_.request(requests_.front(), how), places_[next_ % size].request); // waits for room
+    count(places_[next_ % size].began);
+  }
+
   void send(uint32_t i) {
     const uint32_t way = load_.is_mixed        ? static_cast<uint32_t>(random_()) % 8
                          : load_.in_flight > 1 ? 0
@@ -119,7 +158,9 @@ private:
         return;
       }
       collect_all();
-      place.pending.emplace(caller_.request_async(place.request, how));
+      // What has room may be requests that nobody waits for. This way to ask waits for room.
+      check(caller_.request(place.request, how), place.request);
+      count(place.began);
       return;
     }
     collect_all();
@@ -127,9 +168,10 @@ private:
     const Time began = timetable_.is_used() ? timetable_.wait(i) : now();
     if (way == 7)
       caller_.post(request_, how);
-    else if (way == 6)
-      caller_.request_async(request_, how); // and does not wait
-    else {
+    else if (way == 6) {
+      if (!caller_.try_request_async(request_, how)) // and does not wait
+        caller_.request(request_, how);
+    } else {
       if (way == 2)
         check(caller_.request(request_, how), request_);
       else
@@ -164,9 +206,9 @@ private:
       return;
     Pending pending = std::move(*place.pending);
     place.pending.reset();
-    if (!pending.wait(load_.limit,
-                      [&](std::span<const std::byte> response) { check(response, place.request); }))
-      throw Error("a response", "it does not come");
+    under_way_ -= std::min(under_way_, 1U);
+    pending.wait(std::chrono::milliseconds::max(),
+                 [&](std::span<const std::byte> response) { check(response, place.request); });
     count(place.began);
   }
 
@@ -180,6 +222,8 @@ private:
   Bytes request_; // of one that is not kept
   std::vector<Place> places_;
   size_t next_ = 0;
+  uint32_t under_way_ = 0;                           // of send_together()
+  std::vector<std::span<const std::byte>> requests_; // that go together
 };
 // [worker]
 

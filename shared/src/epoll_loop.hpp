@@ -27,6 +27,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <future>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -92,9 +93,10 @@ private:
 inline Log one_at_a_time(Log log) {
   if (!log)
     return log;
-  return [mutex = std::make_shared<std::mutex>(), its = std::move(log)](std::string_view line) {
+  return [mutex = std::make_shared<std::mutex>(), its = std::move(log)](Level level,
+                                                                        std::string_view line) {
     const std::lock_guard lock(*mutex);
-    its(line);
+    its(level, line);
   };
 }
 
@@ -179,6 +181,22 @@ public:
     }
     sent_.ring();
   }
+  // From any thread: calls the function in the loop's thread, and waits for that. The function owns
+  // all that it uses.
+  // @return false if the loop has not come to it within a second
+  bool ask(std::function<void()> function) {
+    if (thread_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+      function();
+      return true;
+    }
+    const auto done = std::make_shared<std::promise<void>>();
+    auto answer = done->get_future();
+    send([its = std::move(function), done] {
+      its();
+      done->set_value();
+    });
+    return answer.wait_for(std::chrono::seconds(1)) == std::future_status::ready;
+  }
   void close() {
     std::vector<std::function<void()>> dropped;
     const std::lock_guard lock(mutex_);
@@ -189,6 +207,7 @@ public:
   // Calls what belongs to all that has happened.
   // @param until when it returns, if it sleeps and nothing happens
   void wait(Clock::time_point until, bool may_sleep) {
+    thread_.store(std::this_thread::get_id(), std::memory_order_relaxed);
     std::array<epoll_event, 64> events;
     const int count =
         epoll_wait(epoll_.get(), events.data(), events.size(), may_sleep ? left(until) : 0);
@@ -228,6 +247,7 @@ private:
 
   rdmacommon::File epoll_{rdmacommon::check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")};
   std::list<Watched> watched_, forgotten_;
+  std::atomic<std::thread::id> thread_;
   Event sent_;
   std::mutex mutex_; // of the two below
   std::vector<std::function<void()>> functions_;
@@ -236,7 +256,7 @@ private:
 // [loop]
 
 // [pool]
-// Threads for what takes long.
+// Threads for what takes long, with two queues: the urgent one goes first.
 class Pool {
 public:
   explicit Pool(uint32_t threads, Waiting waiting = Waiting::events) : patience_(waiting) {
@@ -255,12 +275,12 @@ public:
 
   // @param function must not throw
   // @return whether a thread that slept was woken
-  bool add(std::function<void()> function) {
+  bool add(std::function<void()> function, bool is_urgent = false) {
     bool wakes = false;
     {
       const std::lock_guard lock(mutex_);
-      functions_.push_back(std::move(function));
-      count_.store(functions_.size(), std::memory_order_relaxed);
+      (is_urgent ? urgent_ : usual_).push_back(std::move(function));
+      count();
       wakes = asleep_ > 0;
     }
     if (wakes)
@@ -268,13 +288,19 @@ public:
     return wakes;
   }
   size_t size() const { return threads_.size(); }
+  bool has_urgent() const { return urgent_count_.load(std::memory_order_relaxed) > 0; }
 
 private:
+  void count() {
+    urgent_count_.store(urgent_.size(), std::memory_order_relaxed);
+    count_.store(urgent_.size() + usual_.size(), std::memory_order_relaxed);
+  }
   void end() {
     {
       const std::lock_guard lock(mutex_);
       is_over_ = true;
-      functions_.clear();
+      urgent_.clear();
+      usual_.clear();
       count_.store(1, std::memory_order_relaxed);
     }
     awake_.notify_all();
@@ -292,13 +318,14 @@ private:
       {
         std::unique_lock lock(mutex_);
         ++asleep_;
-        awake_.wait(lock, [this] { return is_over_ || !functions_.empty(); });
+        awake_.wait(lock, [this] { return is_over_ || !urgent_.empty() || !usual_.empty(); });
         --asleep_;
         if (is_over_)
           return;
-        function = std::move(functions_.front());
-        functions_.pop_front();
-        count_.store(functions_.size(), std::memory_order_relaxed);
+        auto &functions = urgent_.empty() ? usual_ : urgent_;
+        function = std::move(functions.front());
+        functions.pop_front();
+        count();
       }
       function();
     }
@@ -307,8 +334,8 @@ private:
   Patience patience_;
   std::mutex mutex_;
   std::condition_variable awake_;
-  std::deque<std::function<void()>> functions_;
-  std::atomic<size_t> count_ = 0;
+  std::deque<std::function<void()>> urgent_, usual_;
+  std::atomic<size_t> count_ = 0, urgent_count_ = 0;
   size_t asleep_ = 0;
   bool is_over_ = false;
   std::vector<std::thread> threads_;

@@ -33,9 +33,9 @@ Lane::~Lane() {
   rooms_.clear();
 }
 
-void Lane::log(const std::string &line) const {
+void Lane::log(Level level, const std::string &line) const {
   if (options_.log)
-    options_.log(line);
+    options_.log(level, line);
 }
 
 // [try-to]
@@ -116,7 +116,7 @@ void Lane::connect_requests() {
   const HelloBytes bytes = to_bytes(Hello{.purpose = Purpose::requests,
                                           .shape = shape_,
                                           .address = connection_->address(),
-                                          .token = 0,
+                                          .token = options_.secret,
                                           .rkey = connection_->rkey()});
   rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
   check_errno(rdma_connect(id_.get(), &parameters), "rdma_connect");
@@ -159,6 +159,7 @@ void Lane::come_up() {
   silent_ticks_ = 0;
   deadline_ = up_since_ + tick;
   said_up_ = true;
+  log(Level::info, "connected to " + address_of_server_.host);
   owner_.came_up(*this);
 }
 // [established]
@@ -353,7 +354,7 @@ void Lane::lose(const std::string &why) {
   if (std::exchange(is_broken_, true))
     return;
   if (std::exchange(why_, why) != why) // once, however often it tries again
-    log("the connection to " + address_of_server_.host + ": " + why);
+    log(Level::warning, "the connection to " + address_of_server_.host + ": " + why);
   const auto now = Clock::now();
   if (state_ == State::up && now - up_since_ >= long_enough)
     backoff_.reset();

@@ -80,6 +80,8 @@ public:
 
   bool is_up() const { return state_ == State::up; }
   const std::string &why() const { return why_; } // it is not up
+  uint32_t under_way() const { return under_way_; }
+  uint32_t window() const { return window_; }
 
   // ---- sending
 
@@ -135,7 +137,7 @@ private:
   void lose(const std::string &why);
   void take_down();
   void say_down();
-  void log(const std::string &line) const;
+  void log(Level level, const std::string &line) const;
 
   const SenderOptions &options_;
   const ServerAddress &address_of_server_;

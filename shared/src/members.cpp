@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string_view>
+#include <fstream>
 #include <utility>
 
 namespace rdmashared {
@@ -76,6 +77,17 @@ File pidfd_of_this_process() { // glibc 2.36 has a function
     made = File(eventfd(0, EFD_CLOEXEC));
   check_errno(made.get(), "pidfd_open");
   return made;
+}
+
+// See pidfd_open(2).
+pid_t pid_of(const File &pidfd) {
+  std::ifstream about("/proc/self/fdinfo/" + std::to_string(pidfd.get()));
+  std::string name;
+  pid_t pid = 0;
+  while (about >> name)
+    if (name == "Pid:" && about >> pid)
+      return pid;
+  return 0;
 }
 
 } // namespace
@@ -209,7 +221,8 @@ void Members::welcome(Place guest) {
     Member member{.number = number,
                   .area = std::make_shared<Area>(area.get()),
                   .doorbell = std::make_shared<Event>(),
-                  .event = std::make_shared<Event>()};
+                  .event = std::make_shared<Event>(),
+                  .pid = pid_of(files[0])};
     guest->link.tell(std::string(answer) + std::to_string(number),
                      std::array{process_.get(), hosts_[host].board, area.get(),
                                 member.doorbell->fd(), member.event->fd()});

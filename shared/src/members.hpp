@@ -31,6 +31,7 @@ struct Member {
   std::shared_ptr<Area> area;
   std::shared_ptr<Event> doorbell; // the worker rings it when the sender sleeps
   std::shared_ptr<Event> event;    // the sender rings it for a worker that has asked for it
+  pid_t pid;                       // for a person to read; 0: unknown
 };
 
 // One of the sender's threads, to which members are given.

@@ -6,6 +6,7 @@
 #include "wire.hpp"
 
 #include "rdmashared/basics.hpp"
+#include "rdmashared/metrics.hpp"
 
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/completions.hpp>
@@ -21,11 +22,14 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -44,10 +48,38 @@ private:
   std::atomic<uint64_t> value_{0};
 };
 
+// How long something took. Added to by any thread.
+class Times {
+public:
+  // So many are not timed for each that is: reading the clock would cost as much as a part of the
+  // work.
+  static constexpr uint32_t sample = 16;
+
+  void add(std::chrono::steady_clock::duration time) {
+    const auto us = static_cast<uint64_t>(
+        std::max<int64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count(), 0));
+    const auto bucket = std::min(static_cast<size_t>(std::bit_width(us)), buckets_.size() - 1);
+    buckets_.at(bucket).fetch_add(1, std::memory_order_relaxed);
+    microseconds_.fetch_add(us, std::memory_order_relaxed);
+  }
+  void add_to(Histogram &all) const {
+    for (size_t i = 0; i < buckets_.size(); ++i)
+      all.buckets.at(i) += buckets_.at(i).load(std::memory_order_relaxed);
+    all.microseconds += microseconds_.load(std::memory_order_relaxed);
+  }
+
+private:
+  std::array<std::atomic<uint64_t>, std::tuple_size_v<decltype(Histogram::buckets)>> buckets_{};
+  std::atomic<uint64_t> microseconds_ = 0;
+};
+
 // Each is what Counts says of it.
 struct Stats {
   Counter messages, groups, posts, completions, wakes, rnr, sleeps, other_calls;
   std::array<Counter, 9> sizes;
+  std::array<Counter, 5> outcomes; // of requests, by the first values of Outcome
+  Times waited; // a sender's request for a place in a ring; a server's for its handler
+  Times took;   // from sending a request to its answer; a handler
 
   void count_group(uint32_t count) {
     groups += 1;
@@ -82,6 +114,11 @@ inline void add(Counts &all, const Counts &more) {
   for (size_t i = 0; i < all.sizes.size(); ++i)
     all.sizes.at(i) += more.sizes.at(i);
 }
+
+// What both ends count.
+// @param waited, took what Stats has timed, in words
+void add_to(Metrics &metrics, std::span<const Stats *const> stats, std::string_view waited,
+            std::string_view took);
 
 // [connection]
 class Connection {

@@ -158,6 +158,20 @@ Caller Sender::caller(Waiting waiting) {
   return Caller(std::move(theirs), waiting);
 }
 
+Metrics Sender::metrics() const {
+  const auto made = std::make_shared<Metrics>(); // a thread may come to it later
+  std::vector<const Stats *> stats;
+  for (size_t i = 0; i < threads_->loops_.size(); ++i) {
+    SenderLoop &loop = *threads_->loops_[i];
+    loop.loop().ask([&loop, made, i] { loop.add_to(*made, i); });
+    stats.push_back(&loop.stats());
+  }
+  Metrics all = *made;
+  add_to(all, stats, "Time for which requests waited for a place in a ring, of 1 in 16.",
+         "Time from sending a request to its answer, of 1 in 16.");
+  return all;
+}
+
 Counts Sender::counts() const {
   Counts all;
   for (const auto &loop : threads_->loops_)

@@ -231,6 +231,8 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
   request.state = Request::State::waiting;
   ++request.generation;
   request.what = what;
+  request.since = now_;
+  request.is_timed = worker.taken % Times::sample == 1;
   request.deadline = what.limit_ms > 0 ? now_ + std::chrono::milliseconds(what.limit_ms)
                                        : Clock::time_point::max();
   if (worker.under_way++ == 0)
@@ -332,6 +334,10 @@ bool SenderLoop::send_request(Lane &lane, Worker &worker, Request &request) {
     lane.put(header, bytes);
   request.lane = &lane;
   request.state = Request::State::sent;
+  if (request.is_timed) {
+    stats_.waited.add(now_ - request.since);
+    request.since = now_;
+  }
   if (what.want == Want::nothing)
     finish(worker, request, Outcome::response, 0); // its slots can be used again
   return true;
@@ -373,6 +379,8 @@ std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
   const auto length = is_long ? header.length : std::min(static_cast<uint32_t>(bytes.size()), room);
   if (!is_long && !worker->has_left)
     std::memcpy(worker->area.slots(id.slot).data(), bytes.data(), length);
+  if (request.is_timed)
+    stats_.took.add(Clock::now() - request.since);
   finish(*worker, request,
          header.kind == Kind::failure   ? Outcome::refused
          : header.kind == Kind::expired ? Outcome::expired
@@ -385,6 +393,7 @@ std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
 // [finish]
 void SenderLoop::finish(Worker &worker, Request &request, Outcome outcome, uint32_t length) {
   request.state = Request::State::none;
+  stats_.outcomes[static_cast<size_t>(outcome)] += 1;
   if (--worker.under_way == 0)
     --busy_;
   if (worker.has_left)
@@ -432,6 +441,36 @@ void SenderLoop::wake_workers() {
   }
 }
 // [wake-workers]
+
+// [sender-metrics]
+void SenderLoop::add_to(Metrics &metrics, size_t thread) const {
+  using enum Metrics::Type;
+  const std::string of_thread = Metrics::label("thread", std::to_string(thread));
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane &lane = *lanes_[i];
+    const ServerAddress &server = options_.servers[lane.server];
+    const std::string labels =
+        of_thread + ',' + Metrics::label("lane", std::to_string(i)) + ',' +
+        Metrics::label("server", server.host + ':' + std::to_string(server.port));
+    metrics.add("lane_up", "Whether the connection is up.", gauge, lane.is_up(), labels);
+    metrics.add("lane_requests", "Requests sent and not answered.", gauge, lane.under_way(),
+                labels);
+    metrics.add("lane_window", "Most requests that may be so.", gauge, lane.window(), labels);
+  }
+  for (const auto &worker : workers_) {
+    const std::string labels = of_thread + ',' +
+                               Metrics::label("worker", std::to_string(worker->number)) + ',' +
+                               Metrics::label("pid", std::to_string(worker->member.pid));
+    metrics.add("worker_requests", "Requests of a process that have no outcome.", gauge,
+                worker->under_way, labels);
+  }
+  size_t waiting = 0;
+  for (const Queues &each : waiting_)
+    waiting += each.others.size() + each.long_ones.size();
+  metrics.add("waiting_requests", "Requests for which no lane has had room yet.", gauge,
+              static_cast<double>(waiting), of_thread);
+}
+// [sender-metrics]
 
 // ---- lanes
 

@@ -50,6 +50,10 @@ public:
   void join(Member member);
   void leave(uint32_t number);
   Counts counts() const { return stats_.now(); }
+  const Stats &stats() const { return stats_; }
+  Loop &loop() { return loop_; }
+  // In its thread.
+  void add_to(Metrics &metrics, size_t thread) const;
 
 private:
   // [known]
@@ -58,7 +62,9 @@ private:
     enum class State : uint8_t { none, waiting, cancelled, sent } state = State::none;
     uint16_t generation = 0;
     Submission what{};            // a copy
+    Clock::time_point since{};    // it is in this state
     Clock::time_point deadline{}; // after which it is worthless
+    bool is_timed = false;        // see Times
     Lane *lane = nullptr;
   };
   struct Worker {

@@ -20,6 +20,9 @@
 #include <atomic>
 #include <csignal>
 #include <exception>
+#include <map>
+#include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -83,23 +86,25 @@ private:
     unique_cm_id id;
     Hello hello;
     Place &place;
-    std::shared_ptr<SessionState> state;
+    Client client;
     std::list<Session> made; // of one
   };
 
+  RequestHandler with_health(RequestHandler handler);
   Loop &first() { return places_.front()->loop->loop(); }
   void take_request(rdma_cm_event &event);
   void answer(unique_cm_id &id, const std::function<Refusal()> &accept);
   Refusal open(unique_cm_id &id, const Hello &hello);
   void open_data(unique_cm_id &id, uint64_t token);
   void begin(Opening &opening, const std::exception_ptr &failure);
+  void has_settled(const std::string &host);
   void has_gone(Place &place, bool was_dropped);
   uint32_t sessions() const;
   void look_whether_to_stop();
   void look_whether_to_end();
-  void log(const std::string &line) const {
+  void log(Level level, const std::string &line) const {
     if (options_.log)
-      options_.log(line);
+      options_.log(level, line);
   }
 
   const ServerOptions options_;
@@ -110,15 +115,29 @@ private:
   std::vector<std::unique_ptr<Place>> places_;
   unique_cm_id listener_;
   uint32_t stops_seen_ = 0, opening_ = 0, opened_ = 0;
-  std::atomic<uint64_t> connections_{0}; // ever
+  std::map<std::string, uint32_t> half_open_; // connections of each host that are on the way
+  std::atomic<uint64_t> connections_{0};      // ever
   std::atomic<uint32_t> served_{0}, dropped_{0}, rejected_{0};
   Pool pool_;  // of handlers
   Pool aside_; // makes sessions, and takes them down
 };
 // [server-threads]
 
+// [health]
+RequestHandler ServerThreads::with_health(RequestHandler handler) {
+  if (!handler || !options_.health_service)
+    return handler;
+  return [this, its = std::move(handler)](Request &&request) {
+    if (request.service() != *options_.health_service)
+      return its(std::move(request));
+    const std::string_view state = stops_ > 0 ? "closing" : "serving";
+    request.reply(std::as_bytes(std::span(state)));
+  };
+}
+// [health]
+
 ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handler)
-    : options_(with_log(options)), handler_(std::move(handler)),
+    : options_(with_log(options)), handler_(with_health(std::move(handler))),
       budget_(std::make_shared<Budget>(options.total_memory)),
       pool_(options.workers, options.waiting), aside_(1) {
   if (options.group == 0 || options.group > max_run || options.window == 0 ||
@@ -130,7 +149,9 @@ ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handle
     places_.push_back(std::make_unique<Place>(Place{.number = i, .loop = {}, .sessions = 0}));
     Place &place = *places_.back();
     place.loop = std::make_unique<SessionLoop>(
-        options_, handler_, pool_, aside_, [this, &place](bool was_dropped) {
+        options_, handler_, pool_, aside_,
+        [this](const std::string &host) { first().send([this, host] { has_settled(host); }); },
+        [this, &place](bool was_dropped) {
           first().send([this, &place, was_dropped] { has_gone(place, was_dropped); });
         });
   }
@@ -159,7 +180,7 @@ void ServerThreads::answer(unique_cm_id &id, const std::function<Refusal()> &acc
   try {
     why = accept();
   } catch (const std::exception &error) {
-    log(std::string("a client could not be accepted: ") + error.what());
+    log(Level::warning, std::string("a client could not be accepted: ") + error.what());
   }
   if (why == Refusal::none)
     return;
@@ -190,33 +211,41 @@ Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
   const uint64_t memory = memory_for(hello.shape);
   if (hello.shape.slots > options_.slots || memory > options_.memory)
     return Refusal::too_large;
+  Client client{.connection = ++connections_,
+                .host = host_of(rdma_get_peer_addr(id.get())),
+                .secret = hello.token};
+  uint32_t &half_open = half_open_[client.host];
+  if (half_open >= options_.half_open)
+    return Refusal::full;
   if (!budget_->take(memory))
     return Refusal::memory;
+  ++half_open;
   // Making so much memory, and pinning it, takes long. The other clients' requests do not wait for
-  // that.
+  // that. The program is asked first.
   const auto load = [](const std::unique_ptr<Place> &place) { return place->sessions; };
   Place &place = **std::ranges::min_element(places_, {}, load);
-  const auto opening = std::make_shared<Opening>(
-      Opening{.id = std::move(id), .hello = hello, .place = place, .state = {}, .made = {}});
+  const auto opening = std::make_shared<Opening>(Opening{.id = std::move(id),
+                                                         .hello = hello,
+                                                         .place = place,
+                                                         .client = std::move(client),
+                                                         .made = {}});
   ++place.sessions;
   ++opening_;
   aside(
       aside_, place.loop->loop(),
       [this, opening, memory, since = Clock::now()] {
-        Client client{.connection = ++connections_,
-                      .host = host_of(rdma_get_peer_addr(opening->id.get()))};
         Shape shape = opening->hello.shape;
-        opening->state =
-            std::make_shared<SessionState>(std::move(client), opening->place.loop->answers(),
-                                           budget_, memory, options_.memory - memory, shape);
+        const auto state =
+            std::make_shared<SessionState>(opening->client, opening->place.loop->answers(), budget_,
+                                           memory, options_.memory - memory, shape.largest);
         if (stops_ > 0)
           throw Error("the server", words_for(Refusal::closing));
         if (Clock::now() - since > options_.connect_within) // the client has given up
           throw Error("a client", "its request has waited too long");
         if (options_.new_client)
-          opening->state->state = options_.new_client(opening->state->client);
+          state->state = options_.new_client(state->client);
         shape.window = std::min(shape.window, options_.window);
-        opening->made.emplace_back(opening->id, opening->hello, shape, opening->state,
+        opening->made.emplace_back(opening->id, opening->hello, shape, state,
                                    secret(opening->place.number, places_.size()), options_.group,
                                    opening->place.loop->stats());
       },
@@ -239,7 +268,7 @@ void ServerThreads::begin(Opening &opening, const std::exception_ptr &failure) {
     loop.adopt(opening.made);
   } catch (...) { // ServerOptions::new_client can throw anything
     has_failed = true;
-    log("a client could not be accepted: " + words_of(std::current_exception()));
+    log(Level::warning, "a client could not be accepted: " + words_of(std::current_exception()));
     ++rejected_;
     if (opening.id)
       reject(opening.id.get(), why);
@@ -265,6 +294,11 @@ void ServerThreads::open_data(unique_cm_id &id, uint64_t token) {
   });
 }
 
+void ServerThreads::has_settled(const std::string &host) {
+  if (const auto its = half_open_.find(host); its != half_open_.end() && --its->second == 0)
+    half_open_.erase(its);
+}
+
 void ServerThreads::has_gone(Place &place, bool was_dropped) {
   --place.sessions;
   ++(was_dropped ? dropped_ : served_);
@@ -285,7 +319,7 @@ void ServerThreads::look_whether_to_stop() {
   const auto when = stops == 1 ? deadline_in(options_.grace) : Clock::now();
   const bool is_first = std::exchange(stops_seen_, stops) == 0;
   if (is_first)
-    log("closing: " + std::to_string(sessions() - opening_) + " clients may finish");
+    log(Level::info, "closing: " + std::to_string(sessions() - opening_) + " clients may finish");
   for (const auto &place : places_) {
     SessionLoop &loop = *place->loop;
     loop.loop().send([&loop, when, is_first] { loop.finish_by(when, is_first); });
@@ -344,6 +378,27 @@ void Server::run() {
 void Server::stop() noexcept {
   ++threads_->stops_;
   threads_->stop_.ring();
+}
+
+Metrics Server::metrics() const {
+  using enum Metrics::Type;
+  const auto made = std::make_shared<Metrics>(); // a thread may come to it later
+  std::vector<const Stats *> stats;
+  for (const auto &place : threads_->places_) {
+    SessionLoop &loop = *place->loop;
+    loop.loop().ask([&loop, made] { loop.add_to(*made); });
+    stats.push_back(&loop.stats());
+  }
+  Metrics all = *made;
+  all.add("clients_served_total", "Connections that ended in order.", counter, served());
+  all.add("clients_dropped_total", "Connections closed for a mistake.", counter, dropped());
+  all.add("clients_rejected_total", "Requests for a connection that were rejected.", counter,
+          rejected());
+  all.add("memory_left_bytes", "What is left of ServerOptions::total_memory.", gauge,
+          static_cast<double>(threads_->budget_->left()));
+  add_to(all, stats, "Time for which requests waited for their handler, of 1 in 16.",
+         "Time that handlers took, of 1 in 16.");
+  return all;
 }
 
 Counts Server::counts() const {

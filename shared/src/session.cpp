@@ -67,9 +67,9 @@ bool Answers::will_sleep() {
 
 SessionState::SessionState(Client whose, std::shared_ptr<Answers> to,
                            std::shared_ptr<Budget> of_all, uint64_t for_all, uint64_t for_requests,
-                           const Shape &shape)
+                           uint32_t largest_response)
     : client(std::move(whose)), answers(std::move(to)), total(std::move(of_all)), own(for_requests),
-      fixed(for_all), rooms(size_t{shape.rooms} * shape.largest), largest(shape.largest) {}
+      fixed(for_all), largest(largest_response) {}
 
 bool SessionState::take(uint64_t bytes) {
   if (!own.take(bytes))
@@ -89,8 +89,8 @@ void SessionState::give_back(uint64_t bytes) {
 
 // ---- a batch, and its requests
 
-Batch::Batch(std::shared_ptr<SessionState> of, size_t expected)
-    : state(std::move(of)), came(Clock::now()) {
+Batch::Batch(std::shared_ptr<SessionState> of, size_t expected, uint32_t requests_before)
+    : state(std::move(of)), came(Clock::now()), before(requests_before) {
   requests.reserve(expected);
   const std::lock_guard lock(state->mutex);
   place = state->batches.insert(state->batches.end(), this);
@@ -143,16 +143,22 @@ Job::~Job() {
 }
 
 // [handle]
-void Job::handle(const RequestHandler &handler) {
-  SessionState &state = *batch_.state;
-  for (uint32_t i; !state.is_closed && (i = batch_.next++) < size();) {
+bool Job::handle(const RequestHandler &handler, Stats &stats, const Pool *yields_to) {
+  for (;;) {
+    if (yields_to != nullptr && yields_to->has_urgent())
+      return false;
+    uint32_t i;
+    if (batch_.state->is_closed || (i = batch_.next++) >= size())
+      return true;
     Received &what = batch_.requests[i];
-    const uint32_t limit_ms = what.header.limit_ms;
-    const bool is_over = limit_ms > 0 && batch_.age() > std::chrono::milliseconds(limit_ms);
-    if (is_over || std::atomic_ref(what.is_cancelled).load(std::memory_order_relaxed)) {
+    if (!what.is_wanted()) {
       what.finish(Kind::expired, 0);
       continue;
     }
+    const bool is_timed = (batch_.before + i) % Times::sample == 0;
+    const auto began = is_timed ? Clock::now() : Clock::time_point();
+    if (is_timed)
+      stats.waited.add(began - batch_.came);
     Request request(what);
     try {
       // A request that the handler neither answers nor moves away fails at the end of this block.
@@ -161,9 +167,20 @@ void Job::handle(const RequestHandler &handler) {
       if (!request.is_answered())
         request.fail(words_of(std::current_exception()));
     }
+    if (is_timed)
+      stats.took.add(Clock::now() - began);
   }
 }
 // [handle]
+
+std::chrono::milliseconds Received::left() const {
+  using std::chrono::milliseconds;
+  if (header.limit_ms == 0)
+    return milliseconds::max();
+  const auto age = std::max(batch->age(), std::chrono::nanoseconds(0)); // the clock may be late
+  return std::max(milliseconds(0),
+                  std::chrono::ceil<milliseconds>(milliseconds(header.limit_ms) - age));
+}
 
 void Received::finish(Kind with, uint32_t bytes) {
   if (header.kind == Kind::post)
@@ -213,6 +230,14 @@ bool Request::wants_response() const {
   return what_->header.kind != Kind::post;
 }
 
+std::chrono::milliseconds Request::left() const {
+  return what_->left();
+}
+
+bool Request::is_wanted() const {
+  return what_->is_wanted();
+}
+
 // [reply]
 void Request::reply(size_t length) {
   const bool is_long = what_->header.kind == Kind::long_request;
@@ -244,10 +269,12 @@ void Request::fail(std::string_view why) {
 
 Session::Session(unique_cm_id &id, const Hello &hello, const Shape &shape,
                  std::shared_ptr<SessionState> state, uint64_t token, uint32_t group, Stats &stats)
-    : token_(token), shape_(shape), state_(std::move(state)), is_room_used_(shape.rooms),
-      awaited_(shape.rooms > 0 ? 2 : 1), connection_(id.get(), shape, group, stats) {
+    : token_(token), version_(hello.version), shape_(shape), state_(std::move(state)),
+      is_room_used_(shape.rooms), awaited_(shape.rooms > 0 ? 2 : 1), stats_(stats),
+      connection_(id.get(), shape, group, stats) {
   connection_.set_peer(hello.address, hello.rkey);
-  if (!state_->rooms.empty())
+  state_->rooms.resize(size_t{shape.rooms} * shape.largest);
+  if (shape.rooms > 0)
     rooms_mr_ = reg_mr(connection_.pd(), state_->rooms.data(), state_->rooms.size(), 0);
   state_->session = this;
   id_ = std::move(id); // the caller keeps it if anything has failed, and tells the client
@@ -263,7 +290,8 @@ Session::~Session() {
 
 // [accept]
 void Session::accept() {
-  const WelcomeBytes bytes = to_bytes(Welcome{.refusal = Refusal::none,
+  const WelcomeBytes bytes = to_bytes(Welcome{.version = version_,
+                                              .refusal = Refusal::none,
                                               .window = shape_.window,
                                               .address = connection_.address(),
                                               .rkey = connection_.rkey(),
@@ -289,18 +317,18 @@ void Session::accept_data(unique_cm_id &id) {
 // [accept]
 
 // [session-take]
-bool Session::take(Came &came, const std::bitset<256> &inline_services) {
+bool Session::take(Came &came, const std::array<Came::Way, 256> &ways) {
   if (is_closed())
     return false;
   const bool has_taken = connection_.take(
       [&](const Header &header, std::span<const std::byte> bytes) {
-        message(header, bytes, came, inline_services);
+        message(header, bytes, came, ways);
       },
-      [&] { return came.for_inline || came.for_pool || may_take(); });
+      [&] { return !came.is_empty() || may_take(); });
   has_heard_ |= has_taken;
-  for (const auto *batch : {&came.for_inline, &came.for_pool})
-    if (*batch)
-      expected_ = (*batch)->requests.size();
+  for (const auto &batch : came.batches)
+    if (batch)
+      expected_ = batch->requests.size();
   for (; written_ < connection_.data_written(); ++written_) {
     ready_.push_back(writing_.front());
     writing_.pop_front();
@@ -330,7 +358,7 @@ bool Session::may_take() {
 
 // [session-message]
 void Session::message(const Header &header, std::span<const std::byte> bytes, Came &came,
-                      const std::bitset<256> &inline_services) {
+                      const std::array<Came::Way, 256> &ways) {
   switch (header.kind) {
   case Kind::ping:
     ++pings_;
@@ -340,9 +368,9 @@ void Session::message(const Header &header, std::span<const std::byte> bytes, Ca
   case Kind::request:
   case Kind::long_request:
   case Kind::post: {
-    auto &batch = inline_services.test(header.service) ? came.for_inline : came.for_pool;
+    auto &batch = came.batches[ways[header.service]];
     if (!batch)
-      batch = std::make_unique<Batch>(state_, expected_);
+      batch = std::make_unique<Batch>(state_, expected_, requests_);
     return take_request(header, bytes, *batch);
   }
   default:
@@ -352,6 +380,7 @@ void Session::message(const Header &header, std::span<const std::byte> bytes, Ca
 
 void Session::take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch) {
   Received &request = batch.requests.emplace_back();
+  ++requests_;
   request.batch = &batch;
   request.header = header;
   request.offset = static_cast<uint32_t>(batch.bytes.size());
@@ -425,6 +454,10 @@ bool Session::send_one(Received &request) {
   connection_.put({.length = request.length, .id = request.header.id, .kind = request.answer},
                   bytes);
   --in_work_;
+  const Outcome outcome = request.answer == Kind::failure   ? Outcome::refused
+                          : request.answer == Kind::expired ? Outcome::expired
+                                                            : Outcome::response;
+  stats_.outcomes[static_cast<size_t>(outcome)] += 1;
   if (request.header.kind == Kind::long_request)
     is_room_used_[request.place] = false;
   request.done();

@@ -12,12 +12,13 @@
 #include "epoll_loop.hpp"
 #include "wire.hpp"
 
+#include "rdmashared/caller.hpp"
 #include "rdmashared/server.hpp"
 
 #include <rdmacommon/cm.hpp>
 
+#include <array>
 #include <atomic>
-#include <bitset>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -50,6 +52,7 @@ public:
     return false;
   }
   void give_back(uint64_t bytes) { left_ += static_cast<int64_t>(bytes); }
+  int64_t left() const { return left_; }
 
 private:
   std::atomic<int64_t> left_;
@@ -105,7 +108,7 @@ struct SessionState {
   std::list<Batch *> batches; // that have not been handled and answered
 
   SessionState(Client whose, std::shared_ptr<Answers> to, std::shared_ptr<Budget> of_all,
-               uint64_t for_all, uint64_t for_requests, const Shape &shape);
+               uint64_t for_all, uint64_t for_requests, uint32_t largest_response);
   ~SessionState() { total->give_back(fixed); }
   bool take(uint64_t bytes); // @return false if the budgets do not have so much
   void give_back(uint64_t bytes);
@@ -124,7 +127,7 @@ struct Received {
   std::vector<std::byte> reason_or_response; // why there is none; or a response that is not small
   Kind answer{};                             // once there is one
   uint32_t length = 0;                       // of the answer, in bytes
-  bool is_cancelled = false;                 // by std::atomic_ref
+  mutable bool is_cancelled = false;         // by std::atomic_ref
   bool is_written = false;                   // of a long response, which goes before its answer
 
   std::span<const std::byte> bytes() const;
@@ -134,6 +137,8 @@ struct Received {
     return response;
   }
   void make_room();
+  std::chrono::milliseconds left() const;
+  bool is_wanted() const;
   void finish(Kind with, uint32_t bytes);
   void done(); // its answer has been sent, or goes nowhere; the request may be gone then
 };
@@ -142,7 +147,8 @@ struct Received {
 // handles any.
 struct Batch {
   // @param expected requests
-  Batch(std::shared_ptr<SessionState> of, size_t expected);
+  // @param before   requests of the session
+  Batch(std::shared_ptr<SessionState> of, size_t expected, uint32_t before);
   ~Batch();
 
   const std::shared_ptr<SessionState> state;
@@ -152,6 +158,7 @@ struct Batch {
   std::unique_ptr<std::byte[]> small_rooms; // each is zeroed when it is asked for
   uint32_t small_rooms_length = 0;
   const Clock::time_point came;
+  const uint32_t before;           // requests of the session
   std::atomic<uint32_t> next = 0;  // to be handled
   std::atomic<uint32_t> left = 0;  // that are not done; and one for the Job
   std::atomic<uint64_t> taken = 0; // of the budgets
@@ -169,6 +176,11 @@ inline std::span<const std::byte> Received::bytes() const {
   return {batch->bytes.data() + offset, header.length};
 }
 
+inline bool Received::is_wanted() const {
+  return !std::atomic_ref(is_cancelled).load(std::memory_order_relaxed) &&
+         (header.limit_ms == 0 || batch->age() < std::chrono::milliseconds(header.limit_ms));
+}
+
 inline void Received::done() {
   batch->done();
 }
@@ -184,7 +196,9 @@ public:
 
   size_t size() const { return batch_.requests.size(); }
   // Calls the handler for requests of the batch, as long as there are some that nobody handles.
-  void handle(const RequestHandler &handler);
+  // @param yields_to a pool with urgent work goes first, between two requests; null: nothing does
+  // @return false if it has yielded
+  bool handle(const RequestHandler &handler, Stats &stats, const Pool *yields_to = nullptr);
 
 private:
   Batch &batch_;
@@ -215,13 +229,16 @@ public:
   void established() { --awaited_; }
   bool is_established() const { return awaited_ == 0; }
 
-  // @param came requests that have come, those of inline services by themselves
+  // @param came requests that have come, by the way in which they are handled
+  // @param ways of each service
   // @return false if there was nothing
   // @throws Error if the client has said what it should not, or the connection is broken
   struct Came {
-    std::unique_ptr<Batch> for_inline, for_pool; // null: none
+    enum Way : size_t { at_once, urgent, usual };
+    std::array<std::unique_ptr<Batch>, 3> batches; // by Way; null: none
+    bool is_empty() const { return !batches[at_once] && !batches[urgent] && !batches[usual]; }
   };
-  bool take(Came &came, const std::bitset<256> &inline_services);
+  bool take(Came &came, const std::array<Came::Way, 256> &ways);
   void answered(Received &request) { ready_.push_back(&request); }
   bool send(); // @return false if there was nothing
   // @return false if it was not armed: look again
@@ -236,6 +253,8 @@ public:
   bool was_dropped = false; // the server's mark
   bool is_closed() const { return state_->is_closed; }
   rdma_cm_id *id() const { return id_.get(); }
+  const Client &client() const { return state_->client; }
+  uint32_t in_work() const { return in_work_; }
   // Before another thread destroys it.
   void leave_channel() { rdmashared::leave_channel({id_.get(), data_id_.get()}, &connection_); }
 
@@ -244,13 +263,14 @@ public:
 
 private:
   void message(const Header &header, std::span<const std::byte> bytes, Came &came,
-               const std::bitset<256> &inline_services);
+               const std::array<Came::Way, 256> &ways);
   void take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch);
   void cancel(uint64_t id);
   bool may_take();
   bool send_one(Received &request);
 
   const uint64_t token_;
+  const uint16_t version_; // of the protocol
   const Shape shape_;
   Clock::time_point began_ = Clock::now(); // to connect
   const std::shared_ptr<SessionState> state_;
@@ -260,9 +280,11 @@ private:
   uint64_t written_ = 0;           // of these, how many have
   uint32_t in_work_ = 0;           // requests without an answer
   size_t expected_ = 1;            // requests of a batch: as many as the last one had
+  uint32_t requests_ = 0;          // ever
   uint32_t pings_ = 0;             // to be answered
   uint32_t awaited_ = 1;           // connections that must still be established
   bool wants_to_say_closing_ = false, has_heard_ = true;
+  Stats &stats_;
 
   rdmacommon::unique_cm_id id_, data_id_;
   Connection connection_;
@@ -271,11 +293,14 @@ private:
 
 class SessionLoop {
 public:
-  // @param pool  for handlers; without threads they run in this loop
-  // @param aside for what takes long
-  // @param gone  called in this thread for each session that was adopted and is no more
+  // @param pool    for handlers; without threads they run in this loop
+  // @param aside   for what takes long
+  // @param settled called in this thread for the host of each session that is established now, or
+  //                has gone before it was
+  // @param gone    called in this thread for each session that was adopted and is no more
   // All of them outlive this object.
   SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool, Pool &aside,
+              std::function<void(const std::string &host)> settled,
               std::function<void(bool was_dropped)> gone);
   ~SessionLoop();
   SessionLoop(const SessionLoop &) = delete;
@@ -286,8 +311,9 @@ public:
   Loop &loop() { return loop_; }
   rdma_event_channel *channel() const { return channel_.get(); }
   const std::shared_ptr<Answers> &answers() const { return answers_; }
-  Stats &stats() { return stats_; }
   Counts counts() const { return stats_.now(); }
+  Stats &stats() { return stats_; }
+  void add_to(Metrics &metrics) const; // in its thread
 
   // Returns after end(). @throws Error if the host has no more of what a server needs
   void run();
@@ -308,6 +334,7 @@ public:
 private:
   bool turn();
   bool take(Session &session);
+  bool add_to_pool(const std::shared_ptr<Job> &job, bool is_urgent);
   void take_answers();
   void sleep();
   bool arm();
@@ -321,7 +348,8 @@ private:
   const ServerOptions &options_;
   const RequestHandler &handler_;
   Pool &pool_, &aside_;
-  const std::bitset<256> inline_services_; // all of them if there is no pool
+  const std::array<Session::Came::Way, 256> ways_; // of each service
+  const std::function<void(const std::string &)> settled_;
   const std::function<void(bool)> gone_;
   std::function<void(rdma_cm_event &)> on_request_;
   Stats stats_;

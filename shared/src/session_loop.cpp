@@ -16,13 +16,26 @@ namespace {
 constexpr std::chrono::milliseconds tick(1000); // how often it looks at the clock
 constexpr uint32_t busy_turns = 64; // a loop that always has something to do looks around so often
 
+using Came = Session::Came;
+
+std::array<Came::Way, 256> ways(const ServerOptions &options, bool has_pool) {
+  std::array<Came::Way, 256> made{};
+  for (size_t service = 0; service < made.size(); ++service)
+    made[service] = !has_pool || options.inline_services.test(service) ? Came::at_once
+                    : options.urgent_services.test(service)            ? Came::urgent
+                                                                       : Came::usual;
+  if (options.health_service)
+    made[*options.health_service] = Came::at_once;
+  return made;
+}
+
 } // namespace
 
 SessionLoop::SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool,
-                         Pool &aside, std::function<void(bool)> gone)
+                         Pool &aside, std::function<void(const std::string &)> settled,
+                         std::function<void(bool)> gone)
     : options_(options), handler_(handler), pool_(pool), aside_(aside),
-      inline_services_(pool.size() == 0 ? ~std::bitset<256>() : options.inline_services),
-      gone_(std::move(gone)) {
+      ways_(ways(options, pool.size() > 0)), settled_(std::move(settled)), gone_(std::move(gone)) {
   loop_.watch(channel_->fd, [this] { take_cm_events(); });
   loop_.watch(
       answers_->event().fd(), [] {}, true); // its turn takes the answers
@@ -66,16 +79,28 @@ bool SessionLoop::turn() {
 }
 
 bool SessionLoop::take(Session &session) {
-  Session::Came came;
-  const bool was_busy = session.take(came, inline_services_);
-  if (came.for_inline)
-    Job(std::move(came.for_inline)).handle(handler_);
-  if (came.for_pool) { // each of the pool's threads may take part
-    const auto job = std::make_shared<Job>(std::move(came.for_pool));
-    for (size_t i = std::min(pool_.size(), job->size()); i > 0; --i)
-      stats_.wakes += pool_.add([this, job] { job->handle(handler_); });
-  }
+  Came came;
+  const bool was_busy = session.take(came, ways_);
+  if (auto &batch = came.batches[Came::at_once])
+    Job(std::move(batch)).handle(handler_, stats_);
+  for (const auto way : {Came::urgent, Came::usual})
+    if (auto &batch = came.batches[way]) { // each of the pool's threads may take part
+      const auto job = std::make_shared<Job>(std::move(batch));
+      for (size_t i = std::min(pool_.size(), job->size()); i > 0; --i)
+        stats_.wakes += add_to_pool(job, way == Came::urgent);
+    }
   return was_busy;
+}
+
+// A job that is not urgent makes room for one that is, between two requests.
+// @return whether a thread that slept was woken
+bool SessionLoop::add_to_pool(const std::shared_ptr<Job> &job, bool is_urgent) {
+  return pool_.add(
+      [this, job, is_urgent] {
+        if (!job->handle(handler_, stats_, is_urgent ? nullptr : &pool_))
+          add_to_pool(job, is_urgent);
+      },
+      is_urgent);
 }
 // [server-turn]
 
@@ -126,9 +151,11 @@ void SessionLoop::take_cm_events() {
     auto *session = static_cast<Session *>(event->id->context);
     if (session == nullptr) // the listener's
       continue;
-    if (event->event == RDMA_CM_EVENT_ESTABLISHED)
+    if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
       session->established();
-    else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
+      if (session->is_established())
+        settled_(session->client().host);
+    } else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
       session->close();
     else if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT)
       drop(*session, name_of(event->event));
@@ -199,7 +226,7 @@ void SessionLoop::drop(Session &session, const char *why) {
   if (session.is_closed())
     return;
   if (options_.log)
-    options_.log(std::string("dropped a client: ") + why);
+    options_.log(Level::warning, std::string("dropped a client: ") + why);
   session.was_dropped = true;
   session.close();
 }
@@ -207,9 +234,21 @@ void SessionLoop::drop(Session &session, const char *why) {
 void SessionLoop::tear_down() {
   for (auto next = sessions_.begin(); next != sessions_.end();)
     if (const auto session = next++; session->is_closed()) {
+      if (!session->is_established())
+        settled_(session->client().host);
       gone_(session->was_dropped);
       take_down(sessions_, session);
     }
+}
+
+void SessionLoop::add_to(Metrics &metrics) const {
+  for (const Session &session : sessions_) {
+    const Client &client = session.client();
+    metrics.add("client_requests", "Requests of a client that have no answer.",
+                Metrics::Type::gauge, session.in_work(),
+                Metrics::label("connection", std::to_string(client.connection)) + ',' +
+                    Metrics::label("host", client.host));
+  }
 }
 
 // Takes as long as making it, so the same thread does it. No event leads to the session any more.

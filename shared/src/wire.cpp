@@ -17,12 +17,12 @@ bool is_possible(const Shape &shape) {
          (shape.rooms == 0) == (shape.largest == 0);
 }
 
-HelloBytes to_bytes(const Hello &hello, uint16_t version) {
+HelloBytes to_bytes(const Hello &hello, uint16_t oldest) {
   HelloBytes made{};
   const Shape &shape = hello.shape;
-  put_numbers(made.bytes, protocol_magic, version, static_cast<uint16_t>(hello.purpose),
+  put_numbers(made.bytes, protocol_magic, hello.version, static_cast<uint16_t>(hello.purpose),
               shape.slots, shape.slot_size, shape.window, shape.rooms, shape.largest, hello.address,
-              hello.token, hello.rkey);
+              hello.token, hello.rkey, oldest);
   return made;
 }
 
@@ -31,15 +31,17 @@ std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal
   if (bytes.size() < sizeof(HelloBytes)) // rdma_cm may fill it up with zeros
     return std::nullopt;
   uint32_t magic = 0;
-  uint16_t version = 0, purpose = 0;
+  uint16_t newest = 0, purpose = 0, oldest = 0;
   Hello hello{};
   Shape &shape = hello.shape;
-  get_numbers(bytes, magic, version, purpose, shape.slots, shape.slot_size, shape.window,
-              shape.rooms, shape.largest, hello.address, hello.token, hello.rkey);
+  get_numbers(bytes, magic, newest, purpose, shape.slots, shape.slot_size, shape.window,
+              shape.rooms, shape.largest, hello.address, hello.token, hello.rkey, oldest);
   hello.purpose = static_cast<Purpose>(purpose);
-  if (magic == protocol_magic && version != protocol_version)
+  hello.version = std::min(newest, newest_version);
+  const bool is_spoken = hello.version >= std::max(oldest, oldest_version);
+  if (magic == protocol_magic && !is_spoken)
     refusal = Refusal::version;
-  if (magic != protocol_magic || version != protocol_version ||
+  if (magic != protocol_magic || !is_spoken ||
       (hello.purpose != Purpose::data &&
        (hello.purpose != Purpose::requests || !is_possible(shape))))
     return std::nullopt;
@@ -49,7 +51,7 @@ std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal
 
 WelcomeBytes to_bytes(const Welcome &welcome) {
   WelcomeBytes made{};
-  put_numbers(made.bytes, protocol_magic, protocol_version, static_cast<uint16_t>(welcome.refusal),
+  put_numbers(made.bytes, protocol_magic, welcome.version, static_cast<uint16_t>(welcome.refusal),
               welcome.window, welcome.rkey, welcome.address, welcome.token);
   return made;
 }
@@ -58,13 +60,14 @@ std::optional<Welcome> welcome_in(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof(WelcomeBytes))
     return std::nullopt;
   uint32_t magic = 0;
-  uint16_t version = 0, refusal = 0;
+  uint16_t refusal = 0;
   Welcome welcome{};
-  get_numbers(bytes, magic, version, refusal, welcome.window, welcome.rkey, welcome.address,
+  get_numbers(bytes, magic, welcome.version, refusal, welcome.window, welcome.rkey, welcome.address,
               welcome.token);
   if (magic != protocol_magic)
     return std::nullopt;
-  welcome.refusal = version == protocol_version ? static_cast<Refusal>(refusal) : Refusal::version;
+  const bool is_spoken = welcome.version >= oldest_version && welcome.version <= newest_version;
+  welcome.refusal = is_spoken ? static_cast<Refusal>(refusal) : Refusal::version;
   return welcome;
 }
 

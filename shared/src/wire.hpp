@@ -75,7 +75,8 @@ void get_numbers(std::span<const std::byte> from, Numbers &...numbers) {
 // [network-order]
 
 constexpr uint32_t protocol_magic = 0x52425853; // "RBXS"
-constexpr uint16_t protocol_version = 4;
+// The versions of the protocol that this library speaks.
+constexpr uint16_t oldest_version = 5, newest_version = 5;
 
 // [shape]
 // The sizes that both sides must agree on.
@@ -105,13 +106,15 @@ inline uint32_t longest_message(uint32_t slots) {
 // [hello]
 enum class Purpose : uint16_t { requests, data };
 
-// The private data of a connection request: at most 56 bytes.
+// The private data of a connection request: at most 56 bytes. On the wire there is also the oldest
+// version that the client speaks.
 struct Hello {
   Purpose purpose;
   Shape shape;
   uint64_t address; // of the ring into which the server writes
-  uint64_t token;   // of Purpose::data: the session that it belongs to
+  uint64_t token;   // of Purpose::data: the session that it belongs to; else the client's secret
   uint32_t rkey;
+  uint16_t version = newest_version; // the newest one that both speak
 };
 
 enum class Refusal : uint16_t {
@@ -128,6 +131,7 @@ enum class Refusal : uint16_t {
 
 // The private data of the answer, or of the rejection.
 struct Welcome {
+  uint16_t version = newest_version; // the Hello's
   Refusal refusal;
   uint32_t window;  // as in the Hello, or less
   uint64_t address; // of the ring into which the sender writes
@@ -137,17 +141,17 @@ struct Welcome {
 // [hello]
 
 struct HelloBytes {
-  std::byte bytes[48];
+  std::byte bytes[52];
 };
 struct WelcomeBytes {
   std::byte bytes[32];
 };
-HelloBytes to_bytes(const Hello &hello, uint16_t version = protocol_version);
+HelloBytes to_bytes(const Hello &hello, uint16_t oldest = oldest_version);
 WelcomeBytes to_bytes(const Welcome &welcome);
 inline WelcomeBytes refused(Refusal why) {
   return to_bytes(Welcome{.refusal = why, .window = 0, .address = 0, .rkey = 0, .token = 0});
 }
-// Nothing if it is none, or one of another version; `refusal` says which.
+// Nothing if it is none, or if there is no version that both speak; `refusal` says which.
 std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal);
 std::optional<Welcome> welcome_in(std::span<const std::byte> bytes);
 

@@ -86,11 +86,14 @@ void request_path(int argc, char **argv) {
   const Member member = joined.get_future().get();
   Others others;
   const std::array<std::byte, 32> bytes{};
+  const std::vector<std::span<const std::byte>> together(in_flight, bytes);
   std::vector<Pending> pending;
   pending.reserve(in_flight);
   for (uint32_t sent = 0; sent < requests; sent += in_flight) {
-    for (uint32_t i = 0; i < in_flight; ++i)
+    if (in_flight == 1)
       pending.push_back(caller.request_async(bytes));
+    else
+      pending = caller.request_batch(together);
     others.answer_all(*member.area);
     for (Pending &one : pending)
       if (!one.wait(std::chrono::milliseconds(0), [](std::span<const std::byte>) {}))

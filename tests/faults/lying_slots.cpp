@@ -176,7 +176,7 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
               .token = 4711,
               .rkey = peer.theirs->rkey};
   change_hello(lie, hello);
-  HelloBytes bytes = to_bytes(hello, lie == "version" ? 9 : protocol_version);
+  HelloBytes bytes = to_bytes(hello, lie == "version" ? newest_version + 1 : oldest_version);
   if (lie == "magic")
     bytes.bytes[0] = std::byte{0};
   rdma_conn_param parameters = connection_parameters(&bytes, lie == "nothing" ? 0 : sizeof bytes);

@@ -25,8 +25,8 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 struct Tally {
-  std::atomic<uint64_t> late = 0; // no answer, or no room for the request, in time or at all
-  std::array<std::atomic<uint64_t>, 5> outcomes{};
+  std::array<std::atomic<uint64_t>, 9> outcomes{};
+  uint64_t of(Outcome outcome) const { return outcomes.at(static_cast<size_t>(outcome)); }
 };
 
 // Reads all that came.
@@ -49,15 +49,10 @@ void ask(Caller &caller, std::minstd_rand &random, Tally &tally) {
     ++tally.outcomes.at(static_cast<size_t>(Outcome::response));
   } catch (const RequestFailed &failure) {
     ++tally.outcomes.at(static_cast<size_t>(failure.outcome()));
+    if (failure.outcome() == Outcome::sender_gone)
+      throw;
     if (failure.outcome() == Outcome::not_sent)
       caller.wait_connected(std::chrono::seconds(1), 0);
-  } catch (const Error &error) {
-    const std::string why = error.what();
-    if (std::ranges::none_of(std::array{"no answer within", "there is no room for it",
-                                        "more than the slots have room for"},
-                             [&](const char *words) { return why.find(words) != why.npos; }))
-      throw;
-    ++tally.late;
   }
 }
 
@@ -94,11 +89,11 @@ void patient_caller(int argc, char **argv) {
     if (error)
       std::rethrow_exception(error);
   const auto of = [&](Outcome outcome) {
-    return static_cast<unsigned long long>(tally.outcomes.at(static_cast<size_t>(outcome)));
+    return static_cast<unsigned long long>(tally.of(outcome));
   };
   std::printf("%llu answered, %llu refused, %llu lost, %llu not sent, %llu late\n",
               of(Outcome::response), of(Outcome::refused), of(Outcome::lost), of(Outcome::not_sent),
-              static_cast<unsigned long long>(tally.late));
+              of(Outcome::timed_out) + of(Outcome::expired) + of(Outcome::no_room));
 }
 
 } // namespace

@@ -31,6 +31,9 @@ std::vector<std::byte> request_that_takes(uint32_t microseconds, uint32_t respon
   return bytes;
 }
 
+// What becomes of the server ends a request, and not its own limit.
+const RequestOptions patient{.limit = std::chrono::hours(1)};
+
 void stay() {
   std::printf("here\n");
   std::fflush(stdout);
@@ -42,7 +45,7 @@ void stay() {
 // Holds answers that it does not collect, until the test says that the others are through.
 void hoard(Caller &caller) {
   std::vector<Pending> held;
-  while (auto one = caller.try_request_async(request_that_takes(0)))
+  while (auto one = caller.try_request_async(request_that_takes(0), patient))
     held.push_back(std::move(*one));
   for (const Pending &pending : held)
     while (!pending.is_ready())
@@ -178,7 +181,7 @@ void slot_worker(int argc, char **argv) {
   std::vector<Pending> held;
   for (uint32_t i = 0; i < count && stage != "idle"; ++i) {
     held.push_back(
-        caller.request_async(request_that_takes(stage == "answered" ? 0 : microseconds)));
+        caller.request_async(request_that_takes(stage == "answered" ? 0 : microseconds), patient));
     while (stage == "answered" && !held.back().is_ready())
       ;
   }

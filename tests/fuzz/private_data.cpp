@@ -42,8 +42,13 @@ void hello(std::span<const std::byte> bytes) {
   require(words_for(why) != nullptr, "each refusal has words");
   if (!hello)
     return;
+  // Apart from the versions, of which one has been chosen, and the zeros behind them.
   const HelloBytes again = to_bytes(*hello);
-  require(std::memcmp(again.bytes, bytes.data(), sizeof again) == 0, "a hello can be written back");
+  constexpr size_t begin = 6, end = 48;
+  require(std::memcmp(again.bytes + begin, bytes.data() + begin, end - begin) == 0,
+          "a hello can be written back");
+  require(hello->version >= oldest_version && hello->version <= newest_version,
+          "both speak the version");
   if (hello->purpose == Purpose::data)
     return;
   require(is_possible(hello->shape), "a server can have such slots");

@@ -26,35 +26,32 @@ WAIT = ["--wait", "15"]
 PATIENCE = ["--timeout", "60"]  # listing the calls takes time, too
 # Fewer rounds of what is measured: they make the same calls.
 FEWER = {"completions": ["--measure", "1"]}
+SHARED = ("slot_server", "use_shared_client", "cache")  # servers or clients of rdmashared
 # These go on by design, instead of an end with exit status 1 and a message for the call. They are
 # not excepted from anything else: the time limit, what is left open, signals, the sanitizers.
 # (program, side, function or None for all) -> (whether it may be silent about it, why)
 BY_DESIGN = {
     ("many_server", "server", None): (False, "a server drops the client, and serves the others"),
-    ("slot_server", "server", None): (False, "a server drops the client, and serves the others"),
-    ("use_shared_client", "server", None): (
-        False, "a server drops the client, and serves the others"),
     ("shared_receive", "server", None): (False, "a server drops the client, and serves the others"),
-    ("slot_server", "server", "rdma_disconnect"): (True, "the connection may have ended already"),
-    ("use_shared_client", "server", "rdma_disconnect"): (
-        True, "the connection may have ended already"),
     ("many_server", "server", "rdma_disconnect"): (True, "the connection may have ended already"),
     ("datagrams", "server", "ibv_create_ah_from_wc"): (
         True, "it refuses the datagram, and says why"),
     ("send_variants", "server", "ibv_create_qp"): (True, "it tries again with less inline data"),
     ("send_variants", "client", "ibv_create_qp"): (True, "it tries again with less inline data"),
     ("kernel_client", "server", "rdma_disconnect"): (True, "the connection may have ended already"),
-    ("slot_server", "server", "rdma_migrate_id"): (True, "it takes its queue pairs down at once"),
-    ("use_shared_client", "server", "rdma_migrate_id"): (
-        True, "it takes its queue pairs down at once"),
     ("memory_windows", "server", "ibv_poll_cq"): (False, "its table shows what a request comes to"),
     ("memory_windows", "client", "ibv_poll_cq"): (False, "its table shows what a request comes to"),
-    ("slot_server", "client", None): (False, "a shared client says why, and connects again"),
-    ("use_shared_client", "client", None): (False, "a shared client says why, and connects again"),
     ("many_server", "client", None): (True, "a client tries again; --verbose says why"),
     ("sharing", "", None): (False, "the owner names the worker, and serves the others"),
     ("fork", "", None): (True, "it shows what a call of a child returns"),
 }
+for _program in SHARED:
+    BY_DESIGN |= {
+        (_program, "server", None): (False, "a server drops the client, and serves the others"),
+        (_program, "server", "rdma_disconnect"): (True, "the connection may have ended already"),
+        (_program, "server", "rdma_migrate_id"): (True, "it takes its queue pairs down at once"),
+        (_program, "client", None): (False, "a shared client says why, and connects again"),
+    }
 
 
 def excepted(program, call, wrong):

@@ -25,7 +25,7 @@ class Sync(unittest.TestCase):
     def test_the_version_of_the_protocol(self):
         """The tables of its messages are written by hand."""
         version = re.search(
-            r"protocol_version = (\d+);", (ROOT / "shared/src/wire.hpp").read_text()
+            r"newest_version = (\d+);", (ROOT / "shared/src/wire.hpp").read_text()
         )[1]
         rows = re.findall(
             r"^\| 4 \| 2 \| version \| (\d+) \|$",

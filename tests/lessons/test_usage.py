@@ -14,6 +14,7 @@ FOLDER = ROOT / "shared/include/rdmashared"
 HEADERS = {
     "caller.hpp": "std::span<const std::byte> bytes",
     "messages.hpp": "rdmashared::Caller caller",
+    "metrics.hpp": "const rdmashared::Metrics &metrics",
     "sender.hpp": "",
     "server.hpp": "",
 }

@@ -86,7 +86,7 @@ inline RequestHandler keep_in(Kept &kept) {
 class Lines {
 public:
   Log log() {
-    return [this](std::string_view line) { lines_.push(std::string(line)); };
+    return [this](Level, std::string_view line) { lines_.push(std::string(line)); };
   }
   // Waits for one that has these words, and forgets those before it.
   std::string with(std::string_view words) {
@@ -178,6 +178,11 @@ inline std::string response_of(Pending &pending) {
   if (!response)
     throw Error("the test", "a response does not come");
   return text(*response);
+}
+
+// Requests that a Server or a Sender has seen answered. Counts::messages has its pings, too.
+template <typename End> double answered(const End &end) {
+  return end.metrics().value("requests_total", "outcome=\"response\"");
 }
 
 // Why a request failed.

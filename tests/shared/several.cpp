@@ -42,9 +42,9 @@ TEST(Several, CallersReachTheirOwnServers) {
   EXPECT_EQ(right, 400);
   Caller moved(std::move(to_red.caller));
   EXPECT_EQ(ask(moved, "!"), "red !");
-  EXPECT_EQ(red.server.counts().messages, 201);
-  EXPECT_EQ(blue.server.counts().messages, 200);
-  EXPECT_EQ(to_red.sender.counts().messages, 201);
+  EXPECT_EQ(answered(red.server), 201);
+  EXPECT_EQ(answered(blue.server), 200);
+  EXPECT_EQ(answered(to_red.sender), 201);
   // Where nothing can listen, because it is the other's, or another host's.
   EXPECT_NE(error_of([&] {
               const Server another({.host = address, .port = red.server.port()}, named("another"));

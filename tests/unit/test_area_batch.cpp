@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 std::shared_ptr<SessionState> a_state() {
   return std::make_shared<SessionState>(Client{}, std::make_shared<Answers>(),
-                                        std::make_shared<Budget>(1 << 20), 0, 1 << 20, Shape{});
+                                        std::make_shared<Budget>(1 << 20), 0, 1 << 20, 0);
 }
 
 // A time limit that ends too early fails a request for nothing; each of some 100 batches begins at
@@ -27,7 +27,7 @@ TEST(AreaBatch, IsNeverOlderThanItIs) {
   const auto state = a_state();
   for (const auto end = Clock::now() + milliseconds(100); Clock::now() < end;) {
     const auto before = Clock::now();
-    const Batch batch(state, 1);
+    const Batch batch(state, 1, 0);
     while (Clock::now() - before < milliseconds(1)) {
       const auto age = batch.age();
       ASSERT_LE(age, Clock::now() - before);
@@ -37,7 +37,7 @@ TEST(AreaBatch, IsNeverOlderThanItIs) {
 
 TEST(AreaBatch, GetsOlder) {
   const auto state = a_state();
-  const Batch batch(state, 1);
+  const Batch batch(state, 1, 0);
   while (batch.age() < milliseconds(20)) // else the test's time limit ends it
     ;
 }
@@ -46,13 +46,15 @@ TEST(AreaBatch, GetsOlder) {
 TEST(AreaBatch, TheLastOfAClientCanEndRequestsOfAnother) {
   const auto answers = std::make_shared<Answers>();
   const auto one_request = [&answers](const std::shared_ptr<void> &clients) {
-    auto state = std::make_shared<SessionState>(
-        Client{}, answers, std::make_shared<Budget>(1 << 20), 0, 1 << 20, Shape{});
+    auto state = std::make_shared<SessionState>(Client{}, answers,
+                                                std::make_shared<Budget>(1 << 20), 0, 1 << 20, 0);
     state->state = clients;
-    auto batch = std::make_unique<Batch>(state, 1);
+    auto batch = std::make_unique<Batch>(state, 1, 0);
     batch->requests.emplace_back().batch = batch.get();
     std::optional<Request> kept;
-    Job(std::move(batch)).handle([&](Request &&request) { kept.emplace(std::move(request)); });
+    Stats stats;
+    Job(std::move(batch))
+        .handle([&](Request &&request) { kept.emplace(std::move(request)); }, stats);
     return std::make_shared<Request>(std::move(*kept));
   };
   auto other = one_request(nullptr);

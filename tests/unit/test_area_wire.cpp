@@ -40,11 +40,11 @@ std::vector<unsigned char> raw(std::span<const std::byte> bytes) {
 }
 
 TEST(AreaWire, HelloIsInNetworkByteOrderWithoutGaps) {
-  std::vector<unsigned char> expected = {'R',  'B',  'X',  'S',  0,    4,    0,    0,    0,    0,
+  std::vector<unsigned char> expected = {'R',  'B',  'X',  'S',  0,    5,    0,    0,    0,    0,
                                          0,    64,   0,    0,    0,    128,  0,    0,    0,    32,
                                          0,    0,    0,    3,    0,    0,    16,   0,    0x11, 0x22,
                                          0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0xfe, 0xdc, 0xba, 0x98,
-                                         0x76, 0x54, 0x32, 0x10, 0x0a, 0x0b, 0x0c, 0x0d};
+                                         0x76, 0x54, 0x32, 0x10, 0x0a, 0x0b, 0x0c, 0x0d, 0,    5};
   expected.resize(sizeof(HelloBytes)); // zeros behind it
   EXPECT_EQ(raw(to_bytes(some_hello()).bytes), expected);
 }
@@ -65,6 +65,21 @@ TEST(AreaWire, HelloThereAndBack) {
   }
 }
 
+TEST(AreaWire, BothSpeakTheNewestVersionThatBothKnow) {
+  Refusal why{};
+  Hello future = some_hello();
+  future.version = newest_version + 2;
+  const auto came = hello_in(to_bytes(future, newest_version).bytes, why);
+  ASSERT_TRUE(came);
+  EXPECT_EQ(came->version, newest_version);
+  Welcome answer = some_welcome();
+  EXPECT_EQ(welcome_in(to_bytes(answer).bytes)->refusal, Refusal::full);
+  for (const uint16_t other : {oldest_version - 1, newest_version + 1}) {
+    answer.version = other;
+    EXPECT_EQ(welcome_in(to_bytes(answer).bytes)->refusal, Refusal::version);
+  }
+}
+
 TEST(AreaWire, HelloMayBeFollowedByZeros) { // rdma_cm fills it up
   std::array<std::byte, 196> filled{};
   const HelloBytes bytes = to_bytes(some_hello());
@@ -78,10 +93,15 @@ TEST(AreaWire, HelloMayBeFollowedByZeros) { // rdma_cm fills it up
 TEST(AreaWire, AHelloThatCannotBeIsRefusedWithItsReason) {
   Refusal why{};
   const HelloBytes good = to_bytes(some_hello());
-  for (const uint16_t version : {0, 3, 5, 0xffff}) {
-    EXPECT_FALSE(hello_in(to_bytes(some_hello(), version).bytes, why));
+  Hello old = some_hello();
+  for (old.version = 0; old.version < oldest_version; ++old.version) {
+    EXPECT_FALSE(hello_in(to_bytes(old, 0).bytes, why));
     EXPECT_EQ(why, Refusal::version);
   }
+  Hello future = some_hello();
+  future.version = 0xffff;
+  EXPECT_FALSE(hello_in(to_bytes(future, newest_version + 1).bytes, why));
+  EXPECT_EQ(why, Refusal::version);
   for (size_t length = 0; length < sizeof good; ++length) {
     EXPECT_FALSE(hello_in(std::span(good.bytes).first(length), why));
     EXPECT_EQ(why, Refusal::nonsense);
@@ -101,7 +121,7 @@ TEST(AreaWire, AHelloThatCannotBeIsRefusedWithItsReason) {
 }
 
 TEST(AreaWire, WelcomeIsInNetworkByteOrderWithoutGaps) {
-  const std::vector<unsigned char> expected = {'R',  'B',  'X',  'S',  0,    4,    0,    2,
+  const std::vector<unsigned char> expected = {'R',  'B',  'X',  'S',  0,    5,    0,    2,
                                                0,    0,    0,    5,    1,    2,    3,    4,
                                                0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
                                                0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80};
@@ -131,7 +151,7 @@ TEST(AreaWire, AWelcomeThatCannotBe) {
   // Another version never accepts: its other numbers may mean something else.
   WelcomeBytes newer =
       to_bytes(Welcome{.refusal = Refusal::none, .window = 1, .address = 1, .rkey = 1, .token = 1});
-  newer.bytes[5] = std::byte{5};
+  newer.bytes[5] = std::byte{newest_version + 1};
   const auto came = welcome_in(newer.bytes);
   ASSERT_TRUE(came);
   EXPECT_EQ(came->refusal, Refusal::version);

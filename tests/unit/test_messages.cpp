@@ -29,6 +29,18 @@ struct Fail {
 
 // Not a request: nothing says its number, or it has an address in it that means nothing elsewhere.
 static_assert(Typed<Swap> && Typed<Fail> && Plain<Pair>);
+struct Padded {
+  uint32_t first;
+  uint64_t second;
+};
+struct Pointing {
+  const char *text;
+};
+struct Floating {
+  double value;
+  char name[8];
+};
+static_assert(Plain<Floating> && !Plain<Padded> && !Plain<Pointing>);
 static_assert(!Typed<Pair> && !Plain<std::string> && !Plain<const char *>);
 
 bool begins_with(const std::string &text, std::string_view words) {
@@ -60,6 +72,26 @@ TEST(ToRequest, BeginsWithTheTypeInNetworkByteOrder) {
   for (int i = 0; i < 4; ++i)
     EXPECT_EQ(static_cast<int>(bytes[i]), i + 1);
   EXPECT_EQ(from_bytes<Swap>(std::span(bytes).subspan(4)).second, 6);
+}
+
+struct Old {
+  static constexpr size_t oldest_size = 4;
+  uint32_t first = 0;
+};
+struct New {
+  static constexpr size_t oldest_size = 4;
+  uint32_t first = 0;
+  uint32_t second = 7; // what an old program means
+};
+
+TEST(FromBytes, OfAGrowingStructTakesThoseOfBothVersions) {
+  const Old old{.first = 1};
+  const auto as_new = from_bytes<New>(std::as_bytes(std::span(&old, 1)));
+  EXPECT_EQ(as_new.first, 1);
+  EXPECT_EQ(as_new.second, 7);
+  const New next{.first = 2, .second = 3};
+  EXPECT_EQ(from_bytes<Old>(std::as_bytes(std::span(&next, 1))).first, 2);
+  EXPECT_THROW(from_bytes<New>(std::as_bytes(std::span(&next, 1)).first(3)), rdmacommon::Error);
 }
 
 struct AlsoFail {

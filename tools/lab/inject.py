@@ -33,7 +33,7 @@ EVENTS = ("ibv_get_cq_event", "rdma_get_cm_event")
 ENDS = re.compile(
     "ibv_(dealloc|dereg|destroy|close|free|detach)_|rdma_(destroy|disconnect|reject|ack|leave)_?")
 # Their servers wait for clients forever.
-SERVE_ON = ("slot_server", "use_shared_client")
+SERVE_ON = ("slot_server", "use_shared_client", "cache")
 
 
 @dataclass(frozen=True)

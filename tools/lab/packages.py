@@ -30,7 +30,7 @@ def _clang_runtime() -> str:
 DEBIAN = {
     "build": (
         "meson ninja-build g++ pkg-config libibverbs-dev librdmacm-dev libcli11-dev libgtest-dev"
-        " patch"),
+        " libasio-dev patch"),
     "device": "ibverbs-providers ibverbs-utils rdmacm-utils iproute2 kmod",
     "machine": f"{QEMU} busybox-static zstd",
     "kernel": "make gcc patch perl",
@@ -47,7 +47,8 @@ OTHERS = {
         "dnf install",
         {
             "build": (
-                "meson ninja-build gcc-c++ pkgconf rdma-core-devel cli11-devel gtest-devel patch"),
+                "meson ninja-build gcc-c++ pkgconf rdma-core-devel cli11-devel gtest-devel"
+                " asio-devel patch"),
             "device": "libibverbs libibverbs-utils librdmacm-utils iproute kmod",
             "machine": "qemu-system-x86 busybox zstd",
             "kernel": "make gcc patch perl kernel-devel",
@@ -61,7 +62,7 @@ OTHERS = {
     "pacman": (
         "pacman -S --needed",
         {
-            "build": "meson ninja gcc pkgconf rdma-core cli11 gtest patch",
+            "build": "meson ninja gcc pkgconf rdma-core cli11 gtest asio patch",
             "device": "iproute2 kmod",
             "machine": "qemu-system-x86 busybox zstd",
             "kernel": "make gcc patch perl linux-headers",
@@ -75,7 +76,9 @@ OTHERS = {
     "zypper": (
         "zypper install",
         {
-            "build": "meson ninja gcc-c++ pkg-config rdma-core-devel cli11-devel gtest patch",
+            "build": (
+                "meson ninja gcc-c++ pkg-config rdma-core-devel cli11-devel gtest asio-devel"
+                " patch"),
             "device": "libibverbs-utils librdmacm-utils iproute2 kmod",
             "machine": "qemu-x86 busybox-static zstd",
             "kernel": "make gcc patch perl kernel-default-devel",

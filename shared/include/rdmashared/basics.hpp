@@ -11,6 +11,42 @@
 #include <functional>
 #include <string_view>
 
+/// @namespace rdmashared
+/// A client that many processes of a host share, and its server, over RDMA.
+///
+/// A whole server, as `./lab new` copies it:
+/// @include new/server.cpp
+///
+/// A whole client:
+/// @include new/client.cpp
+///
+/// Threads, and what blocks:
+///
+/// - **Server**: run() belongs to one thread, and blocks until the end. Call everything else from
+///   any thread. The destructor waits for the handlers that run. metrics() takes a second at most
+///   for each thread of the server.
+/// - **Request**: belongs to one thread at a time, and can be moved to another one. Nothing blocks.
+/// - **Sender**: Call everything from any thread, apart from the destructor. wait_until_up() blocks
+///   until its limit; metrics(), a second at most for each thread of the sender; the destructor, as
+///   long as a lookup of a server's name takes.
+/// - **Caller**: Call everything from any thread, apart from the destructor. request(), call() and
+///   post() block until RequestOptions::limit; join(), 5 s at most; wait_any(), wait_connected()
+///   and run_ready(), until their limit. Nothing else blocks.
+/// - **Pending**: belongs to one thread at a time, and can be moved to another one. wait() and
+///   take() block until RequestOptions::limit.
+///
+/// What they have in common:
+///
+/// - **fork()**: Fork before you make a Sender or a Server. A child that was forked later must not
+///   use any of these objects. It may destroy a Pending and a Caller: that does nothing. A child
+///   joins by Caller::join(), or by a link (rdmacommon::make_link()), and has an area of its own.
+/// - **Signals**: The library installs no handlers. Its threads block all signals but those that a
+///   thread raises itself, such as SIGSEGV. A signal handler may call Server::stop(), and nothing
+///   else.
+/// - **Lifetime**: Destroy a Pending before its Caller, and a Caller before its Sender if both are
+///   in one process. A Request may outlive its Server: its answer goes nowhere then.
+/// - **Errors**: What becomes of a request is an Outcome. Everything else that goes wrong is a
+///   rdmacommon::Error.
 namespace rdmashared {
 
 /// How a thread waits for a response or a completion.
@@ -20,10 +56,16 @@ enum class Waiting {
   adaptive, ///< It looks several times, as long as that has paid lately; then it sleeps.
 };
 
+/// What a log line is for.
+enum class Level {
+  info,    ///< Nothing is wrong.
+  warning, ///< Requests fail, or may fail.
+};
+
 /// Takes one line, without a newline at its end; a hint may follow on a second line. The library
 /// itself prints nothing. Called by the library's threads, one at a time for each Server and each
 /// Sender. It must not throw.
-using Log = std::function<void(std::string_view line)>;
+using Log = std::function<void(Level level, std::string_view line)>;
 
 /// The figures of one side of the connections so far.
 struct Counts {

@@ -19,6 +19,7 @@
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/processes.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -36,12 +37,28 @@ class CallerArea; // what is behind a Caller
 
 // [outcome]
 /// What became of a request.
+///
+/// | outcome     | which calls         | what the server has done            | ask again          |
+/// |-------------|---------------------|-------------------------------------|--------------------|
+/// | response    | all                 | answered it                         | -                  |
+/// | refused     | all but post()      | its handler has failed              | as it says         |
+/// | lost        | all but post()      | everything or nothing               | if twice is right  |
+/// | timed_out   | all but post()      | everything, a part, or nothing      | if twice is right  |
+/// | sender_gone | all                 | everything or nothing               | after a new join() |
+/// | not_sent    | all but post()      | nothing                             | when connected     |
+/// | expired     | all but post()      | nothing                             | with more time     |
+/// | no_room     | all                 | nothing                             | after a response   |
+/// | too_long    | all                 | nothing                             | never              |
 enum class Outcome : uint32_t {
-  response, ///< There is a response.
-  refused,  ///< The server's handler has failed; RequestFailed::server_said() says why.
-  lost,     ///< The connection broke after sending. The server may have carried the request out.
-  not_sent, ///< There is no connection. The server has not seen the request.
-  expired,  ///< Its time limit passed before the server began. The server has not carried it out.
+  response,    ///< There is a response.
+  refused,     ///< The server's handler has failed; RequestFailed::server_said() says why.
+  lost,        ///< The connection broke after sending. The server may have carried the request out.
+  not_sent,    ///< There is no connection. The server has not seen the request.
+  expired,     ///< Its time limit passed before the server began. It has not been carried out.
+  timed_out,   ///< Its time limit passed without an answer. The server has been told to drop it.
+  no_room,     ///< The area of this process, SenderOptions::area_slots, has no room for it.
+  too_long,    ///< It, or the room for its response, is longer than the slots have room for.
+  sender_gone, ///< The sender has ended. It may have sent the request.
 };
 // [outcome]
 
@@ -52,9 +69,9 @@ const char *words_for(Outcome outcome);
 /// A request that has no response. what() says why.
 class RequestFailed : public rdmacommon::Error {
 public:
-  /// @param server_said what the server's handler says, if it says anything
-  /// @param where       RequestOptions::where
-  explicit RequestFailed(Outcome outcome, const std::string &server_said = "",
+  /// @param detail what the server's handler says, or figures; may be empty
+  /// @param where  RequestOptions::where
+  explicit RequestFailed(Outcome outcome, const std::string &detail = "",
                          rdmacommon::Where where = rdmacommon::Where::here());
   Outcome outcome() const { return outcome_; } ///< Which of the reasons it was.
   /// The words of the server's handler, and nothing else; empty if the handler has not failed.
@@ -65,55 +82,84 @@ private:
   std::string server_said_;
 };
 
+/// What became of a request, for programs that do without exceptions.
+struct Response {
+  Outcome outcome; ///< Outcome::response, or why there is none.
+  /// The response; for Outcome::refused the words of the server's handler; else empty.
+  std::vector<std::byte> bytes = {};
+
+  /// Whether there is a response.
+  explicit operator bool() const { return outcome == Outcome::response; }
+};
+
 /// Takes a response where it lies. The server can write to that memory at any moment: if you do not
 /// trust the server, copy first, then check, then use.
 using InPlace = std::function<void(std::span<const std::byte> response)>;
 
-/// A request whose response can be collected later. Belongs to one thread. A Pending that is
-/// destroyed without a successful wait() drops its response; the server still carries the request
-/// out.
+/// A request whose response can be collected later, once. Belongs to one thread at a time.
+///
+/// A Pending that is destroyed, or assigned to, before that is cancelled. All its functions return
+/// or throw at the latest when RequestOptions::limit has passed since the request was made.
 class Pending {
 public:
   /// The request is this one's then.
   Pending(Pending &&other) noexcept
       : area_(std::exchange(other.area_, nullptr)), slot_(other.slot_), slots_(other.slots_),
-        room_(other.room_), how_(other.how_), where_(other.where_) {}
-  Pending &operator=(Pending &&) = delete;
-  ~Pending() { ///< Before its Caller is destroyed.
-    if (area_ != nullptr)
-      drop();
-  }
+        room_(other.room_), how_(other.how_), deadline_(other.deadline_), where_(other.where_) {}
+  Pending &operator=(Pending &&other) noexcept; ///< First cancels the one that it was.
+  ~Pending() { cancel(); }                      ///< Before its Caller is destroyed.
 
-  /// Whether wait() would return at once.
+  /// Whether wait() and take() would come back at once: it has been answered, its limit has passed,
+  /// or the sender has ended.
   bool is_ready() const;
 
-  /// Waits for the response. Call it again only if it has returned nothing.
+  /// Waits for the response.
+  /// @return a copy of it
+  /// @throws RequestFailed if there is no response; Error if it has been collected already
+  std::vector<std::byte> wait();
+  /// The same for a while. Call it again only if it has returned nothing.
   /// @param limit how long; 0 looks once
-  /// @return a copy of the response, or nothing if `limit` has passed
-  /// @throws RequestFailed if there is no response, Error if the sender has died
+  /// @return nothing if `limit` has passed, and the request's own limit has not
   std::optional<std::vector<std::byte>> wait(std::chrono::milliseconds limit);
-
   /// The same without a copy.
   /// @param in_place called with the response. Its slots are in use until it returns; they are this
   ///                 process's own. An exception that it throws is passed on
-  /// @return false if `limit` has passed
+  /// @return false if `limit` has passed, and the request's own limit has not
   bool wait(std::chrono::milliseconds limit, const InPlace &in_place);
+  /// Waits for the response.
+  /// @return it, or why there is none: does not throw RequestFailed
+  Response take();
+
+  /// Drops the request. The server is told. If its handler has not begun, it does not begin. Does
+  /// nothing for a request that has been collected.
+  void cancel() {
+    if (area_ != nullptr)
+      drop();
+  }
 
 private:
   friend class Caller;
   friend class CallerArea;
   Pending(CallerArea &area, uint32_t slot, uint32_t slots, uint32_t room, Waiting how,
-          rdmacommon::Where where)
-      : area_(&area), slot_(slot), slots_(slots), room_(room), how_(how), where_(where) {}
+          std::chrono::steady_clock::time_point deadline, rdmacommon::Where where)
+      : area_(&area), slot_(slot), slots_(slots), room_(room), how_(how), deadline_(deadline),
+        where_(where) {}
+  bool is_answered() const;
+  Outcome answered() const; // only if it is
   void drop();
+  std::optional<Outcome> outcome_by(std::chrono::steady_clock::time_point until);
+  bool wait_until(std::chrono::steady_clock::time_point until, const InPlace &in_place);
+  void collect(Outcome outcome, const InPlace &use);
+  [[noreturn]] void throw_failed(Outcome outcome);
 
   CallerArea *area_; // null once the response has been collected
   uint32_t slot_, slots_, room_;
   Waiting how_;
+  std::chrono::steady_clock::time_point deadline_;
   rdmacommon::Where where_; // of the request
 };
 
-/// Takes a response, or its failure: Pending::wait() does not wait here. An exception that it
+/// Takes a request that is ready: Pending::wait() and take() do not wait here. An exception that it
 /// throws comes out of Caller::run_ready().
 using Then = std::function<void(Pending &response)>;
 
@@ -128,11 +174,13 @@ struct RequestOptions {
   size_t room = 0;
   /// An index into SenderOptions::servers; by default one after the other.
   std::optional<uint32_t> server = {};
-  /// How long to wait for a slot, and then for the response.
+  /// How long the request is worth something. It travels with the request: the server does not
+  /// begin a request whose limit has passed.
   std::chrono::milliseconds limit{5000};
   /// How to wait for the response; by default as the Caller does.
   std::optional<Waiting> waiting = {};
-  uint8_t service = 0; ///< Which of the server's services: Request::service().
+  uint8_t service = 0;                   ///< Which of the server's services: Request::service().
+  std::array<uint64_t, 2> reserved = {}; ///< For later versions of the library. Leave it out.
   /// The line that errors name: by default that of the braces, or of the call if it has no options.
   rdmacommon::Where where = rdmacommon::Where::here();
 };
@@ -157,29 +205,36 @@ public:
   ~Caller();                  ///< All its Pendings must be gone.
 
   // [ways]
-  /// Sends a request and waits for the response.
+  /// Sends a request and waits for the response, and for room in the area if it is full.
   /// @return a copy of the response
-  /// @throws RequestFailed if it has failed; Error if it is too long, time is up, the area stays
-  ///         full, or the sender is gone
+  /// @throws RequestFailed if there is none; Error if the options name a server that there is not,
+  ///         or want a response of any length from a sender without SenderOptions::largest_response
   std::vector<std::byte> request(std::span<const std::byte> bytes,
                                  const RequestOptions &options = {});
   /// The same without a copy of the response.
   void request(std::span<const std::byte> bytes, const InPlace &in_place,
                const RequestOptions &options = {});
-  /// Sends a request and does not wait for the response.
-  /// @throws as request()
+  /// The same for programs that do without exceptions: does not throw RequestFailed.
+  Response call(std::span<const std::byte> bytes, const RequestOptions &options = {});
+
+  /// Sends a request. Does not wait, neither for room nor for the response.
+  /// @throws RequestFailed with Outcome::no_room, too_long or sender_gone; Error as request()
   Pending request_async(std::span<const std::byte> bytes, const RequestOptions &options = {});
-  /// The same if there is room for the request now. A response keeps its slots until it is
-  /// collected, so a thread that waits for room while it has responses to collect may wait for
-  /// itself: use this function there.
-  /// @return nothing if this process's area (SenderOptions::area_slots) has no room for it:
-  ///         collect responses, and try again
-  /// @throws as request()
+  /// The same for a program that fills its area, and collects responses when it is full.
+  /// @return nothing if the area has no room for the request now
+  /// @throws as request_async(), apart from Outcome::no_room
   std::optional<Pending> try_request_async(std::span<const std::byte> bytes,
                                            const RequestOptions &options = {});
-  /// Sends a request that wants no response. It returns when the request is in this process's area.
-  /// Nobody reports what became of it.
-  /// @throws as request()
+  /// Sends several requests, which cost one lock and at most one wake of the sender together.
+  /// Does not wait.
+  /// @return those that there was room for, from the first on
+  /// @throws as request_async(), apart from Outcome::no_room; then none has been sent
+  std::vector<Pending> request_batch(std::span<const std::span<const std::byte>> requests,
+                                     const RequestOptions &options = {});
+
+  /// Sends a request that wants no response. It returns when the request is in this process's area:
+  /// waits for room until RequestOptions::limit has passed. Nobody reports what became of it.
+  /// @throws as request_async()
   void post(std::span<const std::byte> bytes, const RequestOptions &options = {});
   // [ways]
 
@@ -188,7 +243,7 @@ public:
   /// @param waiting how; by default as the Caller does, whatever the requests'
   ///                RequestOptions::waiting
   /// @return its index, or nothing if `limit` has passed
-  /// @throws Error if all of them have been collected, or the sender of one has died
+  /// @throws Error if all of them have been collected
   std::optional<size_t> wait_any(std::span<const Pending> requests, std::chrono::milliseconds limit,
                                  std::optional<Waiting> waiting = {},
                                  rdmacommon::Where where = rdmacommon::Where::here());
@@ -198,23 +253,24 @@ public:
   /// @param limit  how long; 0 looks once
   /// @param server an index into SenderOptions::servers; by default any of them
   /// @return false if `limit` has passed
-  /// @throws Error if there is no such server, or its senders have died
+  /// @throws RequestFailed with Outcome::sender_gone; Error if there is no such server
   bool wait_connected(std::chrono::milliseconds limit, std::optional<uint32_t> server = {},
                       rdmacommon::Where where = rdmacommon::Where::here());
 
   // [then]
-  /// Sends a request, for an event loop. run_ready() calls `then` when the response is there, the
-  /// request has failed, or RequestOptions::limit has passed. Does not wait.
-  /// @throws as request(); Error also if there is no room for the request now
+  /// Sends a request, for an event loop. run_ready() calls `then` when the request is ready, as
+  /// Pending::is_ready() says. Does not wait.
+  /// @throws as request_async()
   void request_then(std::span<const std::byte> bytes, Then then,
                     const RequestOptions &options = {});
   /// A descriptor that is readable when run_ready() has something to do: for poll(2), epoll(7) or
   /// an event loop that is built on them. Belongs to this object.
   int fd();
-  /// Calls what was given to request_then(), for each response that is there. Does not wait. From
-  /// one thread at a time.
+  /// Calls what was given to request_then(), for each request that is ready. From one thread at a
+  /// time.
+  /// @param limit how long to wait for the first one, if none is ready; 0 does not wait
   /// @return how many
-  size_t run_ready();
+  size_t run_ready(std::chrono::milliseconds limit = std::chrono::milliseconds(0));
   // [then]
 
   /// SenderOptions::largest_response of the sender that this Caller has joined.

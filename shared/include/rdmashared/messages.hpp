@@ -12,8 +12,11 @@
 ///
 ///     const Sum sum = rdmashared::ask<Sum>(caller, Add{.a = 2, .b = 3}); // at the client
 ///
-/// The structs travel as they lie in memory: both programs must be built from the same
-/// declarations, for the same byte order. Use types of a fixed width.
+/// The structs travel as they lie in memory, in little-endian byte order, which the compiler
+/// checks. Both programs must be built from the same declarations; a Growing struct may differ.
+///
+/// This is not a format for everything. A message with strings, lists, or optional members is
+/// better made by a serializer, such as Protocol Buffers: requests are bytes.
 ///
 /// Written out in lesson 17_use_shared_client.
 #pragma once
@@ -25,6 +28,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -37,33 +41,67 @@
 
 namespace rdmashared {
 
-/// A struct that can travel as its bytes. It must hold no pointers.
+/// Whether all bytes of a struct belong to its members. Padding would send what was in memory
+/// before. Not a constant expression if there is padding, or a pointer: its bytes have no value
+/// then.
+template <typename Struct> constexpr bool is_packed() {
+  unsigned sum = 0;
+  for (const unsigned char byte :
+       std::bit_cast<std::array<unsigned char, sizeof(Struct)>>(Struct{}))
+    sum += byte;
+  return sum < ~0U;
+}
+
+/// A struct that can travel as its bytes. It must have no padding and no pointers; add members to
+/// fill gaps.
 template <typename Struct>
-concept Plain = std::is_trivially_copyable_v<Struct> && std::is_class_v<Struct>;
+concept Plain = std::is_trivially_copyable_v<Struct> && std::is_class_v<Struct> &&
+                    std::endian::native == std::endian::little &&
+                (std::is_empty_v<Struct> || std::bool_constant<is_packed<Struct>()>::value);
 
 /// A Plain struct whose member `type` says which one it is.
 template <typename Struct>
 concept Typed = Plain<Struct> && std::is_same_v<decltype(Struct::type), const uint32_t>;
 
-/// A copy of the struct that these bytes are.
+/// A Plain struct that may have more members, or fewer, at the other side:
+///
+///     struct Add {
+///       static constexpr uint32_t type = 1;
+///       static constexpr size_t oldest_size = 16; // bytes of the first version
+///       int64_t a, b;
+///       int64_t c = 0; // new: a client of the first version does not send it
+///     };
+///
+/// New members come at the end, and have a default value, which stands for what the other side does
+/// not send. Members never change and never go.
+template <typename Struct>
+concept Growing = Plain<Struct> && std::is_same_v<decltype(Struct::oldest_size), const size_t> &&
+                  Struct::oldest_size <= sizeof(Struct);
+
+/// A copy of the struct that these bytes are. Of a Growing one, members that are not there have
+/// their default values, and bytes behind the last member are ignored.
 /// @throws rdmacommon::Error if there are more bytes, or fewer
 template <Plain Struct> Struct from_bytes(std::span<const std::byte> bytes) {
-  if (bytes.size() != sizeof(Struct))
+  bool is_right = bytes.size() == sizeof(Struct);
+  if constexpr (Growing<Struct>)
+    is_right = bytes.size() >= Struct::oldest_size;
+  if (!is_right)
     throw rdmacommon::Error("a message", "it has " + std::to_string(bytes.size()) +
                                              " bytes in place of " +
                                              std::to_string(sizeof(Struct)));
   Struct value{};
-  std::memcpy(&value, bytes.data(), sizeof value);
+  std::memcpy(&value, bytes.data(), std::min(bytes.size(), sizeof value));
   return value;
 }
 
 /// The bytes of a request: its type, 4 bytes in network byte order, and the struct.
 template <Typed Struct>
 std::array<std::byte, sizeof(uint32_t) + sizeof(Struct)> to_request(const Struct &value) {
-  std::array<std::byte, sizeof(uint32_t) + sizeof(Struct)> bytes;
+  std::array<std::byte, sizeof(uint32_t) + sizeof(Struct)> bytes{};
   for (size_t i = 0; i < sizeof(uint32_t); ++i)
     bytes[i] = static_cast<std::byte>(Struct::type >> (24 - 8 * i));
-  std::memcpy(bytes.data() + sizeof(uint32_t), &value, sizeof value);
+  if constexpr (!std::is_empty_v<Struct>) // else its only byte has no value
+    std::memcpy(bytes.data() + sizeof(uint32_t), &value, sizeof value);
   return bytes;
 }
 
@@ -80,9 +118,13 @@ Response ask(Caller &caller, const Message &message, RequestOptions how = {}) {
   return response;
 }
 
-/// Answers a request with a struct; ask() at the other side knows its type.
+/// Answers a request with a struct; ask() at the other side knows its type. A client that knows
+/// fewer members of a Growing one gets those.
 template <Plain Response> void reply(Request &request, const Response &response) {
-  request.reply(std::as_bytes(std::span(&response, 1)));
+  auto bytes = std::as_bytes(std::span(&response, 1));
+  if constexpr (Growing<Response>)
+    bytes = bytes.first(std::clamp(request.room().size(), Response::oldest_size, bytes.size()));
+  request.reply(bytes);
 }
 
 /// A RequestHandler that looks at a request's type. Add all handlers before you give it to a

@@ -12,11 +12,13 @@
 
 #include "rdmashared/basics.hpp"
 #include "rdmashared/caller.hpp"
+#include "rdmashared/metrics.hpp"
 
 #include <rdmacommon/processes.hpp>
 
 #include <sys/types.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -66,13 +68,17 @@ struct SenderOptions {
   /// Members of this group may join as well. By its name they join a sender of root only, since
   /// anybody can take a name; of other users, they need a link.
   std::optional<gid_t> members = {};
+  /// What ServerOptions::new_client gets as Client::secret, to know its clients by. It goes over
+  /// the network in plain.
+  uint64_t secret = 0;
   std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
   std::chrono::milliseconds rest{200}; ///< Before the second attempt; doubles with each one.
   std::chrono::milliseconds longest_rest{3200}; ///< Up to this.
   /// How long a server may say nothing when it is asked whether it lives. Then the connection is
   /// lost. It must be longer than the longest handler that runs inline.
   std::chrono::milliseconds silence{5000};
-  Log log = {}; ///< Why a connection is lost, or cannot be made.
+  Log log = {}; ///< Which connections come up, and why one is lost or cannot be made.
+  std::array<uint64_t, 4> reserved = {}; ///< For later versions of the library. Leave it out.
 };
 
 /// Connections to servers, and the threads that have them. Any number of Senders can be in a
@@ -104,6 +110,9 @@ public:
   /// For the threads of this process. The Sender must outlive it.
   Caller caller(Waiting waiting = Waiting::adaptive);
   Counts counts() const; ///< Of all connections.
+  /// The state of each connection and worker, requests by outcome, and how long they took. Asks
+  /// each thread, and waits a second for it at most. From any thread.
+  Metrics metrics() const;
 
 private:
   std::unique_ptr<class SenderThreads> threads_;

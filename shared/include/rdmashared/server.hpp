@@ -14,13 +14,16 @@
 #pragma once
 
 #include "rdmashared/basics.hpp"
+#include "rdmashared/metrics.hpp"
 
+#include <array>
 #include <bitset>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +38,8 @@ struct Client {
   /// Its number, from 1. No two connections of a Server have the same one.
   uint64_t connection = 0;
   std::string host; ///< The client's IP address.
+  /// SenderOptions::secret. It comes over the network in plain.
+  uint64_t secret = 0;
 };
 
 // [request]
@@ -64,6 +69,11 @@ public:
   uint16_t worker() const;
   uint8_t service() const;     ///< RequestOptions::service.
   bool wants_response() const; ///< False for Caller::post().
+  /// What is left of RequestOptions::limit, in steps of some milliseconds; 0 if it has passed.
+  std::chrono::milliseconds left() const;
+  /// Whether somebody still waits for the answer: the limit has not passed, and nobody has said
+  /// that it is not wanted. A handler that takes long can ask, and fail() early.
+  bool is_wanted() const;
   /// What ServerOptions::new_client has returned for this client; null if there is no such
   /// function. Valid until the answer.
   void *state() const;
@@ -123,15 +133,23 @@ struct ServerOptions {
   /// Services whose handlers run in the threads that have the connections, although there is a
   /// pool: for handlers that are shorter than a wake of another thread.
   std::bitset<256> inline_services = {};
+  /// Services that the pool takes first. One of their requests waits at most for the handlers that
+  /// are running.
+  std::bitset<256> urgent_services = {};
+  /// A service that the library answers itself, at once: "serving", or "closing" after stop().
+  std::optional<uint8_t> health_service = {};
   Waiting waiting = Waiting::adaptive;            ///< How each of `threads` waits.
   std::chrono::milliseconds connect_within{5000}; ///< How long a client may take to connect.
+  /// Connections of one host that may be on the way at a time. More are rejected.
+  uint32_t half_open = 64;
   std::chrono::milliseconds grace{5000}; ///< How long clients may take to finish after stop().
-  /// Called for each new client, by one thread: makes a state of yours for it. The state is
+  /// Called for each new client, by one thread, before the client gets memory: decides whether it
+  /// may come, and makes a state of yours for it. An exception rejects the client. The state is
   /// destroyed when the client has gone and its last request is answered, by any thread. So a state
-  /// that holds Requests of its own client keeps itself alive until they are answered. An exception
-  /// rejects the client.
+  /// that holds Requests of its own client keeps itself alive until they are answered.
   std::function<std::shared_ptr<void>(const Client &client)> new_client = {};
-  Log log = {}; ///< Which clients are rejected or dropped, and why.
+  Log log = {};                          ///< Which clients are rejected or dropped, and why.
+  std::array<uint64_t, 4> reserved = {}; ///< For later versions of the library. Leave it out.
 };
 
 /// Any number of Servers can be in a process.
@@ -159,7 +177,10 @@ public:
   void stop() noexcept;
 
   // From any thread.
-  Counts counts() const;     ///< Of all connections.
+  Counts counts() const; ///< Of all connections.
+  /// The state of each client, requests by outcome, and how long they took. Asks each thread, and
+  /// waits a second for it at most.
+  Metrics metrics() const;
   uint32_t served() const;   ///< Connections that have ended in order.
   uint32_t dropped() const;  ///< Connections that the server has closed, since something was wrong.
   uint32_t rejected() const; ///< Connection requests that the server has rejected.

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+/// @file
+/// The figures of a Sender or a Server, as text for a person, or for Prometheus.
+///
+///     const std::string for_a_person = metrics.text(); // Sender::metrics(), Server::metrics()
+///     const std::string for_prometheus = metrics.prometheus();
+///
+/// Written out in lesson 27_all_of_it.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rdmashared {
+
+/// How long something took, how often.
+struct Histogram {
+  /// The number of times below 2^i microseconds that no bucket before this one has counted. The
+  /// last bucket has all longer ones, too.
+  std::array<uint64_t, 25> buckets{};
+  uint64_t microseconds = 0; ///< Of all of them together.
+
+  uint64_t count() const; ///< Of all buckets.
+  /// The time that `part` of them do not exceed.
+  /// @param part 0 to 1: 0.5 for half of them
+  /// @return a power of two, so up to twice as long; 0 if there are none
+  std::chrono::microseconds within(double part) const;
+};
+
+/// Figures at one moment. Each has a name, and labels that tell it from others of this name.
+class Metrics {
+public:
+  /// What a figure is.
+  enum class Type {
+    gauge,   ///< It goes up and down.
+    counter, ///< It only grows.
+  };
+
+  /// Adds a figure: those of the library, and yours if you want them in the same text.
+  /// @param name   as Prometheus has them: "requests_total"
+  /// @param help   what it is, in one line; that of the first figure of this name is used
+  /// @param labels as `server="10.77.0.1",lane="0"`; label() makes one
+  void add(std::string_view name, std::string_view help, Type type, double value,
+           std::string labels = "");
+  /// Adds a histogram.
+  /// @param name ends in "_seconds"
+  void add(std::string_view name, std::string_view help, const Histogram &histogram);
+  /// A label, with what Prometheus wants before quotes and backslashes.
+  static std::string label(std::string_view name, std::string_view value);
+
+  /// A figure.
+  /// @return 0 if there is none
+  double value(std::string_view name, std::string_view labels = "") const;
+
+  /// All figures, one in a line; of a histogram, times that half, 99 %, and all do not exceed.
+  std::string text() const;
+  /// All figures in Prometheus' text format, version 0.0.4. Names begin with "rdmashared_".
+  std::string prometheus() const;
+
+private:
+  struct Figure {
+    std::string labels;
+    double value;
+  };
+  struct Family {
+    std::string name, help;
+    Type type;
+    std::vector<Figure> figures;
+    std::vector<Histogram> histograms; // one, or none
+  };
+  Family &family(std::string_view name, std::string_view help, Type type);
+
+  std::vector<Family> families_;
+};
+
+} // namespace rdmashared

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// Layer: ends. The worker's end: the area of this process, and what its threads share beside it.
+// The threads use the area under a lock; no other process has it.
+#pragma once
+
+#include "bells.hpp"
+#include "epoll_loop.hpp"
+#include "members.hpp"
+#include "memory.hpp"
+
+#include "rdmashared/caller.hpp"
+
+#include <rdmacommon/processes.hpp>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+
+namespace rdmashared {
+
+// How often a sleeper asks whether the sender lives.
+constexpr std::chrono::milliseconds liveness_interval(100);
+inline const uint32_t cpus = std::max(std::thread::hardware_concurrency(), 1U);
+
+// [caller-area]
+// What is behind a Caller, and behind its Pendings.
+class CallerArea {
+public:
+  CallerArea(rdmacommon::Link link, Waiting waiting);
+
+  const Area &area() const { return use_.area(); }
+  const Board &board() const { return **joined_.board; }
+  // Whether the sender has ended; the second one as far as this process has noticed. That needs no
+  // system call.
+  bool is_over() { return is_known_to_be_over() || (is_alone_ = joined_.is_alone()); }
+  bool is_known_to_be_over() const { return board().is_over.load() != 0 || is_alone_; }
+
+  using Place = AreaUse::Place;
+  uint64_t longest() const; // request, or response in the slots, in bytes
+  static uint64_t needed(size_t bytes, const RequestOptions &options);
+  // @throws Error if the sender has no such server, or no such responses
+  void check(const RequestOptions &options) const {
+    if (options.room == RequestOptions::any_length || options.server)
+      check_closely(options);
+  }
+
+  // Each returns Outcome::response if the request is on its way, from `place` on.
+
+  // With the lock; announce() follows.
+  Outcome add(std::span<const std::byte> bytes, const RequestOptions &options, Want want,
+              Place &place);
+  Outcome try_request(std::span<const std::byte> bytes, const RequestOptions &options, Want want,
+                      Place &place);
+  // Waits for room.
+  Outcome request(std::span<const std::byte> bytes, const RequestOptions &options, Want want,
+                  Clock::time_point deadline, Place &place);
+  [[noreturn]] void fail(Outcome outcome, std::span<const std::byte> bytes,
+                         const RequestOptions &options) const;
+
+  Pending pending(const Place &place, const RequestOptions &options, Clock::time_point deadline) {
+    return {*this,    place.slot,   place.slots, place.room, options.waiting.value_or(waiting_),
+            deadline, options.where};
+  }
+  // With the lock. Several submissions can be announced together.
+  void submit(const Submission &what);
+  void announce();
+  void free(const Place &place);
+
+  enum class Slept { done, late, alone };
+  template <typename IsDone>
+  Slept sleep_until(IsDone is_done, Clock::time_point deadline, Waiting how);
+  void set_timer(Clock::time_point when);
+
+  const pid_t process_ = getpid();
+  const Waiting waiting_;
+  std::array<Patience, 3> patience_{Patience(Waiting::poll), Patience(Waiting::events),
+                                    Patience(Waiting::adaptive)}; // by Waiting
+  Joined joined_;
+  std::atomic<bool> is_alone_ = false;
+
+  std::mutex mutex_; // of the two below, apart from AreaUse::release()
+  AreaUse use_;
+  uint32_t submitted_ = 0;
+
+  struct Callback {
+    Pending pending;
+    Then then;
+  };
+  void check_closely(const RequestOptions &options) const;
+  std::list<Callback> take_ready();
+  bool is_any_answered();
+
+  std::mutex callbacks_mutex_;
+  std::list<Callback> callbacks_;
+  Clock::time_point timer_at_ = Clock::time_point::max();
+  rdmacommon::File epoll_, timer_; // made by the first fd()
+};
+// [caller-area]
+
+// [sleep-until]
+template <typename IsDone>
+CallerArea::Slept CallerArea::sleep_until(IsDone is_done, Clock::time_point deadline, Waiting how) {
+  if (is_done())
+    return Slept::done;
+  Patience &patience = patience_.at(static_cast<size_t>(how));
+  int looked = 0;
+  // [look]
+  // Looking pays for one process, and not for many: they would keep the CPUs from the sender.
+  const int looks = how == Waiting::adaptive && board().busy.load(std::memory_order_relaxed) >= cpus
+                        ? 0
+                        : patience.looks();
+  // [look]
+  for (; looked < looks && !is_done(); ++looked) {
+    sched_yield();
+    if (looked % 1024 == 1023 && (Clock::now() >= deadline || is_over()))
+      break;
+  }
+  patience.note(looked, is_done());
+  const uint32_t bit = uint32_t{1} << joined_.number % 32;
+  const auto &bell = board().bells.at(joined_.number / 32);
+  auto next_look = Clock::time_point::max(); // whether the sender lives
+  auto why = Slept::late;
+  const bool was_done = rdmashared::sleep_until(bell, area().sleeps(), is_done, [&](uint32_t seen) {
+    const auto now = Clock::now();
+    if (now >= next_look ? is_over() : is_known_to_be_over()) {
+      why = Slept::alone;
+      return is_done(); // an answer that has come before is one
+    }
+    if (now >= deadline)
+      return false;
+    if (now >= next_look || next_look == Clock::time_point::max())
+      next_look = now + liveness_interval;
+    sleep_on(bell, seen, bit, std::min(deadline, next_look));
+    return true;
+  });
+  return was_done ? Slept::done : why;
+}
+// [sleep-until]
+
+} // namespace rdmashared
