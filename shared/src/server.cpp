@@ -214,12 +214,12 @@ Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
   Client client{.connection = ++connections_,
                 .host = host_of(rdma_get_peer_addr(id.get())),
                 .secret = hello.token};
-  uint32_t &half_open = half_open_[client.host];
-  if (half_open >= options_.half_open)
+  if (const auto its = half_open_.find(client.host);
+      its != half_open_.end() && its->second >= options_.half_open)
     return Refusal::full;
   if (!budget_->take(memory))
     return Refusal::memory;
-  ++half_open;
+  ++half_open_[client.host];
   // Making so much memory, and pinning it, takes long. The other clients' requests do not wait for
   // that. The program is asked first.
   const auto load = [](const std::unique_ptr<Place> &place) { return place->sessions; };
@@ -278,8 +278,10 @@ void ServerThreads::begin(Opening &opening, const std::exception_ptr &failure) {
     }
   }
   // The first thread counts, so it alone knows when there is room, and when all have gone.
-  first().send([this, &place = opening.place, has_failed] {
+  first().send([this, &place = opening.place, host = opening.client.host, has_failed] {
     --opening_;
+    if (has_failed)
+      has_settled(host);
     opened_ += !has_failed;
     place.sessions -= has_failed;
     look_whether_to_end();
