@@ -18,6 +18,7 @@ from pathlib import Path
 from lines import next_line
 
 SERVED = re.compile(r"served (\d+) connections, dropped (\d+), rejected (\d+)")
+BROKE = "the request: the connection broke while it was under way"  # the words for Outcome::lost
 RESPONSES = re.compile(r"(\d+) responses, and all of them right")
 
 
@@ -232,9 +233,7 @@ class Faults(Shared):
         self.server.kill()
         killed = time.monotonic()
         for worker in waiting:
-            self.assertIn(
-                "4 failed: the request: the connection broke while it was under way",
-                self.finish(worker)[0])
+            self.assertIn(f"4 failed: {BROKE}", self.finish(worker)[0])
         self.assertLess(time.monotonic() - killed, 60)  # which the requests would have taken
         _, err = self.finish(self.attached("--requests", "1"), 1)
         self.assertIn("there is no connection to the server; it has not been sent", err)
@@ -297,7 +296,7 @@ class Faults(Shared):
         self.sending.kill()
         killed = time.monotonic()
         for worker in waiting:
-            self.assertIn("2 failed: the request: the sender is gone", self.finish(worker)[0])
+            self.assertIn(f"2 failed: {BROKE}", self.finish(worker)[0])
         self.assertLess(time.monotonic() - killed, 60)  # which the requests would have taken
         name, self.name = self.name, None
         self.sending = self.client("--serve", "--name", name)
@@ -340,7 +339,7 @@ class Faults(Shared):
         closing = self.start(
             self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage",
             "closing", "--count", "2")
-        self.assertRegex(self.finish(closing)[0], r"^(the request: the sender is gone .*\n){2}$")
+        self.assertRegex(self.finish(closing)[0], rf"^({BROKE}.*\n){{2}}$")
         self.right(before)
         self.right(self.attached("--requests", "100"))
         self.assertIsNone(self.sending.poll())
@@ -421,7 +420,7 @@ class Faults(Shared):
             ("too-long", "longer than the slots have room for: 1048576 bytes, and at most 65536"),
             (
                 "no-room",
-                "the server could not answer it: RequestOptions::room too small: 5000 > 64 bytes"),
+                "its response is too long: RequestOptions::room too small: 5000 > 64 bytes"),
             ("failing", "the server could not answer it: the service: it was asked to fail"),
             ("too-slow", "the service: it was asked to work for more than 60 s"),
         ):

@@ -36,6 +36,8 @@ const char *words_for(Outcome outcome) {
     return "there is no connection to the server; it has not been sent";
   case Outcome::expired:
     return "its time limit passed before the server began; it has not been carried out";
+  case Outcome::answer_too_long:
+    return "its response is too long";
   case Outcome::timed_out:
     return "no answer within its time limit; the server may have carried it out, or not";
   case Outcome::no_room:
@@ -107,7 +109,7 @@ std::optional<Outcome> Pending::outcome_by(Clock::time_point until) {
   case CallerArea::Slept::done:
     return answered();
   case CallerArea::Slept::alone:
-    return Outcome::sender_gone;
+    return Outcome::lost; // the sender has ended, and may have sent it
   case CallerArea::Slept::late:
     break;
   }
@@ -116,7 +118,7 @@ std::optional<Outcome> Pending::outcome_by(Clock::time_point until) {
 
 // Calls `use` with the response, or with what the server's handler says, and gives the slots back.
 void Pending::collect(Outcome outcome, const InPlace &use) {
-  if (outcome == Outcome::timed_out || outcome == Outcome::sender_gone)
+  if (outcome == Outcome::timed_out || area_->is_known_to_be_over()) // there is no answer
     return drop();
   const struct Free {
     Pending &pending;
@@ -180,14 +182,19 @@ Response Pending::take() {
 // ---- all requests of a process
 
 Caller::Caller(Link link, Waiting waiting)
-    : area_(std::make_unique<CallerArea>(std::move(link), waiting)) {}
+    : area_(std::make_unique<CallerArea>(std::move(link), waiting, std::chrono::seconds(5))) {}
+
+Caller::Caller(std::unique_ptr<CallerArea> area) : area_(std::move(area)) {}
 
 Caller::Caller(Caller &&) noexcept = default;
 
+Caller &Caller::operator=(Caller &&) noexcept = default;
+
 Caller::~Caller() = default;
 
-Caller Caller::join(const std::string &name, Waiting waiting, Where where) {
-  return Caller(connect_to(name, std::chrono::seconds(5), where), waiting);
+Caller Caller::join(const std::string &name, Waiting waiting, milliseconds limit, Where where) {
+  Link link = connect_to(name, limit, where);
+  return Caller(std::make_unique<CallerArea>(std::move(link), waiting, limit));
 }
 
 uint32_t Caller::largest_response() const {

@@ -12,9 +12,8 @@ namespace rdmashared {
 
 using rdmacommon::Error, rdmacommon::Link;
 
-CallerArea::CallerArea(Link link, Waiting waiting)
-    : waiting_(waiting), joined_(join(std::move(link), std::chrono::seconds(5))),
-      use_(*joined_.area) {}
+CallerArea::CallerArea(Link link, Waiting waiting, std::chrono::milliseconds limit)
+    : waiting_(waiting), joined_(join(std::move(link), limit)), use_(*joined_.area) {}
 
 // [add-request]
 uint64_t CallerArea::longest() const {
@@ -81,6 +80,8 @@ void CallerArea::announce() {
 Outcome CallerArea::try_request(std::span<const std::byte> bytes, const RequestOptions &options,
                                 Want want, Place &place) {
   check(options);
+  if (is_known_to_be_over())
+    return Outcome::sender_gone;
   const std::lock_guard lock(mutex_);
   const Outcome outcome = add(bytes, options, want, place);
   if (outcome == Outcome::response)

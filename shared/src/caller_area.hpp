@@ -37,7 +37,7 @@ inline const uint32_t cpus = std::max(std::thread::hardware_concurrency(), 1U);
 // What is behind a Caller, and behind its Pendings.
 class CallerArea {
 public:
-  CallerArea(rdmacommon::Link link, Waiting waiting);
+  CallerArea(rdmacommon::Link link, Waiting waiting, std::chrono::milliseconds limit);
 
   const Area &area() const { return use_.area(); }
   const Board &board() const { return **joined_.board; }

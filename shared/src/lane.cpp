@@ -275,6 +275,7 @@ void Lane::message(const Header &header, std::span<const std::byte> bytes) {
   case Kind::response:
   case Kind::long_response:
   case Kind::failure:
+  case Kind::answer_too_long:
   case Kind::expired:
     if (const auto wanted = owner_.answered(*this, header, bytes)) {
       --under_way_;

@@ -167,6 +167,11 @@ Metrics Sender::metrics() const {
     stats.push_back(&loop.stats());
   }
   Metrics all = *made;
+  uint64_t cancels = 0;
+  for (const Stats *each : stats)
+    cancels += each->cancels;
+  all.add("cancels_total", "Requests that callers gave up: their limit passed, or cancel().",
+          Metrics::Type::counter, static_cast<double>(cancels));
   add_to(all, stats, "Time for which requests waited for a place in a ring, of 1 in 16.",
          "Time from sending a request to its answer, of 1 in 16.");
   return all;

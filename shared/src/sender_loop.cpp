@@ -243,6 +243,7 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
 // [check-submission]
 
 void SenderLoop::cancel(Worker &worker, Request &request) {
+  stats_.cancels += 1;
   if (request.state == Request::State::waiting)
     request.state = Request::State::cancelled;
   else if (request.state == Request::State::sent)
@@ -381,11 +382,7 @@ std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
     std::memcpy(worker->area.slots(id.slot).data(), bytes.data(), length);
   if (request.is_timed)
     stats_.took.add(Clock::now() - request.since);
-  finish(*worker, request,
-         header.kind == Kind::failure   ? Outcome::refused
-         : header.kind == Kind::expired ? Outcome::expired
-                                        : Outcome::response,
-         length);
+  finish(*worker, request, outcome_of(header.kind), length);
   return want;
 }
 // [check-answer]

@@ -101,7 +101,7 @@ private:
         .worker = worker.number, .generation = request.generation, .slot = request.what.slot}
         .packed();
   }
-  static void cancel(Worker &worker, Request &request);
+  void cancel(Worker &worker, Request &request);
   bool send();
   bool send_group(Lane &lane);
   bool send_one(Lane &lane, std::deque<Waiting> &from);

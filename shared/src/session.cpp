@@ -243,9 +243,10 @@ void Request::reply(size_t length) {
   const bool is_long = what_->header.kind == Kind::long_request;
   const size_t available = room().size();
   if (length > available)
-    return fail((is_long ? "SenderOptions::largest_response" : "RequestOptions::room") +
-                std::string(" too small: ") + std::to_string(length) + " > " +
-                std::to_string(available) + " bytes");
+    return end_in_words(Kind::answer_too_long,
+                        (is_long ? "SenderOptions::largest_response" : "RequestOptions::room") +
+                            std::string(" too small: ") + std::to_string(length) + " > " +
+                            std::to_string(available) + " bytes");
   std::exchange(what_, nullptr)
       ->finish(is_long ? Kind::long_response : Kind::response, static_cast<uint32_t>(length));
 }
@@ -258,10 +259,14 @@ void Request::reply(std::span<const std::byte> response) {
 }
 
 void Request::fail(std::string_view why) {
+  end_in_words(Kind::failure, why);
+}
+
+void Request::end_in_words(Kind kind, std::string_view why) {
   const size_t most = std::min(size_t{what_->header.room}, longest_reason);
   const auto words = std::as_bytes(std::span(why)).first(std::min(why.size(), most));
   what_->reason_or_response.assign(words.begin(), words.end());
-  std::exchange(what_, nullptr)->finish(Kind::failure, static_cast<uint32_t>(words.size()));
+  std::exchange(what_, nullptr)->finish(kind, static_cast<uint32_t>(words.size()));
 }
 // [reply]
 
@@ -447,17 +452,14 @@ bool Session::send_one(Received &request) {
   std::span<const std::byte> bytes;
   if (request.answer == Kind::response)
     bytes = request.response.first(request.length);
-  else if (request.answer == Kind::failure)
+  else if (request.answer == Kind::failure || request.answer == Kind::answer_too_long)
     bytes = request.reason_or_response;
   if (!connection_.has_room(slots_for(bytes.size(), shape_.slot_size)))
     return false;
   connection_.put({.length = request.length, .id = request.header.id, .kind = request.answer},
                   bytes);
   --in_work_;
-  const Outcome outcome = request.answer == Kind::failure   ? Outcome::refused
-                          : request.answer == Kind::expired ? Outcome::expired
-                                                            : Outcome::response;
-  stats_.outcomes[static_cast<size_t>(outcome)] += 1;
+  stats_.outcomes[static_cast<size_t>(outcome_of(request.answer))] += 1;
   if (request.header.kind == Kind::long_request)
     is_room_used_[request.place] = false;
   request.done();

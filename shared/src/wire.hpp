@@ -18,6 +18,8 @@
 // needs. It can go over the end of a run, and over the end of the ring.
 #pragma once
 
+#include "rdmashared/caller.hpp"
+
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/immediate.hpp>
 
@@ -171,9 +173,18 @@ enum class Kind : uint8_t {
   failure,       // why there is none, in words
   expired,       // its time limit had passed, or it was cancelled, before the handler began
   pong,
-  alive,   // nothing: that it is acknowledged shows that the client's host lives
-  closing, // no more requests, please
+  alive,           // nothing: that it is acknowledged shows that the client's host lives
+  closing,         // no more requests, please
+  answer_too_long, // for the room of the request; in words
 };
+
+// Of an answer.
+inline Outcome outcome_of(Kind kind) {
+  return kind == Kind::failure           ? Outcome::refused
+         : kind == Kind::expired         ? Outcome::expired
+         : kind == Kind::answer_too_long ? Outcome::answer_too_long
+                                         : Outcome::response;
+}
 
 // What a message begins with.
 struct Header {

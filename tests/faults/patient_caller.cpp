@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 struct Tally {
-  std::array<std::atomic<uint64_t>, 9> outcomes{};
+  std::array<std::atomic<uint64_t>, 10> outcomes{};
   uint64_t of(Outcome outcome) const { return outcomes.at(static_cast<size_t>(outcome)); }
 };
 

@@ -60,7 +60,7 @@ TEST(Requests, WithResponsesOfTheirOwnConnection) {
   requests[3].reply(bytes(std::string(5000, 'd')));
   EXPECT_EQ(response_of(pending[3]), std::string(5000, 'd'));
   requests[2].reply(bytes(std::string(5001, 'c')));
-  EXPECT_EQ(failure_of([&] { response_of(pending[2]); }).server_said(),
+  EXPECT_EQ(answer_too_long([&] { response_of(pending[2]); }),
             "SenderOptions::largest_response too small: 5001 > 5000 bytes");
   std::ranges::fill(requests[1].room().first(3000), std::byte{'b'});
   requests[1].reply(3000);
@@ -77,13 +77,13 @@ TEST(Requests, RoomIsWhatWasAskedFor) {
   Request first = kept.pop();
   EXPECT_EQ(first.room().size(), 64); // a slot
   first.reply(bytes(std::string(65, 'x')));
-  EXPECT_EQ(failure_of([&] { response_of(short_one); }).server_said(),
+  EXPECT_EQ(answer_too_long([&] { response_of(short_one); }),
             "RequestOptions::room too small: 65 > 64 bytes");
   Pending long_one = connected.caller.request_async(bytes("?"), patient(200));
   Request second = kept.pop();
   EXPECT_EQ(second.room().size(), 4 * 64);
   second.reply(bytes(std::string(257, 'x')));
-  EXPECT_EQ(failure_of([&] { response_of(long_one); }).server_said(),
+  EXPECT_EQ(answer_too_long([&] { response_of(long_one); }),
             "RequestOptions::room too small: 257 > 256 bytes");
   Pending whole = connected.caller.request_async(bytes("?"), patient(200));
   kept.pop().reply(bytes(std::string(256, 'x')));
@@ -157,7 +157,7 @@ TEST(Requests, OfAHandlerOfBytes) {
   Connected connected({.servers = {server.where()}, .slot_size = 128});
   EXPECT_EQ(ask(connected.caller, "word"), "word");
   EXPECT_EQ(failure_of([&] { ask(connected.caller, ""); }).server_said(), "nothing to do");
-  EXPECT_EQ(failure_of([&] { ask(connected.caller, "wrong"); }).server_said(),
+  EXPECT_EQ(answer_too_long([&] { ask(connected.caller, "wrong"); }),
             "RequestOptions::room too small: 1000 > 128 bytes");
 }
 

@@ -195,6 +195,15 @@ template <typename F> RequestFailed failure_of(F request) {
   throw Error("the test", "a request has not failed");
 }
 
+// Why a response has no room.
+template <typename F> std::string answer_too_long(F request) {
+  const RequestFailed failure = failure_of(request);
+  if (failure.outcome() != Outcome::answer_too_long || !failure.server_said().empty())
+    throw Error("the test", failure.what());
+  const std::string said = failure.what(), begins = "the request: its response is too long: ";
+  return said.substr(begins.size(), said.rfind(" (") - begins.size());
+}
+
 // What a wrong use is told.
 template <typename F> std::string error_of(F use) {
   try {

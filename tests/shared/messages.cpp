@@ -84,6 +84,17 @@ TEST(Messages, TellTheirHandlersWhoseTheyAre) {
   EXPECT_EQ(rdmashared::ask<Sum>(second.caller, Halve{.number = 84}, patient()).value, 2042);
 }
 
+TEST(Messages, NeedNotBeStructs) {
+  Dispatcher dispatcher;
+  dispatcher.on(
+      7, [](Request &&request) { request.reply(bytes("hello " + text(after_type(request)))); });
+  EXPECT_THROW(dispatcher.on(7, [](Request &&) {}), Error);
+  Running server({}, dispatcher);
+  Connected connected(server);
+  const auto request = to_request(7, bytes("world"));
+  EXPECT_EQ(text(connected.caller.request(request, patient())), "hello world");
+}
+
 TEST(Messages, AreAnsweredLater) {
   Kept kept;
   Dispatcher dispatcher;

@@ -62,8 +62,10 @@ TEST(Outcomes, LimitsHoldForAllWaysToAsk) {
   Pending pending = caller.request_async(bytes("?"), soon);
   EXPECT_EQ(outcome_of([&] { pending.wait(); }), Outcome::timed_out);
   EXPECT_NE(error_of([&] { pending.wait(); }).find("collected already"), std::string::npos);
-  Pending longer = caller.request_async(bytes("?"), soon); // than it is worth something
+  Pending longer = caller.request_async(bytes("?"), soon);
+  const auto began = std::chrono::steady_clock::now();
   EXPECT_EQ(outcome_of([&] { longer.wait(patience); }), Outcome::timed_out);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, patience);
   std::vector<Pending> several;
   several.push_back(caller.request_async(bytes("?"), patient()));
   several.push_back(caller.request_async(bytes("?"), soon));
@@ -87,15 +89,19 @@ TEST(Outcomes, OfASenderThatHasEnded) {
   Pending pending = caller.request_async(bytes("?"), patient());
   int called = 0;
   caller.request_then(
-      bytes("?"), [&](Pending &done) { called += done.take().outcome == Outcome::sender_gone; },
+      bytes("?"), [&](Pending &done) { called += done.take().outcome == Outcome::lost; },
       patient());
   const Request first = kept.pop(), second = kept.pop(); // and answers neither
   sender.reset();
   EXPECT_TRUE(pending.is_ready());
-  EXPECT_EQ(pending.take().outcome, Outcome::sender_gone);
+  EXPECT_EQ(pending.take().outcome, Outcome::lost); // it may have been sent
   EXPECT_EQ(caller.run_ready(), 1);
   EXPECT_EQ(called, 1);
   EXPECT_EQ(outcome_of([&] { caller.wait_connected(patience); }), Outcome::sender_gone);
+  EXPECT_EQ(caller.call(bytes("?"), patient()).outcome, Outcome::sender_gone);
+  const Sender again({.servers = {server.where()}, .name = "gone." + std::to_string(getpid())});
+  caller = Caller::join("gone." + std::to_string(getpid()));
+  EXPECT_TRUE(caller.wait_connected(patience));
 }
 
 TEST(Handles, LiveInContainers) {
@@ -154,6 +160,7 @@ TEST(Handles, CancelWhatHasNotBegun) {
   EXPECT_EQ(begun.pop(), "inline");
   EXPECT_EQ(begun.pop(), "wanted");
   EXPECT_TRUE(begun.is_empty());
+  EXPECT_EQ(connected.sender.metrics().value("cancels_total"), 3);
 }
 
 TEST(Batches, GoTogetherAsFarAsThereIsRoom) {

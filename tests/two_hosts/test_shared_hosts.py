@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import two_hosts
-from shared_client_cases import Faults, Liars, Shared  # noqa: F401 (Faults and Liars are the cases)
+from shared_client_cases import BROKE, Faults, Liars, Shared  # noqa: F401 (two are the cases)
 from two_hosts import A, B, lab
 
 Shared.build = two_hosts.BUILD
@@ -36,9 +36,7 @@ class Link(Shared):
         waiting = self.worker("waiting", "--microseconds", "60000000")
         began = time.monotonic()
         lab("hosts", "cut")
-        self.assertIn(
-            "8 failed: the request: the connection broke while it was under way",
-            self.finish(waiting)[0])
+        self.assertIn(f"8 failed: {BROKE}", self.finish(waiting)[0])
         self.assertLess(time.monotonic() - began, 60)  # which the requests would have taken
         self.assertIn("dropped a client", self.server.stderr.readline())
         lab("hosts", "repair")
@@ -53,9 +51,7 @@ class Link(Shared):
         while self.attached("--requests", "1").wait(60) == 0:  # until the client knows
             pass
         lab("hosts", "cut")
-        self.assertIn(
-            "8 failed: the request: the connection broke while it was under way",
-            self.finish(waiting)[0])
+        self.assertIn(f"8 failed: {BROKE}", self.finish(waiting)[0])
         lab("hosts", "repair")
 
 

@@ -119,7 +119,8 @@ As a Meson subproject, with nothing installed: put the RDMA by Example folder, o
 ```
 
 On a machine without RDMA, `./lab exec -- COMMAND` in the RDMA by Example folder runs any command
-where a SoftRoCE device is; `./lab doctor` there says what is missing for one of your own.
+where a SoftRoCE device is; `./lab doctor` there says what is missing for one of your own. That may
+be an emulated machine with a `/tmp` of its own: keep this project, and what you install, elsewhere.
 """
 
 MODULE_README = """

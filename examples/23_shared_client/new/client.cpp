@@ -2,24 +2,27 @@
 // The client. One process has the connection, and other processes of this host join it:
 //     client --host ADDRESS
 //     client --join numbers      in another terminal, while the first one waits
+#include "ask_again.hpp"
 #include "messages.hpp"
 
 #include <rdmacommon/options.hpp>
-#include <rdmashared/messages.hpp>
 #include <rdmashared/sender.hpp>
 
 #include <cstdio>
+#include <string>
 
 namespace {
 
 void use(rdmashared::Caller caller) {
+  const auto words = [](Value is) { return is.is_there ? std::to_string(is.value) : "nothing"; };
+  std::printf("get: %s\n", words(ask_again<Value>(caller, Get{.key = 7})).c_str());
+  const Value before = ask_again<Value>(caller, Put{.key = 7, .value = 42});
+  std::printf("put: 42 in place of %s\n", words(before).c_str());
   try {
-    std::printf("get: %d\n", rdmashared::ask<Value>(caller, Get{.key = 7}).value);
+    ask_again<Value>(caller, Put{.key = 0, .value = 42});
   } catch (const rdmashared::RequestFailed &failure) { // server_said() is the handler's words alone
-    std::printf("get: %s\n", failure.what());
+    std::printf("put: %s\n", failure.server_said().c_str());
   }
-  const Value before = rdmashared::ask<Value>(caller, Put{.key = 7, .value = 42});
-  std::printf("put: 42 in place of %d\n", before.value);
 }
 
 void run(int argc, char **argv) {

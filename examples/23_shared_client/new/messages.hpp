@@ -19,4 +19,5 @@ struct Get {
 // The response to both; to a Put it is the value that the key had before.
 struct Value {
   int32_t value;
+  uint32_t is_there; // 0: the key has none. That is no failure
 };

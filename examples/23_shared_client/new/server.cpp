@@ -20,18 +20,19 @@ void serve(int argc, char **argv) {
   rdmacommon::CmOptions where{line, "the address to listen on [all of them]"};
   line.parse(argc, argv);
 
-  std::map<uint32_t, int32_t> values;
+  std::map<uint32_t, Value> values;
   std::mutex mutex; // the handlers run in several threads
   rdmashared::Dispatcher dispatcher;
   dispatcher.on<Put>([&](const Put &put) {
+    if (put.key == 0)
+      throw std::invalid_argument("0 is no key"); // the request is refused in these words
     const std::scoped_lock lock(mutex);
-    return Value{std::exchange(values[put.key], put.value)};
+    return std::exchange(values[put.key], Value{.value = put.value, .is_there = 1});
   });
   dispatcher.on<Get>([&](const Get &get) {
     const std::scoped_lock lock(mutex);
-    if (!values.contains(get.key))
-      throw std::out_of_range("this key has no value"); // the client gets these words
-    return Value{values[get.key]};
+    const auto found = values.find(get.key);
+    return found == values.end() ? Value{} : found->second;
   });
 
   rdmashared::Server server({.host = where.host, .port = where.cm_port, .workers = 2}, dispatcher);

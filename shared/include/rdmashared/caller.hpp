@@ -38,27 +38,34 @@ class CallerArea; // what is behind a Caller
 // [outcome]
 /// What became of a request.
 ///
-/// | outcome     | which calls         | what the server has done            | ask again          |
-/// |-------------|---------------------|-------------------------------------|--------------------|
-/// | response    | all                 | answered it                         | -                  |
-/// | refused     | all but post()      | its handler has failed              | as it says         |
-/// | lost        | all but post()      | everything or nothing               | if twice is right  |
-/// | timed_out   | all but post()      | everything, a part, or nothing      | if twice is right  |
-/// | sender_gone | all                 | everything or nothing               | after a new join() |
-/// | not_sent    | all but post()      | nothing                             | when connected     |
-/// | expired     | all but post()      | nothing                             | with more time     |
-/// | no_room     | all                 | nothing                             | after a response   |
-/// | too_long    | all                 | nothing                             | never              |
+/// | outcome         | what the server has done                 | ask again               |
+/// |-----------------|------------------------------------------|-------------------------|
+/// | response        | answered it                              | -                       |
+/// | refused         | its handler has failed                   | as it says              |
+/// | answer_too_long | answered, and there was no room for that | with more room          |
+/// | lost            | everything, a part, or nothing           | if twice does no harm   |
+/// | timed_out       | everything, a part, or nothing           | if twice does no harm   |
+/// | not_sent        | nothing                                  | after wait_connected()  |
+/// | expired         | nothing                                  | with more time          |
+/// | no_room         | nothing                                  | later                   |
+/// | too_long        | nothing                                  | never                   |
+/// | sender_gone     | nothing                                  | after a new join()      |
+///
+/// After `lost`, `timed_out` and a cancel, a handler that has begun goes on. One that has not begun
+/// never begins.
 enum class Outcome : uint32_t {
-  response,    ///< There is a response.
-  refused,     ///< The server's handler has failed; RequestFailed::server_said() says why.
-  lost,        ///< The connection broke after sending. The server may have carried the request out.
-  not_sent,    ///< There is no connection. The server has not seen the request.
-  expired,     ///< Its time limit passed before the server began. It has not been carried out.
-  timed_out,   ///< Its time limit passed without an answer. The server has been told to drop it.
-  no_room,     ///< The area of this process, SenderOptions::area_slots, has no room for it.
-  too_long,    ///< It, or the room for its response, is longer than the slots have room for.
-  sender_gone, ///< The sender has ended. It may have sent the request.
+  response, ///< There is a response.
+  refused,  ///< The server's handler has failed; RequestFailed::server_said() says why.
+  lost,     ///< The connection broke, or the sender ended, while it was under way.
+  not_sent, ///< There is no connection. The request ends at once.
+  expired,  ///< Its limit passed before the server began, and the server has said so in time.
+  answer_too_long, ///< More than RequestOptions::room or SenderOptions::largest_response.
+  timed_out,       ///< Its limit passed without an answer. The server is told to drop it.
+  no_room,     ///< The area of this process is full: at once for a call that does not wait, else
+               ///< until the limit has passed.
+  too_long,    ///< It, or the room for its response, is longer than the area of this process
+               ///< (SenderOptions::area_slots), or three quarters of SenderOptions::slots.
+  sender_gone, ///< The sender had ended before the request was made.
 };
 // [outcome]
 
@@ -74,7 +81,7 @@ public:
   explicit RequestFailed(Outcome outcome, const std::string &detail = "",
                          rdmacommon::Where where = rdmacommon::Where::here());
   Outcome outcome() const { return outcome_; } ///< Which of the reasons it was.
-  /// The words of the server's handler, and nothing else; empty if the handler has not failed.
+  /// The words of the server's handler, and nothing else; empty if the outcome is not `refused`.
   const std::string &server_said() const { return server_said_; }
 
 private:
@@ -85,7 +92,8 @@ private:
 /// What became of a request, for programs that do without exceptions.
 struct Response {
   Outcome outcome; ///< Outcome::response, or why there is none.
-  /// The response; for Outcome::refused the words of the server's handler; else empty.
+  /// The response; for Outcome::refused the words of the server's handler; for
+  /// Outcome::answer_too_long the two lengths in words; else empty.
   std::vector<std::byte> bytes = {};
 
   /// Whether there is a response.
@@ -170,16 +178,19 @@ struct RequestOptions {
   /// connection of its own.
   static constexpr size_t any_length = ~size_t{0};
 
-  /// Bytes for the response in the request's slots, if it is longer than the request.
+  /// Bytes that the response may have. As many as the request has, and as fill its last slot, there
+  /// are anyway.
   size_t room = 0;
   /// An index into SenderOptions::servers; by default one after the other.
   std::optional<uint32_t> server = {};
-  /// How long the request is worth something. It travels with the request: the server does not
-  /// begin a request whose limit has passed.
+  /// How long the request is worth something, 1 ms at least. It travels with the request: the
+  /// server does not begin a request whose limit has passed.
   std::chrono::milliseconds limit{5000};
   /// How to wait for the response; by default as the Caller does.
   std::optional<Waiting> waiting = {};
-  uint8_t service = 0;                   ///< Which of the server's services: Request::service().
+  /// A number of yours. ServerOptions says for each service where its handlers run, and which go
+  /// first; a handler can tell requests apart by it (Request::service()).
+  uint8_t service = 0;
   std::array<uint64_t, 2> reserved = {}; ///< For later versions of the library. Leave it out.
   /// The line that errors name: by default that of the braces, or of the call if it has no options.
   rdmacommon::Where where = rdmacommon::Where::here();
@@ -188,21 +199,28 @@ struct RequestOptions {
 
 /// Requests from all threads of a process. Thread-safe; must not be used in a child that was forked
 /// after it was made.
+///
+/// Requests of one thread for one server come there in order if SenderOptions::connections is 1.
+/// Handlers that run inline, or in a pool of one thread, are called in this order. In a larger pool
+/// they run at the same time.
 class Caller {
 public:
   /// Joins the sender with this name, of the same user or of root. Root's sender says by
   /// SenderOptions::members which other users may join.
-  /// @param name SenderOptions::name
-  /// @throws Error if there is none, or it does not answer within 5 seconds
+  /// @param name  SenderOptions::name
+  /// @param limit how long the sender may take to answer
+  /// @throws Error if there is none, or it does not answer in time
   static Caller join(const std::string &name, Waiting waiting = Waiting::adaptive,
+                     std::chrono::milliseconds limit = std::chrono::seconds(5),
                      rdmacommon::Where where = rdmacommon::Where::here());
 
   /// Joins a sender.
   /// @param link whose other end the sender's process gave to its Sender
   /// @throws Error if the sender does not answer within 5 seconds
   explicit Caller(rdmacommon::Link link, Waiting waiting = Waiting::adaptive);
-  Caller(Caller &&) noexcept; ///< The Pendings of the other one are this one's.
-  ~Caller();                  ///< All its Pendings must be gone.
+  Caller(Caller &&) noexcept;            ///< The Pendings of the other one are this one's.
+  Caller &operator=(Caller &&) noexcept; ///< The same; its own Pendings must be gone.
+  ~Caller();                             ///< All its Pendings must be gone.
 
   // [ways]
   /// Sends a request and waits for the response, and for room in the area if it is full.
@@ -248,8 +266,9 @@ public:
                                  std::optional<Waiting> waiting = {},
                                  rdmacommon::Where where = rdmacommon::Where::here());
 
-  /// Waits until there is a connection: to use after Outcome::not_sent. It can break again before
-  /// the next request.
+  /// Waits until there is a connection: to use after Outcome::not_sent and Outcome::lost. It can
+  /// break again before the next request. The sender tries without end, with pauses of up to
+  /// SenderOptions::longest_rest, which this call does not shorten.
   /// @param limit  how long; 0 looks once
   /// @param server an index into SenderOptions::servers; by default any of them
   /// @return false if `limit` has passed
@@ -277,6 +296,8 @@ public:
   uint32_t largest_response() const;
 
 private:
+  explicit Caller(std::unique_ptr<CallerArea> area);
+
   std::unique_ptr<CallerArea> area_;
 };
 

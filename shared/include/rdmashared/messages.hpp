@@ -38,6 +38,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace rdmashared {
 
@@ -105,6 +106,22 @@ std::array<std::byte, sizeof(uint32_t) + sizeof(Struct)> to_request(const Struct
   return bytes;
 }
 
+/// The bytes of a request of a type that is no struct: its type, 4 bytes in network byte order, and
+/// what follows. Dispatcher::on() takes the handler of such a type.
+inline std::vector<std::byte> to_request(uint32_t type, std::span<const std::byte> rest) {
+  std::vector<std::byte> bytes;
+  bytes.reserve(sizeof type + rest.size());
+  for (size_t i = 0; i < sizeof type; ++i)
+    bytes.push_back(static_cast<std::byte>(type >> (24 - 8 * i)));
+  bytes.insert(bytes.end(), rest.begin(), rest.end());
+  return bytes;
+}
+
+/// The bytes behind the type. Valid until the answer.
+inline std::span<const std::byte> after_type(const Request &request) {
+  return request.bytes().subspan(sizeof(uint32_t));
+}
+
 /// Sends a typed request and waits for its response.
 /// @param how as for Caller::request(); the room is the Response's at least
 /// @throws as Caller::request(); Error if the response is not a Response
@@ -142,7 +159,7 @@ public:
   /// @throws rdmacommon::Error if another type with this number has a handler
   template <Typed Message, typename Function> Dispatcher &on(Function handler) {
     const auto answer = [handler = std::move(handler)](Request &&request) {
-      const auto message = from_bytes<Message>(request.bytes().subspan(sizeof Message::type));
+      const auto message = from_bytes<Message>(after_type(request));
       if constexpr (std::is_invocable_v<Function, const Message &>)
         reply(request, handler(message));
       else if constexpr (std::is_void_v<std::invoke_result_t<Function, const Message &, Request>>)
@@ -150,9 +167,15 @@ public:
       else
         reply(request, handler(message, std::as_const(request)));
     };
-    if (!handlers_.try_emplace(Message::type, answer).second)
-      throw rdmacommon::Error("a message",
-                              "type " + std::to_string(Message::type) + " has two handlers");
+    return on(Message::type, answer);
+  }
+
+  /// Adds the handler of a type that is no struct, for strings or what a serializer makes.
+  /// @param handler finds the message by after_type()
+  /// @throws rdmacommon::Error if this number has a handler
+  Dispatcher &on(uint32_t type, RequestHandler handler) {
+    if (!handlers_.try_emplace(type, std::move(handler)).second)
+      throw rdmacommon::Error("a message", "type " + std::to_string(type) + " has two handlers");
     return *this;
   }
 

@@ -49,7 +49,8 @@ struct SenderOptions {
   /// process can take the whole window with requests that the server works on for long.
   uint32_t window = 4096;
   /// Slots of each process's own area, at least 1: for its requests under way, and for responses
-  /// that it has not collected. No process can take another one's.
+  /// that it has not collected. No process can take another one's. A request, and its response in
+  /// the slots, cannot be longer than the area.
   uint32_t area_slots = 1024;
   /// Bytes of the largest response to a request with RequestOptions::any_length. Those have a
   /// connection of their own. 0: there is no such connection.
@@ -72,7 +73,8 @@ struct SenderOptions {
   /// the network in plain.
   uint64_t secret = 0;
   std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
-  std::chrono::milliseconds rest{200}; ///< Before the second attempt; doubles with each one.
+  /// Before the second attempt to connect; doubles with each one. Attempts go on without end.
+  std::chrono::milliseconds rest{200};
   std::chrono::milliseconds longest_rest{3200}; ///< Up to this.
   /// How long a server may say nothing when it is asked whether it lives. Then the connection is
   /// lost. It must be longer than the longest handler that runs inline.
@@ -99,7 +101,7 @@ public:
 
   uint32_t connections() const; ///< To all servers, of all threads.
   /// Sleeps until all connections are up.
-  /// @throws Error with the reason if they are not within `limit`
+  /// @throws Error with the reason if they are not within `limit`; the threads go on trying
   void wait_until_up(std::chrono::milliseconds limit);
   /// Whether the threads go on. They end by themselves only if the host has no more of what they
   /// need, such as file descriptors; then every request fails.

@@ -32,6 +32,7 @@
 namespace rdmashared {
 
 struct Received; // what is behind a Request
+enum class Kind : uint8_t;
 
 /// The connection that a request has come by.
 struct Client {
@@ -82,10 +83,10 @@ public:
   /// called.
   bool is_answered() const { return what_ == nullptr; }
 
-  /// Answers with the first `length` bytes of room(). If that is more than room() has, the answer
-  /// is a failure that says so.
+  /// Answers with the first `length` bytes of room(). If that is more than room() has, the caller
+  /// gets Outcome::answer_too_long.
   void reply(size_t length);
-  /// Answers with a copy of `response`.
+  /// Answers with a copy of `response`, with the same limit.
   void reply(std::span<const std::byte> response);
   /// Answers with a failure: the caller gets RequestFailed, and server_said() is `why`, as far as
   /// it fits.
@@ -94,15 +95,18 @@ public:
 private:
   friend class Job;
   explicit Request(Received &what) : what_(&what) {}
+  void end_in_words(Kind kind, std::string_view why);
 
   Received *what_; // lives until the answer; null after it
 };
 // [request]
 
-/// From a request to its response. Called by several threads at once. An exception that it throws
+/// From a request to its response. Called by several threads at once, unless
+/// ServerOptions::workers is 0 and ServerOptions::threads is 1. An exception that it throws
 /// becomes a failure, and the caller gets the words of std::exception::what().
 /// @param response where the response goes: Request::room()
-/// @return its length in bytes
+/// @return its length in bytes; if that is more than `response` has, the caller gets
+///         Outcome::answer_too_long
 using Handler =
     std::function<size_t(std::span<const std::byte> request, std::span<std::byte> response)>;
 
