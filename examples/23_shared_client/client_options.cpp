@@ -91,7 +91,7 @@ ClientOptions client_options(int argc, char **argv) {
   line.add("--serve", settings.is_to_serve, "no workers of its own: until SIGTERM");
   line.add("--attach", settings.attach, "be a worker of the client with this name", 100);
   line.add("--latency", load.is_timed, "prints how long requests take");
-  line.add("--report", settings.report, "prints the rate each so many seconds; 0: never [0]", 0,
+  line.add("--report", settings.report, "prints its figures each so many seconds; 0: never [0]", 0,
            3600);
   line.add("--stats", settings.print_stats, "prints at the end what the sender has done");
   line.parse(argc, argv);

@@ -38,7 +38,7 @@ void wait_for_signal(const Sender &sender, const sigset_t &set) {
       throw Error("the sender", "it has ended");
 }
 
-// --report: how many requests were sent, each so many seconds, until this object goes.
+// --report: the sender's figures, each so many seconds, until this object goes.
 class Report {
 public:
   Report(const Sender &sender, uint32_t seconds) {
@@ -47,12 +47,10 @@ public:
         std::mutex mutex;
         std::condition_variable_any end;
         std::unique_lock lock(mutex);
-        for (uint64_t before = sender.counts().messages;; before = sender.counts().messages) {
-          end.wait_for(lock, stop, std::chrono::seconds(seconds), [] { return false; });
-          if (stop.stop_requested())
-            return;
-          std::printf("%.0f requests/s\n",
-                      static_cast<double>(sender.counts().messages - before) / seconds);
+        while (!end.wait_for(lock, stop, std::chrono::seconds(seconds),
+                             [&] { return stop.stop_requested(); })) {
+          std::printf("\n%s", sender.metrics().text().c_str());
+          std::fflush(stdout);
         }
       });
   }
@@ -116,6 +114,7 @@ void Round::say_that_it_is_up(const Sender &sender) const {
 void Round::serve(const Sender &sender) {
   const sigset_t signals = block_signals();
   say_that_it_is_up(sender);
+  const Report report(sender, settings_.report);
   wait_for_signal(sender, signals);
 }
 
