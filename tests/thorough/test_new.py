@@ -2,6 +2,7 @@
 """./lab new makes a project that builds outside the tree: against the installed libraries, by Meson
 and by CMake, and as a subproject."""
 import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -113,6 +114,26 @@ $""",
                 [project / "build/client", *arguments], capture_output=True, text=True)
             self.assertEqual((result.returncode, result.stdout), (status, ""), arguments)
             self.assertIn(says, result.stderr)
+
+    def test_programs_run_with_a_later_library(self):
+        """The programs are not built again. The library has new options, in what was reserved for
+        them, a new outcome and a new function."""
+        project = self.new("--from", "23_shared_client")
+        self.meson(project)
+        later = Path(tempfile.mkdtemp(dir=self.top))
+        for name in ("meson.build", "meson_options.txt"):
+            shutil.copy(ROOT / name, later)
+        for name in ("common", "shared", "tools/cmake"):
+            shutil.copytree(ROOT / name, later / name)
+        patch = ROOT / "tests/thorough/later_library.patch"
+        run(["patch", "-p1", "--fuzz=0", "-i", patch], later)
+        run(
+            [
+                "meson", "setup", "build", "-Dexamples=false", "--libdir=lib",
+                f"--prefix={later}/installed", *FAST],
+            later)
+        run(["meson", "install", "-C", "build"], later)
+        self.serves_and_is_joined(project, "env", f"LD_LIBRARY_PATH={later}/installed/lib")
 
     def test_cmake_looks_at_the_version(self):
         version = re.search(r"version: '(\d+)\.(\d+)\.(\d+)'", (ROOT / "meson.build").read_text())
