@@ -118,8 +118,10 @@ std::optional<Outcome> Pending::outcome_by(Clock::time_point until) {
 
 // Calls `use` with the response, or with what the server's handler says, and gives the slots back.
 void Pending::collect(Outcome outcome, const InPlace &use) {
-  if (outcome == Outcome::timed_out || area_->is_known_to_be_over()) // there is no answer
-    return drop();
+  const Area &area = area_->area();
+  const Answer &answer = area.answer(slot_);
+  if (answer.outcome.load(std::memory_order_acquire) != static_cast<uint32_t>(outcome) + 1)
+    return drop(); // there is no answer, or it came too late
   const struct Free {
     Pending &pending;
     ~Free() {
@@ -127,8 +129,7 @@ void Pending::collect(Outcome outcome, const InPlace &use) {
           ->free({.slot = pending.slot_, .slots = pending.slots_, .room = pending.room_});
     }
   } when_used{*this};
-  const Area &area = area_->area();
-  const size_t length = area.answer(slot_).length;
+  const size_t length = answer.length;
   use(room_ != AreaUse::no_room && outcome == Outcome::response ? area.room(room_).first(length)
                                                                 : area.slots(slot_).first(length));
 }

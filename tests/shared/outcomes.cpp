@@ -104,6 +104,21 @@ TEST(Outcomes, OfASenderThatHasEnded) {
   EXPECT_TRUE(caller.wait_connected(patience));
 }
 
+TEST(Outcomes, OfAnAnswerThatCameBeforeTheSenderEnded) {
+  Kept kept;
+  Running server({}, keep_in(kept));
+  const std::string name = "gone." + std::to_string(getpid());
+  auto sender = std::make_unique<Sender>(SenderOptions{.servers = {server.where()}, .name = name});
+  sender->wait_until_up(patience);
+  Caller caller = Caller::join(name);
+  std::vector<Pending> pending;
+  pending.push_back(caller.request_async(bytes("?"), patient()));
+  kept.pop().reply(bytes("yes"));
+  EXPECT_TRUE(caller.wait_any(pending, patience));
+  sender.reset();
+  EXPECT_EQ(text(pending.front().take().bytes), "yes");
+}
+
 TEST(Handles, LiveInContainers) {
   Kept kept;
   Running server({}, keep_in(kept));
