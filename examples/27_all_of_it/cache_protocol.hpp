@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a cache and its clients say to each other.
+// The messages of a cache and its clients.
 #pragma once
 
 #include <cstddef>

@@ -31,8 +31,7 @@ struct Summarize {
   uint64_t of;
 };
 struct Summary {
-  static constexpr size_t oldest_size =
-      16; // bytes: a client that does not know `largest` gets these
+  static constexpr size_t oldest_size = 16; // bytes, for a client that does not know `largest`
   uint64_t count = 0;
   double sum = 0;
   double largest = 0;

@@ -30,8 +30,9 @@
 ///   until its limit; metrics(), a second at most for each thread of the sender; the destructor, as
 ///   long as a lookup of a server's name takes.
 /// - **Caller**: Call everything from any thread, apart from the destructor. request(), call() and
-///   post() block until RequestOptions::limit; join(), 5 s at most; wait_any(), wait_connected()
-///   and run_ready(), until their limit. Nothing else blocks.
+///   post() block until RequestOptions::limit; wait_any(), wait_connected() and run_ready(), until
+///   their limit; join(), up to twice its limit: to connect, and to get an answer. Nothing else
+///   blocks.
 /// - **Pending**: belongs to one thread at a time, and can be moved to another one. wait() and
 ///   take() block until RequestOptions::limit.
 ///
