@@ -17,7 +17,7 @@ like it. Behind the titles and the programs' arguments, the file has a line for 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Sequence
@@ -101,13 +101,15 @@ class Recording:
         - whether a completion is there before the program goes to sleep: the calls of the
           completion channel do not count;
         - with `by_events`, in which order a program that sleeps on several things at once is woken,
-          how often in vain, and whether it learns of its last SEND before it ends: the calls have
-          an order for each object only, and completions of SENDs do not count."""
+          how often in vain, whether it learns of its last SEND before it ends, and whether it posts
+          a receive again that no message takes: the calls have an order for each object only, and
+          completions of SENDs and such receives do not count."""
         lanes = packets.lanes(
             event.what for event in self.events if event.is_packet and event.sent)
+        not_taken = self._posted_again_in_vain() if by_events else set()
         for event in self.events:
             call = event.what
-            if event.is_packet or call.call in CHANNEL_CALLS:
+            if event.is_packet or call.call in CHANNEL_CALLS or id(event) in not_taken:
                 continue
             title = self.titles.get(event.host, event.host)
             # The first object that it names; what goes over TCP, in quotes, names none.
@@ -121,6 +123,22 @@ class Recording:
                 lane = (title + kind, (call.pid, its[1] if its and (by_events or queue) else ""))
                 lanes.setdefault(lane, []).append(f"{call.call} {part} = {call.result}")
         return normalise.lanes(lanes, device)
+
+    def _posted_again_in_vain(self) -> set[int]:
+        """The posts of a receive, but its first, that no message takes: as ids of events."""
+        posts: dict[tuple, list[int]] = defaultdict(list)
+        taken: Counter = Counter()
+        for event in self.events:
+            call = event.what
+            if not event.is_packet and call.call in ("ibv_post_recv", "ibv_post_srq_recv"):
+                queue, wr_id = re.match(r"(.*): wr_id (\d+)", call.text).groups()
+                posts[event.host, call.pid, wr_id, queue].append(id(event))
+            elif not event.is_packet and call.call == "ibv_poll_cq":
+                for wr_id in re.findall(r"RECV wr_id (\d+)", call.text):
+                    taken[event.host, call.pid, wr_id] += 1
+        return {
+            post for (*receive, _), its in posts.items()
+            for post in its[max(1, taken[tuple(receive)]):]}
 
     def differences(self, other: "Recording", device: str) -> list[str]:
         """How `other` differs from this one, as lines; numbers that each run has of its own do not
