@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint32_t small_room = 256;    // bytes: a response that a batch has memory for
 constexpr size_t longest_reason = 1024; // bytes
+constexpr const char *no_memory = "it has no memory for its response (ServerOptions::memory)";
 
 } // namespace
 
@@ -105,7 +106,7 @@ Batch::~Batch() {
 }
 
 // [make-room]
-void Received::make_room() {
+bool Received::make_room() {
   SessionState &state = *batch->state;
   if (header.kind == Kind::long_request)
     response = std::span(state.rooms)
@@ -118,7 +119,9 @@ void Received::make_room() {
     batch->taken += header.room;
     reason_or_response.resize(header.room);
     response = reason_or_response;
-  }
+  } else
+    return false;
+  return true;
 }
 // [make-room]
 
@@ -132,8 +135,10 @@ std::chrono::nanoseconds Batch::age() const {
 Job::Job(std::unique_ptr<Batch> batch) : batch_(*batch.release()) {
   batch_.left = static_cast<uint32_t>(size() + 1);
   batch_.small_rooms = std::make_unique_for_overwrite<std::byte[]>(batch_.small_rooms_length);
-  if (batch_.state->take(batch_.bytes.size()))
-    batch_.taken = batch_.bytes.size();
+  const uint64_t memory =
+      sizeof batch_ + size() * sizeof(Received) + batch_.bytes.size() + batch_.small_rooms_length;
+  if (batch_.state->take(memory))
+    batch_.taken = memory;
 }
 
 Job::~Job() {
@@ -207,7 +212,9 @@ std::span<const std::byte> Request::bytes() const {
 }
 
 std::span<std::byte> Request::room() const {
-  return what_->response_room();
+  if (!what_->has_room())
+    throw Error("the server", no_memory);
+  return what_->response;
 }
 
 const Client &Request::client() const {
@@ -241,7 +248,9 @@ bool Request::is_wanted() const {
 // [reply]
 void Request::reply(size_t length) {
   const bool is_long = what_->header.kind == Kind::long_request;
-  const size_t available = room().size();
+  if (!what_->has_room())
+    return fail(no_memory);
+  const size_t available = what_->response.size();
   if (length > available)
     return end_in_words(Kind::answer_too_long,
                         (is_long ? "SenderOptions::largest_response" : "RequestOptions::room") +
@@ -252,9 +261,9 @@ void Request::reply(size_t length) {
 }
 
 void Request::reply(std::span<const std::byte> response) {
-  const std::span<std::byte> into = room();
-  if (!response.empty())
-    std::memmove(into.data(), response.data(), std::min(response.size(), into.size()));
+  if (what_->has_room() && !response.empty())
+    std::memmove(what_->response.data(), response.data(),
+                 std::min(response.size(), what_->response.size()));
   reply(response.size());
 }
 
@@ -345,7 +354,7 @@ bool Session::take(Came &came, const std::array<Came::Way, 256> &ways) {
 // A client whose requests have all the memory that it gets has to wait: its runs stay in the ring,
 // and it gets no slots back. There is always memory for one run.
 bool Session::may_take() {
-  const uint64_t most = uint64_t{shape_.slots} * shape_.slot_size;
+  const uint64_t most = uint64_t{shape_.slots} * (shape_.slot_size + sizeof(Received));
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->batches.empty())

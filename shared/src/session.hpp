@@ -131,12 +131,9 @@ struct Received {
   bool is_written = false;                   // of a long response, which goes before its answer
 
   std::span<const std::byte> bytes() const;
-  std::span<std::byte> response_room() {
-    if (response.empty())
-      make_room();
-    return response;
-  }
-  void make_room();
+  // For its response. @return false if the client's memory is used up
+  bool has_room() { return !response.empty() || make_room(); }
+  bool make_room();
   std::chrono::milliseconds left() const;
   bool is_wanted() const;
   void finish(Kind with, uint32_t bytes);

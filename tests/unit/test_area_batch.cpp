@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Requests that have come together: how long ago.
+// Requests that have come together: how long ago, and the memory that they use.
 #include "session.hpp"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,9 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 using namespace rdmashared; // for tests alone
 using std::chrono::milliseconds;
@@ -16,9 +18,38 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::shared_ptr<SessionState> a_state() {
+constexpr uint64_t mebibyte = 1 << 20;
+
+// @param memory bytes for its requests
+std::shared_ptr<SessionState> a_state(uint64_t memory = mebibyte) {
   return std::make_shared<SessionState>(Client{}, std::make_shared<Answers>(),
-                                        std::make_shared<Budget>(1 << 20), 0, 1 << 20, 0);
+                                        std::make_shared<Budget>(mebibyte), 0, memory, 0);
+}
+
+// A batch with requests that have no bytes.
+std::unique_ptr<Batch> a_batch(const std::shared_ptr<SessionState> &state, size_t count,
+                               const Header &header) {
+  auto batch = std::make_unique<Batch>(state, count, 0);
+  for (size_t i = 0; i < count; ++i) {
+    Received &each = batch->requests.emplace_back();
+    each.batch = batch.get();
+    each.header = header;
+  }
+  return batch;
+}
+
+// @return the words of the failure with which a handler's request has been answered
+std::string failure_in(const std::shared_ptr<SessionState> &state, const RequestHandler &handler) {
+  Stats stats;
+  Job(a_batch(state, 1, {.room = 1000, .kind = Kind::request})).handle(handler, stats);
+  std::vector<Received *> answered;
+  state->answers->take(answered);
+  EXPECT_EQ(answered.size(), 1);
+  EXPECT_EQ(answered.front()->answer, Kind::failure);
+  const auto &words = answered.front()->reason_or_response;
+  std::string said(reinterpret_cast<const char *>(words.data()), words.size());
+  answered.front()->done();
+  return said;
 }
 
 // A time limit that ends too early fails a request for nothing; each of some 100 batches begins at
@@ -40,6 +71,30 @@ TEST(AreaBatch, GetsOlder) {
   const Batch batch(state, 1, 0);
   while (batch.age() < milliseconds(20)) // else the test's time limit ends it
     ;
+}
+
+// A handler that takes what room() gives must not write where there is nothing.
+TEST(AreaBatch, WithoutMemoryForAResponseARequestFails) {
+  const auto state = a_state(sizeof(Batch));
+  const std::string why = "no memory for its response (ServerOptions::memory)";
+  EXPECT_NE(failure_in(state, [](Request &&request) { request.room().front() = {}; }).find(why),
+            std::string::npos);
+  EXPECT_NE(failure_in(state, [](Request &&request) { request.reply(10); }).find(why),
+            std::string::npos);
+  const std::vector<std::byte> response(10);
+  EXPECT_NE(failure_in(state, [&](Request &&request) { request.reply(response); }).find(why),
+            std::string::npos);
+}
+
+// Posts have no window: a client could send any number of them that have no bytes.
+TEST(AreaBatch, TakesMemoryForEachRequest) {
+  const auto state = a_state();
+  constexpr size_t count = 1000;
+  {
+    const Job job(a_batch(state, count, {.kind = Kind::post}));
+    EXPECT_LE(static_cast<uint64_t>(state->own.left()), mebibyte - count * sizeof(Received));
+  }
+  EXPECT_EQ(state->own.left(), mebibyte);
 }
 
 // The state that a program has made for a client can hold requests of other clients.

@@ -60,8 +60,9 @@ public:
 
   /// The request. The client cannot change these bytes. Valid until the answer.
   std::span<const std::byte> bytes() const;
-  /// Where a response can be made in place: the request's slots, or for RequestOptions::any_length
-  /// SenderOptions::largest_response bytes. Valid until the answer.
+  /// Where a response can be made in place: as long as the request's slots, or for
+  /// RequestOptions::any_length SenderOptions::largest_response bytes. Valid until the answer.
+  /// @throws rdmacommon::Error if the client's memory (ServerOptions::memory) is used up
   std::span<std::byte> room() const;
 
   const Client &client() const; ///< Whose it is. Valid until the answer.
@@ -84,7 +85,7 @@ public:
   bool is_answered() const { return what_ == nullptr; }
 
   /// Answers with the first `length` bytes of room(). If that is more than room() has, the caller
-  /// gets Outcome::answer_too_long.
+  /// gets Outcome::answer_too_long; without memory for room(), Outcome::refused.
   void reply(size_t length);
   /// Answers with a copy of `response`, with the same limit.
   void reply(std::span<const std::byte> response);
@@ -122,8 +123,9 @@ struct ServerOptions {
   uint32_t clients = 0;      ///< run() ends after so many connections; 0: never.
   uint32_t slots = 1 << 16;  ///< Most slots of one connection.
   uint32_t window = 4096;    ///< Most requests of one connection without an answer.
-  /// Most bytes for one connection: its slots and responses. Its queues are the device's, and come
-  /// on top. On rxe they take at most 1 KiB for each of `window`, and 512 KiB.
+  /// Most bytes for one connection: its slots, requests that have no answer, and responses. Its
+  /// queues are the device's, and come on top. On rxe they take at most 1 KiB for each of `window`,
+  /// and 512 KiB.
   uint64_t memory = uint64_t{1} << 28;
   uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections.
   /// Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
