@@ -278,6 +278,22 @@ class Faults(Shared):
                 served, dropped, _ = self.stop()[0]  # whichever side noticed the end first
                 self.assertEqual(served + dropped, 2)
 
+    def test_rooms_of_one_worker_fail(self):
+        """Its request fails, and nothing else: the others do not lose their connection."""
+        self.serve("--workers", "4")
+        self.sender(
+            "--responses", "connection", preload="tools/inject/libverbs_inject.so",
+            environment=["VERBS_INJECT=ibv_reg_mr:3"])  # behind the two rings
+        other = self.worker("waiting", "--microseconds", "3000000")
+        _, err = self.finish(self.attached("--requests", "1", "--responses", "connection"), 1)
+        self.assertIn("it has not been sent", err)
+        self.assertIn("0 failed", self.finish(other)[0])
+        self.assertEqual(
+            self.right(self.attached("--requests", "10", "--responses", "connection")), 20)
+        self.sending.terminate()
+        self.finish(self.sending)
+        self.assertEqual(self.stop()[0][:2], [1, 0])  # one connection
+
     def test_server_drains(self):
         """SIGTERM in the middle of the load: what was sent is answered, and no request is lost."""
         self.serve("--workers", "2")

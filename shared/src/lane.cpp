@@ -227,18 +227,31 @@ std::optional<Room> Lane::rooms_of(uint16_t worker, const std::shared_ptr<Area> 
   rooms.area = area;
   const auto region = std::make_shared<unique_mr>();
   work_aside(
-      [pd = connection_->pd(), area, region] {
-        *region = reg_mr(pd, area->rooms().data(), area->rooms().size(),
-                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+      [this, pd = connection_->pd(), area, region] {
+        try {
+          *region = reg_mr(pd, area->rooms().data(), area->rooms().size(),
+                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+        } catch (const Error &error) { // the other workers keep the connection
+          log(Level::warning, std::string("a worker gets no long responses: ") + error.what());
+        }
       },
-      [this, worker, region] { rooms_[worker].region = std::move(*region); });
+      [this, worker, region] {
+        rooms_[worker].region = std::move(*region);
+        rooms_[worker].has_failed = !rooms_[worker].region;
+      });
   return std::nullopt;
 }
 // [rooms-of]
 
+bool Lane::takes_back_failure(uint16_t worker) {
+  const auto rooms = rooms_.find(worker);
+  return rooms != rooms_.end() && std::exchange(rooms->second.has_failed, false);
+}
+
 void Lane::forget_rooms(uint16_t worker) {
-  if (const auto rooms = rooms_.find(worker); rooms != rooms_.end() && rooms->second.region)
-    rooms_.erase(rooms);
+  if (const auto rooms = rooms_.find(worker);
+      rooms != rooms_.end() && (rooms->second.region || rooms->second.has_failed))
+    rooms_.erase(rooms); // else another thread registers them now
 }
 // [rooms]
 

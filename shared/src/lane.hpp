@@ -101,6 +101,8 @@ public:
   // Where the server can write to a worker's rooms. Nothing until they are registered: that takes
   // long, and another thread does it. Ask again then.
   std::optional<Room> rooms_of(uint16_t worker, const std::shared_ptr<Area> &area);
+  // Whether that has failed, since this was asked last. The next rooms_of() tries again.
+  bool takes_back_failure(uint16_t worker);
   void forget_rooms(uint16_t worker); // nothing of it is under way
 
   // ---- turns
@@ -120,6 +122,7 @@ private:
   struct Rooms {
     std::shared_ptr<Area> area; // goes after the region
     rdmacommon::unique_mr region;
+    bool has_failed = false;
   };
 
   void work_aside(std::function<void()> work, std::function<void()> then);

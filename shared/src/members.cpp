@@ -92,6 +92,18 @@ pid_t pid_of(const File &pidfd) {
 
 } // namespace
 
+WorkerEvent::WorkerEvent() {
+  std::array<int, 2> ends{};
+  check_errno(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()),
+              "socketpair");
+  mine_ = File(ends[0]);
+  workers_ = File(ends[1]);
+}
+
+void WorkerEvent::ring() const noexcept {
+  [[maybe_unused]] const ssize_t sent = send(mine_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 Members::Members(const AreaShape &shape, std::vector<Host> hosts, const std::string &name,
                  std::optional<gid_t> group)
     : shape_(shape), hosts_(std::move(hosts)), group_(group), process_(pidfd_of_this_process()),
@@ -221,11 +233,11 @@ void Members::welcome(Place guest) {
     Member member{.number = number,
                   .area = std::make_shared<Area>(area.get()),
                   .doorbell = std::make_shared<Event>(),
-                  .event = std::make_shared<Event>(),
+                  .event = std::make_shared<WorkerEvent>(),
                   .pid = pid_of(files[0])};
     guest->link.tell(std::string(answer) + std::to_string(number),
                      std::array{process_.get(), hosts_[host].board, area.get(),
-                                member.doorbell->fd(), member.event->fd()});
+                                member.doorbell->fd(), member.event->workers_fd()});
     loop_.watch(files[0].get(), [this, guest] { forget(guest); });
     guest->process = std::move(files[0]);
     guest->host = host;

@@ -24,14 +24,29 @@
 
 namespace rdmashared {
 
+// [worker-event]
+// Rings a worker that has asked for it. It is a pair of sockets, since each side has an open file of
+// its own: whether an eventfd blocks, the worker could change for the sender, too (fcntl(2)).
+class WorkerEvent {
+public:
+  WorkerEvent();
+  // Any number of times: when the worker reads none, what is there already tells it.
+  void ring() const noexcept;
+  int workers_fd() const { return workers_.get(); } // readable once somebody has rung
+
+private:
+  rdmacommon::File mine_, workers_;
+};
+// [worker-event]
+
 // [member]
 // A process that has joined: what its sender thread needs.
 struct Member {
   uint32_t number; // less than max_workers, and no other member's
   std::shared_ptr<Area> area;
   std::shared_ptr<Event> doorbell; // the worker rings it when the sender sleeps
-  std::shared_ptr<Event> event;    // the sender rings it for a worker that has asked for it
-  pid_t pid;                       // for a person to read; 0: unknown
+  std::shared_ptr<WorkerEvent> event;
+  pid_t pid; // for a person to read; 0: unknown
 };
 
 // One of the sender's threads, to which members are given.

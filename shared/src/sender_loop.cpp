@@ -45,6 +45,8 @@ SenderLoop::~SenderLoop() {
 
 void SenderLoop::say_over() {
   board_->is_over.store(1);
+  for (const auto &worker : workers_) // also those that have not asked for it
+    worker->member.event->ring();
   for (std::atomic<uint32_t> &bell : board_->bells)
     ring(bell, ~uint32_t{0});
   ring(board_->changes, ~uint32_t{0});
@@ -70,7 +72,6 @@ void SenderLoop::leave(uint32_t number) {
   loop_.send([this, number] {
     if (Worker *worker = by_number_.at(number)) {
       worker->has_left = true;
-      loop_.forget(worker->member.doorbell->fd());
       free_if_gone(*worker);
     }
   });
@@ -82,6 +83,7 @@ void SenderLoop::free_if_gone(Worker &worker) {
   const uint16_t number = worker.number;
   for (const auto &lane : lanes_)
     lane->forget_rooms(number);
+  loop_.forget(worker.member.doorbell->fd());
   by_number_.at(number) = nullptr;
   std::erase_if(workers_, [&](const auto &each) { return each.get() == &worker; });
   free_(number);
@@ -300,12 +302,15 @@ bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
     const auto [worker, request] = from.front();
     const bool is_wanted =
         request->state == Request::State::waiting && !worker->has_left && request->deadline > now_;
-    if (is_wanted && !send_request(lane, *worker, *request))
+    const bool is_impossible = is_wanted && request->what.want == Want::long_response &&
+                               lane.takes_back_failure(worker->number);
+    if (is_wanted && !is_impossible && !send_request(lane, *worker, *request))
       return false;
     from.pop_front();
-    if (is_wanted)
+    if (is_wanted && !is_impossible)
       return true;
-    finish(*worker, *request, Outcome::expired, 0); // or nobody waits for it
+    // Expired, or nobody waits for it.
+    finish(*worker, *request, is_impossible ? Outcome::not_sent : Outcome::expired, 0);
   }
   return false;
 }

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -20,8 +21,8 @@
 #include <vector>
 
 using namespace rdmashared; // for tests alone
-using rdmacommon::Child, rdmacommon::Error, rdmacommon::File, rdmacommon::Link,
-    rdmacommon::make_link;
+using rdmacommon::check_errno, rdmacommon::Child, rdmacommon::Error, rdmacommon::File,
+    rdmacommon::Link, rdmacommon::make_link;
 using std::chrono::seconds, std::chrono::milliseconds;
 
 inline constexpr AreaShape small{.slots = 8, .slot_size = 64, .rooms = 0, .largest = 0};
@@ -155,8 +156,15 @@ private:
           const uint64_t one = 1;
           answer =
               write(joined->doorbell.get(), &one, sizeof one) == sizeof one ? "done" : "failed";
-        } else if (said == "wait for event") {
-          answer = is_readable(joined->event.get(), soon) ? "rung" : "silent";
+        } else if (said == "make the event block") {
+          const int event = joined->event.get();
+          check_errno(fcntl(event, F_SETFL, fcntl(event, F_GETFL) & ~O_NONBLOCK), "fcntl");
+          const uint64_t most = ~uint64_t{0} - 1;
+          check_errno(static_cast<int>(write(event, &most, sizeof most)), "write");
+        } else if (said == "wait for event" || said == "event?") {
+          answer = is_readable(joined->event.get(), said == "event?" ? seconds(0) : soon)
+                       ? "rung"
+                       : "silent";
         }
       } catch (const Error &error) {
         answer = error.what();

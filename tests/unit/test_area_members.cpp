@@ -36,12 +36,26 @@ TEST(Members, EachHasWhatItsSenderHas) {
   EXPECT_EQ(its.area->submitted().load(), 42U);
   EXPECT_EQ(others.area->submitted().load(), 0U); // that is another area
   EXPECT_FALSE(is_readable(others.doorbell->fd()));
-  EXPECT_FALSE(is_readable(its.event->fd()));
+  EXPECT_EQ(other.tell("event?"), "silent");
   others.event->ring();
   EXPECT_EQ(other.tell("wait for event"), "rung");
-  EXPECT_FALSE(is_readable(its.event->fd()));
+  EXPECT_EQ(one.tell("event?"), "silent");
   door.board->is_asleep = 7;
   EXPECT_EQ((*join_here(members).board)->is_asleep.load(), 7U);
+}
+
+// What both processes hold, a worker can change for both.
+TEST(Members, AWorkerCannotMakeItsEventBlock) {
+  Process worker;
+  Door door;
+  Members members(small, {door.host()}, {}, {});
+  EXPECT_EQ(worker.join_by_link(members), "joined 0");
+  ASSERT_TRUE(door.wait_for_joined(1));
+  worker.tell("make the event block");
+  const Member its = door.member(0);
+  for (int i = 0; i < 10'000; ++i) // as often as a worker asks, and never reads
+    its.event->ring();             // if it blocks, the test's time limit ends it
+  EXPECT_EQ(worker.tell("event?"), "rung");
 }
 
 TEST(Members, AKilledProcessHasLeft) {
