@@ -106,6 +106,8 @@ private:
         ++score_.not_sent;
         wait_connected();
         break;
+      case Outcome::sender_gone: // no later request can do better
+        throw;
       default:
         ++score_.other;
       }

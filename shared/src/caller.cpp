@@ -254,6 +254,8 @@ std::optional<Pending> Caller::try_request_async(std::span<const std::byte> byte
 std::vector<Pending> Caller::request_batch(std::span<const std::span<const std::byte>> requests,
                                            const RequestOptions &options) {
   area_->check(options);
+  if (area_->is_known_to_be_over())
+    area_->fail(Outcome::sender_gone, {}, options);
   for (const auto bytes : requests)
     if (CallerArea::needed(bytes.size(), options) > area_->longest())
       area_->fail(Outcome::too_long, bytes, options);
@@ -332,25 +334,27 @@ bool Caller::wait_connected(milliseconds limit, std::optional<uint32_t> server, 
 // ---- for an event loop
 
 // [request-then]
+// The answer may come at once. The lock keeps another thread's run_ready() from looking for it
+// before its callback is there.
 void Caller::request_then(std::span<const std::byte> bytes, Then then,
                           const RequestOptions &options) {
+  const std::lock_guard lock(area_->callbacks_mutex_);
   Pending pending = request_async(bytes, options);
   const auto deadline = pending.deadline_;
-  const std::lock_guard lock(area_->callbacks_mutex_);
   area_->callbacks_.push_back({std::move(pending), std::move(then)});
   if (deadline < area_->timer_at_)
     area_->set_timer(deadline);
 }
 
-// Readable when the sender has rung, or at the first deadline.
+// Readable when the sender has rung, at the first deadline, or when the sender has ended.
 int Caller::fd() {
   const std::lock_guard lock(area_->callbacks_mutex_);
   if (area_->epoll_.get() < 0) {
     area_->epoll_ = File(check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1"));
     area_->timer_ = File(
         check_errno(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd_create"));
-    for (const int fd :
-         {area_->timer_.get(), area_->joined_.event.get(), area_->joined_.sender.get()}) {
+    for (const int fd : {area_->timer_.get(), area_->joined_.event.get(),
+                         area_->joined_.sender.get(), area_->joined_.link.fd()}) {
       epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
       check_errno(epoll_ctl(area_->epoll_.get(), EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
     }
@@ -367,7 +371,7 @@ size_t Caller::run_ready(milliseconds limit) {
       const std::lock_guard lock(area_->callbacks_mutex_);
       until = std::min(until, area_->timer_at_);
     }
-    area_->sleep_until([this] { return area_->is_any_answered(); }, until, area_->waiting_);
+    area_->sleep_until([this] { return area_->is_any_ready(); }, until, area_->waiting_);
     ready = area_->take_ready();
   }
   size_t count = 0;
@@ -375,7 +379,12 @@ size_t Caller::run_ready(milliseconds limit) {
     std::list<CallerArea::Callback> one;
     one.splice(one.end(), ready, ready.begin());
     ++count;
-    one.front().then(one.front().pending);
+    try {
+      one.front().then(one.front().pending);
+    } catch (...) {
+      area_->put_back(ready);
+      throw;
+    }
   }
   return count;
 }

@@ -3,8 +3,11 @@
 
 #include <rdmacommon/check.hpp>
 
+#include <sys/epoll.h>
 #include <sys/timerfd.h>
 
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -149,14 +152,18 @@ void CallerArea::set_timer(Clock::time_point when) {
 std::list<CallerArea::Callback> CallerArea::take_ready() {
   const std::lock_guard lock(callbacks_mutex_);
   if (epoll_.get() >= 0) {
+    std::array<std::byte, 64> rings;
+    [[maybe_unused]] ssize_t got = read(joined_.event.get(), rings.data(), rings.size());
     uint64_t count;
-    [[maybe_unused]] ssize_t got = read(joined_.event.get(), &count, sizeof count);
     got = read(timer_.get(), &count, sizeof count);
     area().wants_event().store(1);
     std::atomic_thread_fence(std::memory_order_seq_cst); // before the look
   }
   std::list<Callback> ready;
   const bool is_gone = is_over();
+  if (is_gone && epoll_.get() >= 0) // they stay readable, and nothing is to be done any more
+    for (const int fd : {joined_.event.get(), joined_.sender.get(), joined_.link.fd()})
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   const auto now = Clock::now();
   auto first = Clock::time_point::max();
   for (auto next = callbacks_.begin(); next != callbacks_.end();) {
@@ -170,10 +177,18 @@ std::list<CallerArea::Callback> CallerArea::take_ready() {
   return ready;
 }
 
-bool CallerArea::is_any_answered() {
+void CallerArea::put_back(std::list<Callback> &ready) {
   const std::lock_guard lock(callbacks_mutex_);
-  return std::ranges::any_of(callbacks_,
-                             [](const Callback &each) { return each.pending.is_answered(); });
+  callbacks_.splice(callbacks_.begin(), ready);
+  set_timer(Clock::time_point::min());
+}
+
+// Another thread may have added one whose deadline comes first.
+bool CallerArea::is_any_ready() {
+  const std::lock_guard lock(callbacks_mutex_);
+  return timer_at_ <= Clock::now() || std::ranges::any_of(callbacks_, [](const Callback &each) {
+           return each.pending.is_answered();
+         });
 }
 // [take-ready]
 

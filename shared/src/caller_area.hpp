@@ -99,7 +99,8 @@ public:
   };
   void check_closely(const RequestOptions &options) const;
   std::list<Callback> take_ready();
-  bool is_any_answered();
+  void put_back(std::list<Callback> &ready); // for the next time, which is now
+  bool is_any_ready();
 
   std::mutex callbacks_mutex_;
   std::list<Callback> callbacks_;

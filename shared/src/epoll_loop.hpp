@@ -31,6 +31,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -181,21 +182,18 @@ public:
     }
     sent_.ring();
   }
-  // From any thread: calls the function in the loop's thread, and waits for that. The function owns
-  // all that it uses.
-  // @return false if the loop has not come to it within a second
-  bool ask(std::function<void()> function) {
-    if (thread_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
-      function();
-      return true;
-    }
-    const auto done = std::make_shared<std::promise<void>>();
+  // From any thread: calls the function in the loop's thread, and waits for what it returns. The
+  // function owns all that it uses.
+  // @return nothing if the loop has not come to it within a second
+  template <typename T> std::optional<T> ask(std::function<T()> function) {
+    if (thread_.load(std::memory_order_relaxed) == std::this_thread::get_id())
+      return function();
+    const auto done = std::make_shared<std::promise<T>>();
     auto answer = done->get_future();
-    send([its = std::move(function), done] {
-      its();
-      done->set_value();
-    });
-    return answer.wait_for(std::chrono::seconds(1)) == std::future_status::ready;
+    send([its = std::move(function), done] { done->set_value(its()); });
+    if (answer.wait_for(std::chrono::seconds(1)) != std::future_status::ready)
+      return std::nullopt;
+    return answer.get();
   }
   void close() {
     std::vector<std::function<void()>> dropped;

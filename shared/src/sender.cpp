@@ -159,14 +159,18 @@ Caller Sender::caller(Waiting waiting) {
 }
 
 Metrics Sender::metrics() const {
-  const auto made = std::make_shared<Metrics>(); // a thread may come to it later
+  Metrics all;
   std::vector<const Stats *> stats;
   for (size_t i = 0; i < threads_->loops_.size(); ++i) {
     SenderLoop &loop = *threads_->loops_[i];
-    loop.loop().ask([&loop, made, i] { loop.add_to(*made, i); });
+    all = loop.loop()
+              .ask<Metrics>([&loop, all, i]() mutable {
+                loop.add_to(all, i);
+                return all;
+              })
+              .value_or(all);
     stats.push_back(&loop.stats());
   }
-  Metrics all = *made;
   uint64_t cancels = 0;
   for (const Stats *each : stats)
     cancels += each->cancels;

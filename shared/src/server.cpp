@@ -384,14 +384,18 @@ void Server::stop() noexcept {
 
 Metrics Server::metrics() const {
   using enum Metrics::Type;
-  const auto made = std::make_shared<Metrics>(); // a thread may come to it later
+  Metrics all;
   std::vector<const Stats *> stats;
   for (const auto &place : threads_->places_) {
     SessionLoop &loop = *place->loop;
-    loop.loop().ask([&loop, made] { loop.add_to(*made); });
+    all = loop.loop()
+              .ask<Metrics>([&loop, all]() mutable {
+                loop.add_to(all);
+                return all;
+              })
+              .value_or(all);
     stats.push_back(&loop.stats());
   }
-  Metrics all = *made;
   all.add("clients_served_total", "Connections that ended in order.", counter, served());
   all.add("clients_dropped_total", "Connections closed for a mistake.", counter, dropped());
   all.add("clients_rejected_total", "Requests for a connection that were rejected.", counter,

@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 namespace in_one_process {
@@ -16,6 +19,11 @@ namespace {
 using std::chrono::milliseconds;
 
 const std::string too_long(100'000, 'x');
+
+bool is_readable(int fd, milliseconds limit) {
+  pollfd poller{.fd = fd, .events = POLLIN, .revents = 0};
+  return poll(&poller, 1, static_cast<int>(limit.count())) > 0;
+}
 
 template <typename F> Outcome outcome_of(F request) {
   return failure_of(request).outcome();
@@ -92,13 +100,20 @@ TEST(Outcomes, OfASenderThatHasEnded) {
       bytes("?"), [&](Pending &done) { called += done.take().outcome == Outcome::lost; },
       patient());
   const Request first = kept.pop(), second = kept.pop(); // and answers neither
+  caller.fd();
+  EXPECT_EQ(caller.run_ready(), 0); // takes what is readable after the first fd()
+  EXPECT_FALSE(is_readable(caller.fd(), milliseconds(0)));
   sender.reset();
   EXPECT_TRUE(pending.is_ready());
   EXPECT_EQ(pending.take().outcome, Outcome::lost); // it may have been sent
+  EXPECT_TRUE(is_readable(caller.fd(), patience));
   EXPECT_EQ(caller.run_ready(), 1);
   EXPECT_EQ(called, 1);
+  EXPECT_FALSE(is_readable(caller.fd(), milliseconds(0))); // or the event loop never sleeps again
   EXPECT_EQ(outcome_of([&] { caller.wait_connected(patience); }), Outcome::sender_gone);
   EXPECT_EQ(caller.call(bytes("?"), patient()).outcome, Outcome::sender_gone);
+  const std::array one{bytes("?")};
+  EXPECT_EQ(outcome_of([&] { caller.request_batch(one); }), Outcome::sender_gone);
   const Sender again({.servers = {server.where()}, .name = "gone." + std::to_string(getpid())});
   caller = Caller::join("gone." + std::to_string(getpid()));
   EXPECT_TRUE(caller.wait_connected(patience));
@@ -197,6 +212,42 @@ TEST(Batches, GoTogetherAsFarAsThereIsRoom) {
   requests[1] = bytes(too_long);
   EXPECT_EQ(outcome_of([&] { connected.caller.request_batch(requests); }), Outcome::too_long);
   EXPECT_TRUE(connected.caller.request_batch({}).empty());
+}
+
+TEST(Callbacks, ThatThrowLeaveTheOthersForTheNextTime) {
+  Running server({}, [](Request &&request) { request.reply(request.bytes()); });
+  Connected connected(server);
+  Caller &caller = connected.caller;
+  int called = 0;
+  const auto fail = [&](Pending &) {
+    ++called;
+    throw std::runtime_error("a mistake of the program");
+  };
+  constexpr int count = 3;
+  for (int i = 0; i < count; ++i)
+    caller.request_then(bytes("?"), fail, patient());
+  for (int i = 1; i <= count; ++i) {
+    EXPECT_TRUE(is_readable(caller.fd(), patience));
+    EXPECT_THROW(caller.run_ready(patience), std::runtime_error);
+    EXPECT_EQ(called, i);
+  }
+  EXPECT_EQ(caller.run_ready(), 0);
+}
+
+TEST(Callbacks, AreWaitedForByAThreadThatSleepsAlready) {
+  Kept kept;
+  Running server({}, keep_in(kept));
+  Connected connected(server);
+  std::promise<void> begins;
+  auto count = std::async(std::launch::async, [&] {
+    begins.set_value();
+    return connected.caller.run_ready(patience);
+  });
+  begins.get_future().wait();
+  const auto began = std::chrono::steady_clock::now();
+  connected.caller.request_then(bytes("?"), [](Pending &) {}, {.limit = milliseconds(50)});
+  EXPECT_EQ(count.get(), 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, patience);
 }
 
 TEST(Callbacks, AreWaitedForWithoutAnEventLoop) {

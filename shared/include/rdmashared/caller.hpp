@@ -38,26 +38,27 @@ class CallerArea; // what is behind a Caller
 // [outcome]
 /// What became of a request.
 ///
-/// | outcome         | what the server has done                 | ask again               |
-/// |-----------------|------------------------------------------|-------------------------|
-/// | response        | answered it                              | -                       |
-/// | refused         | its handler has failed                   | as it says              |
-/// | answer_too_long | answered, and there was no room for that | with more room          |
-/// | lost            | everything, a part, or nothing           | if twice does no harm   |
-/// | timed_out       | everything, a part, or nothing           | if twice does no harm   |
-/// | not_sent        | nothing                                  | after wait_connected()  |
-/// | expired         | nothing                                  | with more time          |
-/// | no_room         | nothing                                  | later                   |
-/// | too_long        | nothing                                  | never                   |
-/// | sender_gone     | nothing                                  | after a new join()      |
+/// | outcome         | what the server has done                 | ask again                             |
+/// |-----------------|------------------------------------------|---------------------------------------|
+/// | response        | answered it                              | -                                     |
+/// | refused         | its handler has failed                   | as it says                            |
+/// | answer_too_long | answered, and there was no room for that | with more room, if twice does no harm |
+/// | lost            | everything, a part, or nothing           | if twice does no harm                 |
+/// | timed_out       | everything, a part, or nothing           | if twice does no harm                 |
+/// | not_sent        | nothing                                  | after wait_connected()                |
+/// | expired         | nothing                                  | with more time                        |
+/// | no_room         | nothing                                  | later                                 |
+/// | too_long        | nothing                                  | never                                 |
+/// | sender_gone     | nothing                                  | after a new join()                    |
 ///
-/// After `lost`, `timed_out` and a cancel, a handler that has begun goes on. One that has not begun
-/// never begins.
+/// After `lost`, `timed_out` and a cancel, a handler that has begun goes on. The server does not
+/// begin one once it has heard of that, and none whose limit has passed.
 enum class Outcome : uint32_t {
   response, ///< There is a response.
   refused,  ///< The server's handler has failed; RequestFailed::server_said() says why.
   lost,     ///< The connection broke, or the sender ended, while it was under way.
-  not_sent, ///< There is no connection. The request ends at once.
+  not_sent, ///< There is no connection, or the sender could not register the memory for a response
+            ///< of any length. The request ends at once.
   expired,  ///< Its limit passed before the server began, and the server has said so in time.
   answer_too_long, ///< More than RequestOptions::room or SenderOptions::largest_response.
   timed_out,       ///< Its limit passed without an answer. The server is told to drop it.
@@ -168,7 +169,7 @@ private:
 };
 
 /// Takes a request that is ready: Pending::wait() and take() do not wait here. An exception that it
-/// throws comes out of Caller::run_ready().
+/// throws comes out of Caller::run_ready(). The next run_ready() calls the others that are ready.
 using Then = std::function<void(Pending &response)>;
 
 // [request-options]
