@@ -161,7 +161,7 @@ std::list<CallerArea::Callback> CallerArea::take_ready() {
   }
   std::list<Callback> ready;
   const bool is_gone = is_over();
-  if (is_gone && epoll_.get() >= 0) // they stay readable, and nothing is to be done any more
+  if (is_gone && epoll_.get() >= 0) // they stay readable, and there is nothing to do any more
     for (const int fd : {joined_.event.get(), joined_.sender.get(), joined_.link.fd()})
       epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   const auto now = Clock::now();

@@ -43,6 +43,8 @@ namespace rdmashared {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr uint32_t busy_turns = 64; // a loop that always has something to do looks around so often
+
 // A descriptor that is readable once somebody has rung.
 class Event {
 public:

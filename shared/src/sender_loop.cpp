@@ -16,12 +16,6 @@ namespace rdmashared {
 
 using rdmacommon::Error;
 
-namespace {
-
-constexpr uint32_t busy_turns = 64; // a loop that always has something to do looks around so often
-
-} // namespace
-
 SenderLoop::SenderLoop(const SenderOptions &options, const Shape &shape,
                        std::function<void(uint32_t, std::string_view)> changed)
     : options_(options), shape_(shape), servers_(static_cast<uint32_t>(options.servers.size())),

@@ -14,7 +14,6 @@ using namespace rdmacommon;
 namespace {
 
 constexpr std::chrono::milliseconds tick(1000); // how often it looks at the clock
-constexpr uint32_t busy_turns = 64; // a loop that always has something to do looks around so often
 
 using Came = Session::Came;
 

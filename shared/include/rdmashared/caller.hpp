@@ -38,18 +38,18 @@ class CallerArea; // what is behind a Caller
 // [outcome]
 /// What became of a request.
 ///
-/// | outcome         | what the server has done                 | ask again                             |
-/// |-----------------|------------------------------------------|---------------------------------------|
-/// | response        | answered it                              | -                                     |
-/// | refused         | its handler has failed                   | as it says                            |
-/// | answer_too_long | answered, and there was no room for that | with more room, if twice does no harm |
-/// | lost            | everything, a part, or nothing           | if twice does no harm                 |
-/// | timed_out       | everything, a part, or nothing           | if twice does no harm                 |
-/// | not_sent        | nothing                                  | after wait_connected()                |
-/// | expired         | nothing                                  | with more time                        |
-/// | no_room         | nothing                                  | later                                 |
-/// | too_long        | nothing                                  | never                                 |
-/// | sender_gone     | nothing                                  | after a new join()                    |
+/// | outcome         | what the server has done       | ask again                             |
+/// |-----------------|--------------------------------|---------------------------------------|
+/// | response        | answered it                    | -                                     |
+/// | refused         | its handler has failed         | as it says                            |
+/// | answer_too_long | answered it, in vain           | with more room, if twice does no harm |
+/// | lost            | everything, a part, or nothing | if twice does no harm                 |
+/// | timed_out       | everything, a part, or nothing | if twice does no harm                 |
+/// | not_sent        | nothing                        | after wait_connected()                |
+/// | expired         | nothing                        | with more time                        |
+/// | no_room         | nothing                        | later                                 |
+/// | too_long        | nothing                        | never                                 |
+/// | sender_gone     | nothing                        | after a new join()                    |
 ///
 /// After `lost`, `timed_out` and a cancel, a handler that has begun goes on. The server does not
 /// begin one once it has heard of that, and none whose limit has passed.
