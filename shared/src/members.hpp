@@ -25,8 +25,9 @@
 namespace rdmashared {
 
 // [worker-event]
-// Rings a worker that has asked for it. It is a pair of sockets, since each side has an open file of
-// its own: whether an eventfd blocks, the worker could change for the sender, too (fcntl(2)).
+// Rings a worker that has asked for it. It is a pair of sockets, since each end is an open file of
+// its own. An eventfd is one for both sides, and a worker could make it block for the sender, too
+// (O_NONBLOCK, fcntl(2)).
 class WorkerEvent {
 public:
   WorkerEvent();
