@@ -280,12 +280,13 @@ class Faults(Shared):
 
     def test_rooms_of_one_worker_fail(self):
         """Its request fails, and nothing else: the others do not lose their connection."""
-        self.serve("--workers", "4")
+        self.serve("--workers", "20")  # none of them waits behind the others' long ones
         self.sender(
             "--responses", "connection", preload="tools/inject/libverbs_inject.so",
             environment=["VERBS_INJECT=ibv_reg_mr:3"])  # behind the two rings
         other = self.worker("waiting", "--microseconds", "3000000")
-        _, err = self.finish(self.attached("--requests", "1", "--responses", "connection"), 1)
+        one = ("--threads", "1", "--requests", "1")
+        _, err = self.finish(self.attached(*one, "--responses", "connection"), 1)
         self.assertIn("it has not been sent", err)
         self.assertIn("0 failed", self.finish(other)[0])
         self.assertEqual(

@@ -98,6 +98,7 @@ void SenderLoop::run() {
     if (was_busy)
       board_->busy.store(busy_, std::memory_order_relaxed);
     was_busy |= send();
+    wake_workers(); // whose requests have failed
     if (was_busy || looked < patience.looks()) {
       if (was_busy)
         patience.note(std::exchange(looked, 0), true);
