@@ -82,14 +82,17 @@ copied files.
 {own}
 ## Build
 
-Install {found} first. In the RDMA by Example folder:
+The shortest way: put the RDMA by Example folder, or a link to it, at `subprojects/rdma-by-example`.
+Meson then builds {found} along with this.
+
+Or install {found} first. In the RDMA by Example folder:
 
 ```sh
-meson setup -Dexamples=false --libdir=lib installed
-meson install -C installed
+meson setup -Dexamples=false --libdir=lib build-install
+meson install -C build-install
 ```
 
-Then build here, with Meson or with CMake:
+Then build here, with Meson or, if the libraries are installed, with CMake:
 
 ```sh
 meson setup build
@@ -109,9 +112,6 @@ For a program of your own, add `NAME.cpp`. In `meson.build`, add
 `executable('NAME', 'NAME.cpp', dependencies: {linked})`. In `CMakeLists.txt`, add `NAME` to the
 list after `foreach(program`.
 {module}
-As a Meson subproject, with nothing installed: put the RDMA by Example folder, or a link to it, at
-`subprojects/rdma-by-example` before `meson setup`. Meson then builds {found} along with this.
-
 ## Run
 
 ```sh
@@ -121,6 +121,8 @@ As a Meson subproject, with nothing installed: put the RDMA by Example folder, o
 On a machine without RDMA, `./lab exec -- COMMAND` in the RDMA by Example folder runs any command
 where a SoftRoCE device is; `./lab doctor` there says what is missing for one of your own. That may
 be an emulated machine with a `/tmp` of its own: keep this project, and what you install, elsewhere.
+Programs there read all files of this host. What they write is kept only below the RDMA by Example
+folder.
 """
 
 MODULE_README = """

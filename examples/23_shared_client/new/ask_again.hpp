@@ -5,19 +5,31 @@
 #include <rdmashared/messages.hpp>
 
 #include <chrono>
+#include <thread>
 
-// Sends a request, for up to ten tries. A request that must not be carried out twice is sent again
-// after Outcome::not_sent only.
+inline bool is_worth_another_try(rdmashared::Outcome outcome) {
+  switch (outcome) {
+  case rdmashared::Outcome::lost: // the server may have carried it out
+  case rdmashared::Outcome::timed_out:
+  case rdmashared::Outcome::not_sent: // it has not: try again also if twice does harm
+  case rdmashared::Outcome::expired:
+  case rdmashared::Outcome::no_room:
+    return true;
+  default:
+    return false;
+  }
+}
+
 template <typename Answer, typename Message>
-Answer ask_again(rdmashared::Caller &caller, const Message &message) {
-  for (int left = 10;;)
+Answer ask_again(rdmashared::Caller &caller, const Message &message,
+                 std::chrono::milliseconds limit = std::chrono::seconds(30)) {
+  for (const auto end = std::chrono::steady_clock::now() + limit;;)
     try {
       return rdmashared::ask<Answer>(caller, message);
     } catch (const rdmashared::RequestFailed &failure) {
-      const bool is_worth_it = failure.outcome() == rdmashared::Outcome::not_sent ||
-                               failure.outcome() == rdmashared::Outcome::lost;
-      if (!is_worth_it || --left == 0)
+      if (!is_worth_another_try(failure.outcome()) || std::chrono::steady_clock::now() >= end)
         throw;
       caller.wait_connected(std::chrono::seconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(10)); // it may fail for other reasons
     }
 }
