@@ -28,6 +28,7 @@
 #include <exception>
 #include <functional>
 #include <future>
+#include <initializer_list>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -101,6 +102,20 @@ inline Log one_at_a_time(Log log) {
     const std::lock_guard lock(*mutex);
     its(level, line);
   };
+}
+
+struct OptionLimits {
+  const char *name;
+  uint64_t value, least, most;
+};
+
+// @throws Error that names the option that is wrong
+inline void check_options(const std::string &of, std::initializer_list<OptionLimits> options) {
+  for (const OptionLimits &each : options)
+    if (each.value < each.least || each.value > each.most)
+      throw rdmacommon::Error(of + "::" + each.name,
+                              "it is " + std::to_string(each.value) + ", and must be " +
+                                  std::to_string(each.least) + " to " + std::to_string(each.most));
 }
 
 // The words of an exception of any type, which a function of the program has thrown.

@@ -29,13 +29,19 @@ Shape shape_of(const SenderOptions &options) {
                     .window = options.window,
                     .rooms = has_data ? options.long_responses : 0,
                     .largest = options.largest_response};
-  if (!is_possible(shape) || options.servers.empty() || options.servers.size() > max_servers ||
-      options.connections == 0 || options.connections > 255 || options.threads == 0 ||
-      options.group == 0 || options.group > max_run || options.area_slots == 0)
+  check_options("SenderOptions", {{"servers", options.servers.size(), 1, max_servers},
+                                  {"connections", options.connections, 1, 255},
+                                  {"slots", options.slots, 8, 1 << 24},
+                                  {"slot_size", options.slot_size, 32, 1 << 20},
+                                  {"window", options.window, 1, 1 << 20},
+                                  {"area_slots", options.area_slots, 1, AreaShape::max_slots},
+                                  {"largest_response", options.largest_response, 0, 1 << 26},
+                                  {"long_responses", options.long_responses, 1, 1 << 16},
+                                  {"group", options.group, 1, max_run},
+                                  {"threads", options.threads, 1, UINT32_MAX}});
+  if (!is_possible(shape))
     throw Error("SenderOptions",
-                "slots must be 8 to 2^24, of a multiple of 8 bytes from 32 to 1 MiB, and 2 GiB "
-                "together; servers 1 to 256; connections and group 1 to 255; window, threads and "
-                "area_slots at least 1");
+                "slot_size must be a multiple of 8, and all slots have 2 GiB together at most");
   return shape;
 }
 

@@ -140,11 +140,12 @@ ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handle
     : options_(with_log(options)), handler_(with_health(std::move(handler))),
       budget_(std::make_shared<Budget>(options.total_memory)),
       pool_(options.workers, options.waiting), aside_(1) {
-  if (options.group == 0 || options.group > max_run || options.window == 0 ||
-      options.connections == 0 || options.threads == 0 || !handler_)
-    throw Error("ServerOptions",
-                "group must be 1 to 255; window, connections and threads at least 1; and the "
-                "handler must not be empty");
+  check_options("ServerOptions", {{"connections", options.connections, 1, UINT32_MAX},
+                                  {"window", options.window, 1, UINT32_MAX},
+                                  {"group", options.group, 1, max_run},
+                                  {"threads", options.threads, 1, UINT32_MAX}});
+  if (!handler_)
+    throw Error("a server", "its handler is empty");
   for (uint32_t i = 0; i < options.threads; ++i) {
     places_.push_back(std::make_unique<Place>(Place{.number = i, .loop = {}, .sessions = 0}));
     Place &place = *places_.back();

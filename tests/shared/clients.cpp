@@ -189,8 +189,9 @@ TEST(Options, ThatAreWrongAreErrorsAtOnce) {
        {ServerOptions{.connections = 0}, ServerOptions{.window = 0}, ServerOptions{.group = 0},
         ServerOptions{.group = 256}, ServerOptions{.threads = 0}})
     EXPECT_EQ(error_of([&] { const Server server(options, nobody); }).find("ServerOptions"), 0);
-  EXPECT_EQ(error_of([] { const Server server({}, RequestHandler()); }).find("ServerOptions"), 0);
-  EXPECT_EQ(error_of([] { const Server server({}, Handler()); }).find("ServerOptions"), 0);
+  for (const std::string &why : {error_of([] { const Server server({}, RequestHandler()); }),
+                                 error_of([] { const Server server({}, Handler()); })})
+    EXPECT_NE(why.find("its handler is empty"), why.npos) << why;
   const std::vector<ServerAddress> one{{.host = address}};
   for (const SenderOptions &options :
        {SenderOptions{}, SenderOptions{.servers = one, .connections = 0},
@@ -205,6 +206,10 @@ TEST(Options, ThatAreWrongAreErrorsAtOnce) {
         SenderOptions{.servers = one, .group = 0}, SenderOptions{.servers = one, .group = 256},
         SenderOptions{.servers = one, .threads = 0}})
     EXPECT_EQ(error_of([&] { const Sender sender(options); }).find("SenderOptions"), 0);
+  EXPECT_EQ(error_of([&] {
+              const Sender sender({.servers = one, .group = 256});
+            }).find("SenderOptions::group: it is 256, and must be 1 to 255"),
+            0);
 }
 
 } // namespace
