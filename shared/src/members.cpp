@@ -92,16 +92,16 @@ pid_t pid_of(const File &pidfd) {
 
 } // namespace
 
-WorkerEvent::WorkerEvent() {
+WorkerEvent::WorkerEvent(File &workers_end) {
   std::array<int, 2> ends{};
   check_errno(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()),
               "socketpair");
-  mine_ = File(ends[0]);
-  workers_ = File(ends[1]);
+  socket_ = File(ends[0]);
+  workers_end = File(ends[1]);
 }
 
 void WorkerEvent::ring() const noexcept {
-  [[maybe_unused]] const ssize_t sent = send(mine_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  [[maybe_unused]] const ssize_t sent = send(socket_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 Members::Members(const AreaShape &shape, std::vector<Host> hosts, const std::string &name,
@@ -230,14 +230,15 @@ void Members::welcome(Place guest) {
       throw Error("a process that wants to join", "there are as many as can be");
     const auto number = static_cast<uint32_t>(free - is_taken_[host].begin());
     const File area = Area::make(shape_);
+    File workers_event;
     Member member{.number = number,
                   .area = std::make_shared<Area>(area.get()),
                   .doorbell = std::make_shared<Event>(),
-                  .event = std::make_shared<WorkerEvent>(),
+                  .event = std::make_shared<WorkerEvent>(workers_event),
                   .pid = pid_of(files[0])};
     guest->link.tell(std::string(answer) + std::to_string(number),
                      std::array{process_.get(), hosts_[host].board, area.get(),
-                                member.doorbell->fd(), member.event->workers_fd()});
+                                member.doorbell->fd(), workers_event.get()});
     loop_.watch(files[0].get(), [this, guest] { forget(guest); });
     guest->process = std::move(files[0]);
     guest->host = host;

@@ -30,13 +30,13 @@ namespace rdmashared {
 // (O_NONBLOCK, fcntl(2)).
 class WorkerEvent {
 public:
-  WorkerEvent();
+  // @param workers_end readable once somebody has rung
+  explicit WorkerEvent(rdmacommon::File &workers_end);
   // Any number of times: when the worker reads none, what is there already tells it.
   void ring() const noexcept;
-  int workers_fd() const { return workers_.get(); } // readable once somebody has rung
 
 private:
-  rdmacommon::File mine_, workers_;
+  rdmacommon::File socket_;
 };
 // [worker-event]
 
