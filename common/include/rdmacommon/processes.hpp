@@ -100,7 +100,8 @@ public:
   Child(const Child &) = delete;
   Child &operator=(const Child &) = delete;
 
-  const Link &link() const { return link_; } ///< The parent's end.
+  /// The parent's end of the link, for what the two say to each other.
+  const Link &link() const { return link_; }
   pid_t pid() const { return pid_; }         ///< -1 after wait() or kill().
   int pidfd() const { return pidfd_.get(); } ///< For poll(2): readable when the child has ended.
 

@@ -175,12 +175,13 @@ using Then = std::function<void(Pending &response)>;
 // [request-options]
 /// What a request may want beyond the default.
 struct RequestOptions {
-  /// As room: the response can have any length up to SenderOptions::largest_response. It comes by a
-  /// connection of its own.
+  /// As room: the response can have any length up to SenderOptions::largest_response. It takes none
+  /// of the area's slots, and comes by a second queue pair.
   static constexpr size_t any_length = ~size_t{0};
 
-  /// Bytes that the response may have. As many as the request has, and as fill its last slot, there
-  /// are anyway.
+  /// Bytes that the response may have. It may always have as many as the request's slots: 64 for a
+  /// request of up to 64 bytes. More room takes more slots of the area for as long as the request
+  /// lasts, however short the response is: 16 KiB are 256 of SenderOptions::area_slots.
   size_t room = 0;
   /// An index into SenderOptions::servers; by default one after the other.
   std::optional<uint32_t> server = {};
@@ -215,7 +216,7 @@ public:
                      std::chrono::milliseconds limit = std::chrono::seconds(5),
                      rdmacommon::Where where = rdmacommon::Where::here());
 
-  /// Joins a sender.
+  /// Joins a sender, which need not be connected yet: see wait_connected().
   /// @param link whose other end the sender's process gave to its Sender
   /// @throws Error if the sender does not answer within 5 seconds
   explicit Caller(rdmacommon::Link link, Waiting waiting = Waiting::adaptive);
@@ -267,9 +268,11 @@ public:
                                  std::optional<Waiting> waiting = {},
                                  rdmacommon::Where where = rdmacommon::Where::here());
 
-  /// Waits until there is a connection: to use after Outcome::not_sent and Outcome::lost. It can
-  /// break again before the next request. The sender tries without end, with pauses of up to
-  /// SenderOptions::longest_rest, which this call does not shorten.
+  /// Waits until there is a connection, for requests of all kinds: to use before the first request,
+  /// and after Outcome::not_sent and Outcome::lost. It can break again before the next request. The
+  /// sender tries without end, with pauses of up to SenderOptions::longest_rest, which this call
+  /// does not shorten. After a request that failed for another reason it returns at once: pause
+  /// before you ask again.
   /// @param limit  how long; 0 looks once
   /// @param server an index into SenderOptions::servers; by default any of them
   /// @return false if `limit` has passed

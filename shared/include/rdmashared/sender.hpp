@@ -38,7 +38,7 @@ struct ServerAddress {
 struct SenderOptions {
   /// At least one, at most 256. They share the load, unless RequestOptions::server names one.
   std::vector<ServerAddress> servers;
-  uint32_t connections = 1; ///< To each server.
+  uint32_t connections = 1; ///< To each server, 1 to 255.
   /// Of each connection's ring, at least 8 and at most 2^24. A request, and a response, can take
   /// three quarters of them, less 40 bytes.
   uint32_t slots = 4096;
@@ -52,8 +52,9 @@ struct SenderOptions {
   /// that it has not collected. No process can take another one's. A request, and its response in
   /// the slots, cannot be longer than the area.
   uint32_t area_slots = 1024;
-  /// Bytes of the largest response to a request with RequestOptions::any_length. Those have a
-  /// connection of their own. 0: there is no such connection.
+  /// Bytes of the largest response to a request with RequestOptions::any_length. Those come by a
+  /// second queue pair of the same connection: figures and limits count the two as one. 0: there is
+  /// none, and no such request.
   uint32_t largest_response = 0;
   /// How many of those may be under way at a time, of each process and of each connection.
   uint32_t long_responses = 16;

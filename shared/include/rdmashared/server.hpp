@@ -85,7 +85,8 @@ public:
   bool is_answered() const { return what_ == nullptr; }
 
   /// Answers with the first `length` bytes of room(). If that is more than room() has, the caller
-  /// gets Outcome::answer_too_long; without memory for room(), Outcome::refused.
+  /// gets Outcome::answer_too_long; without memory for room(), Outcome::refused. 0 bytes are a
+  /// response, too.
   void reply(size_t length);
   /// Answers with a copy of `response`, with the same limit.
   void reply(std::span<const std::byte> response);
@@ -117,12 +118,13 @@ using RequestHandler = std::function<void(Request &&request)>;
 
 /// What a Server gives to its clients.
 struct ServerOptions {
-  std::string host = {};     ///< The address to listen on. Empty: all of this host's.
-  uint16_t port = 18515;     ///< Of rdma_cm; 0: one that is free.
-  uint32_t connections = 64; ///< Clients at a time.
-  uint32_t clients = 0;      ///< run() ends after so many connections; 0: never.
-  uint32_t slots = 1 << 16;  ///< Most slots of one connection.
-  uint32_t window = 4096;    ///< Most requests of one connection without an answer.
+  std::string host = {}; ///< The address to listen on. Empty: all of this host's.
+  uint16_t port = 18515; ///< Of rdma_cm; 0: one that is free.
+  /// Clients at a time. A client is a connection: of a Sender, `threads` times `connections`.
+  uint32_t connections = 64;
+  uint32_t clients = 0;     ///< run() ends after so many clients; 0: never.
+  uint32_t slots = 1 << 16; ///< Most slots of one connection.
+  uint32_t window = 4096;   ///< Most requests of one connection without an answer.
   /// Most bytes for one connection: its slots, requests that have no answer, and responses. Its
   /// queues are the device's, and come on top. On rxe they take at most 1 KiB for each of `window`,
   /// and 512 KiB.
