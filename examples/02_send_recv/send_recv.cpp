@@ -64,7 +64,7 @@ void to_init(ibv_qp *qp, const Port &port) {
 // [route]
 // How packets get from our port to the peer's.
 ibv_ah_attr route(const Port &port, const Endpoint &peer) {
-  ibv_ah_attr attr{.dlid = peer.lid, .port_num = port.number}; // on InfiniBand, the LID is enough
+  ibv_ah_attr attr{.dlid = peer.lid, .port_num = port.number}; // InfiniBand's address is the LID
   if (port.is_roce()) {
     attr.is_global = 1; // on RoCE the address is the GID, and it travels in the GRH
     attr.grh = {
