@@ -18,7 +18,7 @@ namespace rdmacommon {
 struct Port {
   unique_context context; ///< The open device; destroyed last, so declare a Port before the rest.
   uint8_t number;         ///< Counted from 1, as ibv_query_port() and ibv_qp_attr::port_num do.
-  ibv_port_attr attr;     ///< As ibv_query_port() filled it in; attr.lid is 0 on RoCE.
+  ibv_port_attr attr;     ///< As ibv_query_port() filled it in; ignore attr.lid on RoCE.
   ibv_gid_entry gid;      ///< The chosen entry of the GID table. The GID is in network byte order.
   ibv_mtu mtu;            ///< The largest path MTU for a QP: attr.active_mtu, or less if asked for.
   uint8_t
