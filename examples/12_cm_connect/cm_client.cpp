@@ -82,7 +82,7 @@ void connect(rdma_cm_id *id, rdma_event_channel *channel, uint64_t length,
 
 // [pieces]
 // WRITEs or READs all of the region `mr`. One message has at most max_msg_sz bytes: 2 GiB on
-// InfiniBand, 8 MiB in Linux 6.1.
+// InfiniBand, 8 MiB with SoftRoCE in Linux 6.1.
 void transfer(ibv_wr_opcode opcode, const std::string &what, rdma_cm_id *id, const ibv_mr *mr,
               const RemoteMemory &theirs, std::chrono::seconds timeout) {
   ibv_port_attr port{};
