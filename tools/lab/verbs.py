@@ -20,7 +20,7 @@ PHRASES = {
         "ibv_close_device": "closes it; what was made from it has to be gone",
         "ibv_query_device": "the device's limits and abilities",
         "ibv_query_device_ex": (
-            "the same, and what has been added since: `max_dm_size`, atomics by QP type"),
+            "the same, and what has been added since: `max_dm_size`, ODP by QP type"),
         "ibv_query_port": "a port's state, LID, path MTU and link layer",
         "ibv_port_state_str": "the name of a port's state",
         "ibv_query_gid_ex": "an entry of a port's GID table, with its type and network interface",
