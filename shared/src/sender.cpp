@@ -36,7 +36,7 @@ Shape shape_of(const SenderOptions &options) {
                                   {"window", options.window, 1, 1 << 20},
                                   {"area_slots", options.area_slots, 1, AreaShape::max_slots},
                                   {"largest_response", options.largest_response, 0, 1 << 26},
-                                  {"long_responses", options.long_responses, 1, 1 << 16},
+                                  {"long_responses", options.long_responses, has_data, 1 << 16},
                                   {"group", options.group, 1, max_run},
                                   {"threads", options.threads, 1, UINT32_MAX}});
   if (!is_possible(shape))
