@@ -44,7 +44,7 @@ TEST(Members, EachHasWhatItsSenderHas) {
   EXPECT_EQ((*join_here(members).board)->is_asleep.load(), 7U);
 }
 
-// What both processes hold, a worker can change for both.
+// A worker can change the flags of an open file for each process that has it.
 TEST(Members, AWorkerCannotMakeItsEventBlock) {
   Process worker;
   Door door;

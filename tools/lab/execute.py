@@ -20,8 +20,8 @@ from lab.obstacles import guarded
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "exec", help="run a command where the device is: ./lab exec -- ibv_devinfo",
-        epilog="In the emulated machine, a command reads all files of the host. What it writes is "
-        "kept only below this folder.")
+        epilog="In the emulated machine, a command reads all files of the host. Files that it "
+        "writes are kept only below this folder.")
     parser.add_argument(
         "--on", choices=machine.HOSTS, default="", help="on one of the two hosts of ./lab hosts")
     parser.add_argument(

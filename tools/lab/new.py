@@ -121,8 +121,8 @@ list after `foreach(program`.
 On a machine without RDMA, `./lab exec -- COMMAND` in the RDMA by Example folder runs any command
 where a SoftRoCE device is; `./lab doctor` there says what is missing for one of your own. That may
 be an emulated machine with a `/tmp` of its own: keep this project, and what you install, elsewhere.
-Programs there read all files of this host. What they write is kept only below the RDMA by Example
-folder.
+Programs there read all files of this host. Files that they write are kept only below the RDMA by
+Example folder.
 """
 
 MODULE_README = """

@@ -20,6 +20,8 @@ inline bool is_worth_another_try(rdmashared::Outcome outcome) {
   }
 }
 
+// Gives up at the first failure after `limit`. No event says that a sender without memory has some
+// again, so it pauses before each new try.
 template <typename Answer, typename Message>
 Answer ask_again(rdmashared::Caller &caller, const Message &message,
                  std::chrono::milliseconds limit = std::chrono::seconds(30)) {
@@ -30,6 +32,6 @@ Answer ask_again(rdmashared::Caller &caller, const Message &message,
       if (!is_worth_another_try(failure.outcome()) || std::chrono::steady_clock::now() >= end)
         throw;
       caller.wait_connected(std::chrono::seconds(1));
-      std::this_thread::sleep_for(std::chrono::milliseconds(10)); // it may fail for other reasons
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
 }
