@@ -91,7 +91,10 @@ def problem(call: Call, outcome: pair.Outcome) -> str:
     if call.how == "delayed":
         return "" if status == 0 else "a delayed event made it fail"
     if call.how == "lost":
-        # A program may not need the event: it looks at the queue again before it gives up.
+        # A program may not need the event: it looks at the queue again before it gives up. A server
+        # that serves on has nothing to say: its client, which waits in vain, says it.
+        if status == -signal.SIGTERM:
+            said = [line for _, line in outcome.lines]
         return "" if status == 0 or any("error: " in line for line in said) else "says nothing"
     if call.function in COMPLETIONS and what not in ("a negative count", "EIO"):
         reported = any("status" in line or IN_WORDS.get(what, "?") in line for line in said)
