@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 from pathlib import Path
 
@@ -32,6 +33,24 @@ class Life(unittest.TestCase):
         environment = named(name)
         self.addCleanup(lambda: finish(lab("down", env=environment)))
         return environment
+
+    def test_its_time_is_the_hosts(self):
+        """Each time limit in it depends on this. However late a line comes, the host's time between
+        the two looks at the clock has a least and a greatest value."""
+        environment = self.machine("time")
+        self.assertEqual(run("true", env=environment).returncode, 0)
+        began = time.monotonic()
+        process = start(
+            "sh", "-c", "cat /proc/uptime; read line; cat /proc/uptime", env=environment,
+            stdin=subprocess.PIPE)
+        first = float(process.stdout.readline().split()[0])
+        first_known = time.monotonic()
+        time.sleep(3)
+        second_asked = time.monotonic()
+        last = float(finish(process, b"\n").stdout.split()[0])
+        ended = time.monotonic()
+        self.assertGreater(last - first, 0.98 * (second_asked - first_known))
+        self.assertLess(last - first, 1.02 * (ended - began))
 
     def test_crashes_are_errors_of_their_own(self):
         environment = self.machine("crash")

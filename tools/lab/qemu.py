@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from lab import kernel as kernels, network
+from lab import kernel as kernels, network, tsc
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -33,6 +33,7 @@ def command(
         ["-accel", "kvm", "-cpu", "host"]
         if accelerator == "kvm"
         else ["-accel", f"tcg,thread=multi,tb-size={TRANSLATED}", "-cpu", "max,erms=off"])
+    rate = None if accelerator == "kvm" else tsc.kilohertz()
     ethernet = ["-netdev", f"socket,id=wire,fd={wire}"]
     ethernet += ["-device", "virtio-net-pci,netdev=wire,romfile="]
     return [
@@ -43,7 +44,8 @@ def command(
         # kernel's test of it, which ends in a panic ("IO-APIC + timer doesn't work").
         "-append",
         f"console={arch.console} quiet oops=panic panic=-1 mitigations=off tsc=reliable"
-        f" no_timer_check maxcpus=1 lab.python={_python()} lab.mac={network.mac(host)}"
+        f" no_timer_check{f' tsc_early_khz={rate}' if rate else ''}"
+        f" maxcpus=1 lab.python={_python()} lab.mac={network.mac(host)}"
         f" lab.ipv4={network.prefix(host)} lab.ipv6={network.ipv6_prefix(host)}"
         # Some tests use a stricter kernel.
         + (f" lab.host={host}" if host else "") + " " + os.environ.get("LAB_BOOT", ""),
