@@ -28,7 +28,7 @@ using std::chrono::steady_clock;
 namespace {
 
 uint32_t queue_length_for(const AreaShape &shape) {
-  return std::bit_ceil(2 * shape.slots);
+  return std::bit_ceil(3 * shape.slots);
 }
 
 } // namespace
@@ -36,7 +36,7 @@ uint32_t queue_length_for(const AreaShape &shape) {
 // [area-layout]
 // Everything follows from the shape, so what a header says can be checked.
 Area::Layout::Layout(const AreaShape &of)
-    : magic{'r', 'd', 'm', 'a', 'a', 'r', 'e', 'a'}, version(2), header_size(sizeof(Header)),
+    : magic{'r', 'd', 'm', 'a', 'a', 'r', 'e', 'a'}, version(3), header_size(sizeof(Header)),
       shape(of) {
   const auto page_after = [](uint64_t end) { return (end + 4095) / 4096 * 4096; };
   queue = sizeof(Header);

@@ -89,8 +89,9 @@ public:
   // How many submissions there have been, modulo 2^32. The worker writes it after the submission.
   std::atomic<uint32_t> &submitted() const { return header_->submitted; }
   Submission &submission(uint32_t number) const { return queue_[number & (queue_length_ - 1)]; }
-  // Room for each request, and its cancelling. A power of two, so the queue goes round where the
-  // number of submissions does.
+  // Room for three submissions of each slot. A request can be answered just before its cancel is
+  // submitted. Then its slot is free at once: behind the cancel comes another request, and its
+  // cancel. A power of two, so the queue goes round where the number of submissions does.
   uint32_t queue_length() const { return queue_length_; }
 
   // The worker says that it sleeps on its bell, or for its event. The sender takes that back when

@@ -2,6 +2,8 @@
 // A worker's side of joining: the answers that it takes, and how it notices the sender's end.
 #include "area_members_fixture.hpp"
 
+#include <rdmashared/caller.hpp>
+
 #include <sys/mman.h>
 
 namespace {
@@ -116,6 +118,35 @@ TEST(Joined, HasItsMemoryAlsoWhenItIsAlone) {
   EXPECT_EQ((*here.board)->servers, 1U);
   here.area->slots(0)[0] = std::byte{1};
   EXPECT_EQ(here.area->shape(), small);
+}
+
+// The sender answers each request just after the caller has given it up, and takes no cancel. So
+// each slot has the cancel of an answered request, and a new request with its cancel.
+TEST(Joined, HasRoomForAllThatAWorkerCanSubmit) {
+  Door door;
+  AreaShape shape = small;
+  shape.longest = shape.slot_size;
+  Members members(shape, {door.host()}, {}, {});
+  auto [mine, theirs] = make_link();
+  members.invite(std::move(mine));
+  Caller caller(std::move(theirs));
+  ASSERT_TRUE(door.wait_for_joined(1));
+  const Area &area = *door.member(0).area;
+  std::vector<Pending> pending;
+  const auto submit_all = [&] {
+    while (auto one = caller.try_request_async({}))
+      pending.push_back(std::move(*one));
+    return area.submitted().load();
+  };
+  const uint32_t taken = submit_all();
+  EXPECT_EQ(taken, small.slots);
+  pending.clear(); // cancels them
+  for (uint32_t slot = 0; slot < small.slots; ++slot)
+    area.answer(slot).outcome = 1;
+  submit_all();
+  pending.clear();
+  EXPECT_EQ(area.submitted() - taken, 3 * small.slots);
+  EXPECT_LE(area.submitted() - taken, area.queue_length());
 }
 
 } // namespace

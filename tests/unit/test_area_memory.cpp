@@ -176,7 +176,8 @@ TEST(AreaMemory, AShapeWhoseLengthOverflowsIsRefused) {
   const File real = Area::make(small);
   Beginning forged{};
   std::memcpy(&forged, SharedMemory(real.get(), length_of(real.get())).data(), sizeof forged);
-  const uint64_t queue = forged.offsets[0], answers = queue + uint64_t{2} * huge.slots * 32,
+  const uint64_t queue = forged.offsets[0],
+                 answers = queue + uint64_t{4} * huge.slots * sizeof(Submission),
                  data = page_after(answers + uint64_t{huge.slots} * 8),
                  rooms = page_after(data + uint64_t{huge.slots} * huge.slot_size),
                  length = page_after(rooms + uint64_t{huge.rooms} * huge.largest);
