@@ -65,18 +65,21 @@ void Pending::drop() {
     area.free(place);
     return;
   }
-  const std::lock_guard lock(area.mutex_);
-  area.use_.give_up(place);
-  area.submit({.slot = slot_,
-               .length = 0,
-               .response_room = 0,
-               .server = any_server,
-               .limit_ms = 0,
-               .room = room_,
-               .want = Want::cancel,
-               .service = 0,
-               .unused = 0});
-  area.announce();
+  {
+    const std::lock_guard lock(area.mutex_);
+    area.use_.give_up(place);
+    area.submit({.slot = slot_,
+                 .length = 0,
+                 .response_room = 0,
+                 .server = any_server,
+                 .limit_ms = 0,
+                 .room = room_,
+                 .want = Want::cancel,
+                 .service = 0,
+                 .unused = 0});
+    area.announce();
+  }
+  area.wake_those_without_room(); // the answer may have come before give_up()
 }
 // [drop]
 
@@ -280,8 +283,6 @@ void Caller::post(std::span<const std::byte> bytes, const RequestOptions &option
       area_->request(bytes, options, Want::nothing, rdmacommon::deadline_in(options.limit), place);
   if (outcome != Outcome::response)
     area_->fail(outcome, bytes, options);
-  const std::lock_guard lock(area_->mutex_);
-  area_->use_.give_up(place);
 }
 // [request]
 

@@ -52,6 +52,8 @@ Outcome CallerArea::add(std::span<const std::byte> bytes, const RequestOptions &
     return Outcome::no_room;
   place = *taken;
   area().answer(place.slot).outcome.store(0, std::memory_order_relaxed);
+  if (want == Want::nothing)
+    use_.give_up(place); // before the sender sends it, and wakes those who wait for its slots
   if (!bytes.empty())
     std::memcpy(area().slots(place.slot).data(), bytes.data(), bytes.size());
   submit(
@@ -126,8 +128,7 @@ void CallerArea::fail(Outcome outcome, std::span<const std::byte> bytes,
   throw RequestFailed(outcome, detail, options.where);
 }
 
-void CallerArea::free(const Place &place) {
-  use_.release(place);
+void CallerArea::wake_those_without_room() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (must_wake(area().wants_room()))
     ring(area().room_bell(), ~uint32_t{0});

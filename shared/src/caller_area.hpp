@@ -75,7 +75,11 @@ public:
   // With the lock. Several submissions can be announced together.
   void submit(const Submission &what);
   void announce();
-  void free(const Place &place);
+  void free(const Place &place) {
+    use_.release(place);
+    wake_those_without_room();
+  }
+  void wake_those_without_room();
 
   enum class Slept { done, late, alone };
   template <typename IsDone>

@@ -120,16 +120,21 @@ TEST(Joined, HasItsMemoryAlsoWhenItIsAlone) {
   EXPECT_EQ(here.area->shape(), small);
 }
 
+constexpr AreaShape with_requests{
+    .slots = 8, .slot_size = 64, .rooms = 0, .largest = 0, .longest = 64};
+
+Caller caller_of(Members &members) {
+  auto [mine, theirs] = make_link();
+  members.invite(std::move(mine));
+  return Caller(std::move(theirs));
+}
+
 // The sender answers each request just after the caller has given it up, and takes no cancel. So
 // each slot has the cancel of an answered request, and a new request with its cancel.
 TEST(Joined, HasRoomForAllThatAWorkerCanSubmit) {
   Door door;
-  AreaShape shape = small;
-  shape.longest = shape.slot_size;
-  Members members(shape, {door.host()}, {}, {});
-  auto [mine, theirs] = make_link();
-  members.invite(std::move(mine));
-  Caller caller(std::move(theirs));
+  Members members(with_requests, {door.host()}, {}, {});
+  Caller caller = caller_of(members);
   ASSERT_TRUE(door.wait_for_joined(1));
   const Area &area = *door.member(0).area;
   std::vector<Pending> pending;
@@ -147,6 +152,22 @@ TEST(Joined, HasRoomForAllThatAWorkerCanSubmit) {
   pending.clear();
   EXPECT_EQ(area.submitted() - taken, 3 * small.slots);
   EXPECT_LE(area.submitted() - taken, area.queue_length());
+}
+
+// The answer can come while a thread gives the request up. Then the sender's ring comes too early
+// for a thread that waits for room: it looks, finds the slots in use, and sleeps again.
+TEST(Joined, WakesThoseWhoWaitForRoomWhenARequestIsGivenUp) {
+  Door door;
+  Members members(with_requests, {door.host()}, {}, {});
+  Caller caller = caller_of(members);
+  ASSERT_TRUE(door.wait_for_joined(1));
+  const Area &area = *door.member(0).area;
+  Pending pending = caller.request_async({});
+  const uint32_t before = area.room_bell();
+  area.wants_room() = 1;
+  pending.cancel();
+  EXPECT_EQ(area.wants_room(), 0);
+  EXPECT_NE(area.room_bell(), before);
 }
 
 } // namespace
