@@ -111,8 +111,8 @@ private:
   const RequestHandler handler_;
   Event stop_;
   std::atomic<uint32_t> stops_{0}; // calls of stop()
-  const std::shared_ptr<Budget> budget_;
   std::vector<std::unique_ptr<Place>> places_;
+  std::shared_ptr<Budget> budget_;
   unique_cm_id listener_;
   uint32_t stops_seen_ = 0, opening_ = 0, opened_ = 0;
   std::map<std::string, uint32_t> half_open_; // connections of each host that are on the way
@@ -138,7 +138,6 @@ RequestHandler ServerThreads::with_health(RequestHandler handler) {
 
 ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handler)
     : options_(with_log(options)), handler_(with_health(std::move(handler))),
-      budget_(std::make_shared<Budget>(options.total_memory)),
       pool_(options.workers, options.waiting), aside_(1) {
   check_options("ServerOptions", {{"connections", options.connections, 1, UINT32_MAX},
                                   {"window", options.window, 1, UINT32_MAX},
@@ -156,6 +155,10 @@ ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handle
           first().send([this, &place, was_dropped] { has_gone(place, was_dropped); });
         });
   }
+  std::vector<std::shared_ptr<Answers>> loops;
+  for (const auto &place : places_)
+    loops.push_back(place->loop->answers());
+  budget_ = std::make_shared<Budget>(options.total_memory, std::move(loops));
   CmAddress address = cm_address(options.host, options.port);
   listener_ =
       cm_listen(places_.front()->loop->channel(), address, static_cast<int>(options.connections));

@@ -72,21 +72,37 @@ SessionState::SessionState(Client whose, std::shared_ptr<Answers> to,
     : client(std::move(whose)), answers(std::move(to)), total(std::move(of_all)), own(for_requests),
       fixed(for_all), largest(largest_response) {}
 
+// What is given back to the total wakes those who wait, so that goes last.
 bool SessionState::take(uint64_t bytes) {
-  if (!own.take(bytes))
+  if (!total->take(bytes))
     return false;
-  if (total->take(bytes))
+  if (own.take(bytes))
     return true;
-  own.give_back(bytes);
+  total->give_back(bytes);
   return false;
 }
 
 void SessionState::give_back(uint64_t bytes) {
   own.give_back(bytes);
   total->give_back(bytes);
-  if (waits_for_memory.exchange(false))
-    answers->event().ring();
 }
+
+// [may-take]
+// A client whose requests have all the memory that it gets has to wait: its runs stay in the ring,
+// and it gets no slots back. There is always memory for one run.
+bool SessionState::may_take(uint64_t run) {
+  const auto may = [&] {
+    if (own.has(run) && total->has(run))
+      return true;
+    const std::lock_guard lock(mutex);
+    return batches.empty();
+  };
+  if (may())
+    return true;
+  total->will_wait(); // before the last look
+  return may();
+}
+// [may-take]
 
 // ---- a batch, and its requests
 
@@ -334,11 +350,12 @@ void Session::accept_data(unique_cm_id &id) {
 bool Session::take(Came &came, const std::array<Came::Way, 256> &ways) {
   if (is_closed())
     return false;
+  const uint64_t run = uint64_t{shape_.slots} * (shape_.slot_size + sizeof(Received));
   const bool has_taken = connection_.take(
       [&](const Header &header, std::span<const std::byte> bytes) {
         message(header, bytes, came, ways);
       },
-      [&] { return !came.is_empty() || may_take(); });
+      [&] { return !came.is_empty() || state_->may_take(run); });
   has_heard_ |= has_taken;
   for (const auto &batch : came.batches)
     if (batch)
@@ -349,25 +366,6 @@ bool Session::take(Came &came, const std::array<Came::Way, 256> &ways) {
   }
   return has_taken;
 }
-
-// [may-take]
-// A client whose requests have all the memory that it gets has to wait: its runs stay in the ring,
-// and it gets no slots back. There is always memory for one run.
-bool Session::may_take() {
-  const uint64_t most = uint64_t{shape_.slots} * (shape_.slot_size + sizeof(Received));
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->batches.empty())
-      return true;
-  }
-  state_->waits_for_memory = true; // before the look
-  if (!state_->take(most))
-    return false;
-  state_->waits_for_memory = false;
-  state_->give_back(most);
-  return true;
-}
-// [may-take]
 // [session-take]
 
 // [session-message]

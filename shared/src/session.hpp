@@ -38,27 +38,6 @@ class Session;
 struct Batch;
 struct Received;
 
-// [budget]
-// Memory that is limited: that of all sessions together, and that of one.
-class Budget {
-public:
-  explicit Budget(uint64_t bytes) : left_(static_cast<int64_t>(bytes)) {}
-  // @return false if there is not so much left
-  bool take(uint64_t bytes) {
-    int64_t left = left_.load();
-    while (left >= static_cast<int64_t>(bytes))
-      if (left_.compare_exchange_weak(left, left - static_cast<int64_t>(bytes)))
-        return true;
-    return false;
-  }
-  void give_back(uint64_t bytes) { left_ += static_cast<int64_t>(bytes); }
-  int64_t left() const { return left_; }
-
-private:
-  std::atomic<int64_t> left_;
-};
-// [budget]
-
 // [answers]
 // Answers on their way from handlers, which run in any threads, to the thread with the sessions.
 class Answers {
@@ -87,6 +66,39 @@ private:
 };
 // [answers]
 
+// [budget]
+// Memory that is limited: that of all sessions together, and that of one.
+class Budget {
+public:
+  // @param loops of the sessions, which will_wait()
+  explicit Budget(uint64_t bytes, std::vector<std::shared_ptr<Answers>> loops = {})
+      : left_(static_cast<int64_t>(bytes)), loops_(std::move(loops)) {}
+  bool has(uint64_t bytes) const { return left_ >= static_cast<int64_t>(bytes); }
+  // @return false if there is not so much left
+  bool take(uint64_t bytes) {
+    int64_t left = left_.load();
+    while (left >= static_cast<int64_t>(bytes))
+      if (left_.compare_exchange_weak(left, left - static_cast<int64_t>(bytes)))
+        return true;
+    return false;
+  }
+  void give_back(uint64_t bytes) {
+    left_ += static_cast<int64_t>(bytes);
+    if (is_waited_for_ && is_waited_for_.exchange(false))
+      for (const auto &each : loops_)
+        each->event().ring();
+  }
+  // Before a loop looks once more: the next give_back() wakes it.
+  void will_wait() { is_waited_for_ = true; }
+  int64_t left() const { return left_; }
+
+private:
+  std::atomic<int64_t> left_;
+  std::atomic<bool> is_waited_for_ = false;
+  const std::vector<std::shared_ptr<Answers>> loops_;
+};
+// [budget]
+
 // [session-state]
 // The part of a session that its requests share. It lives as long as the last of them, so a handler
 // can keep a request for longer than its connection lasts.
@@ -99,7 +111,6 @@ struct SessionState {
   uint64_t fixed;                      // bytes of `total` that the session has as long as it lives
   Session *session = nullptr;          // of the thread with the sessions; null once it is gone
   std::atomic<bool> is_closed = false; // nobody takes answers any more
-  std::atomic<bool> waits_for_memory = false;
 
   std::vector<std::byte> rooms; // for responses of any length
   uint32_t largest;
@@ -112,6 +123,9 @@ struct SessionState {
   ~SessionState() { total->give_back(fixed); }
   bool take(uint64_t bytes); // @return false if the budgets do not have so much
   void give_back(uint64_t bytes);
+  // @param run most bytes that its requests take
+  // @return false if the next run must wait. Once that may have changed, the loop is rung
+  bool may_take(uint64_t run);
 };
 // [session-state]
 
@@ -263,7 +277,6 @@ private:
                const std::array<Came::Way, 256> &ways);
   void take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch);
   void cancel(uint64_t id);
-  bool may_take();
   bool send_one(Received &request);
 
   const uint64_t token_;

@@ -97,6 +97,26 @@ TEST(AreaBatch, TakesMemoryForEachRequest) {
   EXPECT_EQ(state->own.left(), mebibyte);
 }
 
+// The run of one client waits, since the batch of another has the memory.
+TEST(AreaBatch, WakesTheLoopsOfAllClientsThatWaitForItsMemory) {
+  const std::vector loops{std::make_shared<Answers>(), std::make_shared<Answers>()};
+  const auto total = std::make_shared<Budget>(mebibyte, loops);
+  const auto state_of = [&](size_t loop) {
+    return std::make_shared<SessionState>(Client{}, loops[loop], total, 0, mebibyte, 0);
+  };
+  const auto one = state_of(0), other = state_of(1);
+  const Job of_other(a_batch(other, 1, {.kind = Kind::post}));
+  {
+    const Job of_one(a_batch(one, 1, {.kind = Kind::post}));
+    const auto left = static_cast<uint64_t>(total->left());
+    EXPECT_TRUE(other->may_take(left));
+    EXPECT_FALSE(other->may_take(left + 1));
+    EXPECT_FALSE(loops[1]->event().take_back());
+  }
+  EXPECT_TRUE(loops[1]->event().take_back());
+  EXPECT_TRUE(one->may_take(mebibyte)); // it has no batch
+}
+
 // The state that a program has made for a client can hold requests of other clients.
 TEST(AreaBatch, TheLastOfAClientCanEndRequestsOfAnother) {
   const auto answers = std::make_shared<Answers>();
