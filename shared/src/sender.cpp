@@ -55,8 +55,8 @@ SenderOptions with_log(SenderOptions options) {
 // [sender-threads]
 class SenderThreads {
 public:
-  explicit SenderThreads(const SenderOptions &options, std::vector<Link> links)
-      : options_(with_log(options)) {
+  // After the other constructor, the destructor ends what there is, also if this one throws.
+  SenderThreads(const SenderOptions &options, std::vector<Link> links) : SenderThreads(options) {
     const Shape shape = shape_of(options_);
     std::vector<Host> hosts;
     for (uint32_t i = 0; i < options_.threads; ++i) {
@@ -98,6 +98,7 @@ public:
 private:
   friend class Sender;
 
+  explicit SenderThreads(const SenderOptions &options) : options_(with_log(options)) {}
   void run(SenderLoop &loop) {
     try {
       loop.run();

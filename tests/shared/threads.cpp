@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +28,28 @@ std::vector<ServerAddress> times(uint32_t count, const Running &server) {
 
 RequestOptions to(uint32_t server) {
   return {.server = server, .limit = patience};
+}
+
+// A user may have so many threads, in each round one more, until there are enough.
+[[noreturn]] void make_senders_of_a_poor_user() {
+  rdmacommon::check_errno(setuid(54'321), "setuid"); // root has no such limit
+  bool has_failed = false;
+  for (rlim_t threads = 1;; ++threads) {
+    const rlimit limit{.rlim_cur = threads, .rlim_max = 100};
+    rdmacommon::check_errno(setrlimit(RLIMIT_NPROC, &limit), "setrlimit");
+    try {
+      const Sender sender({.servers = {{.host = address}, {.host = address}}, .threads = 3});
+      _exit(has_failed ? 0 : 1);
+    } catch (const std::exception &) {
+      has_failed = true;
+    }
+  }
+}
+
+TEST(ThreadsDeathTest, ThatCannotBeMadeAreAnError) {
+  if (geteuid() != 0)
+    GTEST_SKIP() << "only root can become somebody else";
+  EXPECT_EXIT(make_senders_of_a_poor_user(), testing::ExitedWithCode(0), "");
 }
 
 TEST(Threads, AnswerAllCallers) {

@@ -46,8 +46,8 @@
 ///   else.
 /// - **Lifetime**: Destroy a Pending before its Caller, and a Caller before its Sender if both are
 ///   in one process. A Request may outlive its Server: its answer goes nowhere then.
-/// - **Errors**: What becomes of a request is an Outcome. Everything else that goes wrong is a
-///   rdmacommon::Error.
+/// - **Errors**: What becomes of a request is an Outcome. A thread that cannot be made is a
+///   std::system_error. Everything else that goes wrong is a rdmacommon::Error.
 namespace rdmashared {
 
 /// How a thread waits for a response or a completion.

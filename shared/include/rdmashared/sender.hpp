@@ -91,7 +91,8 @@ public:
   /// Starts the threads, which begin to connect.
   /// @param links to processes that may join, one each: the ends of rdmacommon::make_link() whose
   ///              other ends are in these processes
-  /// @throws Error if an option is wrong, there is no rdma_cm, no memory, or the name is in use
+  /// @throws Error if an option is wrong, there is no rdma_cm, no memory, or the name is in use;
+  ///         std::system_error if the host has no more threads
   explicit Sender(const SenderOptions &options, std::vector<rdmacommon::Link> links = {});
   /// Ends the threads. Every caller that waits gets an error. This process's Callers must be gone.
   /// Waits for a lookup of a server's name that is under way, which can take as long as the name
