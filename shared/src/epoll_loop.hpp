@@ -106,7 +106,7 @@ inline Log one_at_a_time(Log log) {
 
 struct OptionLimits {
   const char *name;
-  uint64_t value, least, most;
+  int64_t value, least, most;
 };
 
 // @throws Error that names the option that is wrong

@@ -14,7 +14,6 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr milliseconds tick(500); // how often a connection that is up asks whether the server lives
 // A connection that has been up for so long has worked: the next attempt comes soon.
 constexpr std::chrono::seconds long_enough(5);
 

@@ -67,6 +67,9 @@ public:
 
 class Lane {
 public:
+  // How often a connection that is up asks whether the server lives.
+  static constexpr std::chrono::milliseconds tick{500};
+
   // @param server  an index into options.servers
   // @param channel for its rdma_cm events; the context of the id is this object
   // The options, the loop, the pool and the owner outlive this object.

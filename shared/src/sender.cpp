@@ -29,16 +29,22 @@ Shape shape_of(const SenderOptions &options) {
                     .window = options.window,
                     .rooms = has_data ? options.long_responses : 0,
                     .largest = options.largest_response};
-  check_options("SenderOptions", {{"servers", options.servers.size(), 1, max_servers},
-                                  {"connections", options.connections, 1, 255},
-                                  {"slots", options.slots, 8, 1 << 24},
-                                  {"slot_size", options.slot_size, 32, 1 << 20},
-                                  {"window", options.window, 1, 1 << 20},
-                                  {"area_slots", options.area_slots, 1, AreaShape::max_slots},
-                                  {"largest_response", options.largest_response, 0, 1 << 26},
-                                  {"long_responses", options.long_responses, has_data, 1 << 16},
-                                  {"group", options.group, 1, max_run},
-                                  {"threads", options.threads, 1, UINT32_MAX}});
+  constexpr int64_t a_day = 24 * 3'600'000; // in ms
+  const auto servers = static_cast<int64_t>(options.servers.size());
+  check_options("SenderOptions",
+                {{"servers", servers, 1, max_servers},
+                 {"connections", options.connections, 1, 255},
+                 {"slots", options.slots, 8, 1 << 24},
+                 {"slot_size", options.slot_size, 32, 1 << 20},
+                 {"window", options.window, 1, 1 << 20},
+                 {"area_slots", options.area_slots, 1, AreaShape::max_slots},
+                 {"largest_response", options.largest_response, 0, 1 << 26},
+                 {"long_responses", options.long_responses, has_data, 1 << 16},
+                 {"group", options.group, 1, max_run},
+                 {"threads", options.threads, 1, UINT32_MAX},
+                 {"rest", options.rest.count(), 0, a_day},
+                 {"longest_rest", options.longest_rest.count(), 0, a_day},
+                 {"silence", options.silence.count(), Lane::tick.count(), INT64_MAX}});
   if (!is_possible(shape))
     throw Error("SenderOptions",
                 "slot_size must be a multiple of 8, and all slots have 2 GiB together at most");

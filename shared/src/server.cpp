@@ -139,10 +139,14 @@ RequestHandler ServerThreads::with_health(RequestHandler handler) {
 ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handler)
     : options_(with_log(options)), handler_(with_health(std::move(handler))),
       pool_(options.workers, options.waiting), aside_(1) {
-  check_options("ServerOptions", {{"connections", options.connections, 1, UINT32_MAX},
-                                  {"window", options.window, 1, UINT32_MAX},
-                                  {"group", options.group, 1, max_run},
-                                  {"threads", options.threads, 1, UINT32_MAX}});
+  check_options("ServerOptions",
+                {{"connections", options.connections, 1, UINT32_MAX},
+                 {"window", options.window, 1, UINT32_MAX},
+                 {"group", options.group, 1, max_run},
+                 {"threads", options.threads, 1, UINT32_MAX},
+                 {"memory", static_cast<int64_t>(options.memory), 1, INT64_MAX},
+                 {"total_memory", static_cast<int64_t>(options.total_memory), 1, INT64_MAX},
+                 {"half_open", options.half_open, 1, UINT32_MAX}});
   if (!handler_)
     throw Error("a server", "its handler is empty");
   for (uint32_t i = 0; i < options.threads; ++i) {

@@ -13,6 +13,8 @@
 namespace in_one_process {
 namespace {
 
+using std::chrono::milliseconds;
+
 // The state of a client: how many requests it has had. Says when it goes.
 struct Account {
   Account(const Client &client, Queue<uint64_t> &its_end)
@@ -187,7 +189,9 @@ TEST(Options, ThatAreWrongAreErrorsAtOnce) {
   const auto nobody = [](Request &&) {};
   for (const ServerOptions &options :
        {ServerOptions{.connections = 0}, ServerOptions{.window = 0}, ServerOptions{.group = 0},
-        ServerOptions{.group = 256}, ServerOptions{.threads = 0}})
+        ServerOptions{.memory = 0}, ServerOptions{.memory = UINT64_MAX},
+        ServerOptions{.total_memory = 0}, ServerOptions{.total_memory = UINT64_MAX},
+        ServerOptions{.group = 256}, ServerOptions{.threads = 0}, ServerOptions{.half_open = 0}})
     EXPECT_EQ(error_of([&] { const Server server(options, nobody); }).find("ServerOptions"), 0);
   for (const std::string &why : {error_of([] { const Server server({}, RequestHandler()); }),
                                  error_of([] { const Server server({}, Handler()); })})
@@ -204,11 +208,19 @@ TEST(Options, ThatAreWrongAreErrorsAtOnce) {
         SenderOptions{.servers = one, .window = 0},
         SenderOptions{.servers = one, .largest_response = (1 << 26) + 1},
         SenderOptions{.servers = one, .group = 0}, SenderOptions{.servers = one, .group = 256},
-        SenderOptions{.servers = one, .threads = 0}})
+        SenderOptions{.servers = one, .threads = 0},
+        SenderOptions{.servers = one, .rest = milliseconds(-1)},
+        SenderOptions{.servers = one, .rest = milliseconds::max()},
+        SenderOptions{.servers = one, .longest_rest = milliseconds(-1)},
+        SenderOptions{.servers = one, .silence = milliseconds(499)}})
     EXPECT_EQ(error_of([&] { const Sender sender(options); }).find("SenderOptions"), 0);
   EXPECT_EQ(error_of([&] {
               const Sender sender({.servers = one, .group = 256});
             }).find("SenderOptions::group: it is 256, and must be 1 to 255"),
+            0);
+  EXPECT_EQ(error_of([&] {
+              const Sender sender({.servers = one, .rest = milliseconds(-1)});
+            }).find("SenderOptions::rest: it is -1, and must be 0 to 86400000"),
             0);
 }
 

@@ -74,11 +74,12 @@ struct SenderOptions {
   /// the network in plain.
   uint64_t secret = 0;
   std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
-  /// Before the second attempt to connect; doubles with each one. Attempts go on without end.
+  /// Before the second attempt to connect; doubles with each one. Attempts go on without end. At
+  /// most a day.
   std::chrono::milliseconds rest{200};
-  std::chrono::milliseconds longest_rest{3200}; ///< Up to this.
-  /// How long a server may say nothing when it is asked whether it lives. Then the connection is
-  /// lost. It must be longer than the longest handler that runs inline.
+  std::chrono::milliseconds longest_rest{3200}; ///< Up to this, which is at most a day.
+  /// How long a server may say nothing when it is asked whether it lives, at least 500 ms. Then the
+  /// connection is lost. It must be longer than the longest handler that runs inline.
   std::chrono::milliseconds silence{5000};
   Log log = {}; ///< Which connections come up, and why one is lost or cannot be made.
   std::array<uint64_t, 4> reserved = {}; ///< For later versions of the library. Leave it out.

@@ -125,11 +125,11 @@ struct ServerOptions {
   uint32_t clients = 0;     ///< run() ends after so many clients; 0: never.
   uint32_t slots = 1 << 16; ///< Most slots of one connection.
   uint32_t window = 4096;   ///< Most requests of one connection without an answer.
-  /// Most bytes for one connection: its slots, requests that have no answer, and responses. Its
-  /// queues are the device's, and come on top. On rxe they take at most 1 KiB for each of `window`,
-  /// and 512 KiB.
+  /// Most bytes for one connection, less than 2^63: its slots, requests that have no answer, and
+  /// responses. Its queues are the device's, and come on top. On rxe they take at most 1 KiB for
+  /// each of `window`, and 512 KiB.
   uint64_t memory = uint64_t{1} << 28;
-  uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections.
+  uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections, less than 2^63.
   /// Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
   uint32_t group = 64;
   /// Threads that have the connections, at least 1. A new client goes to the one that has the
@@ -148,7 +148,7 @@ struct ServerOptions {
   std::optional<uint8_t> health_service = {};
   Waiting waiting = Waiting::adaptive;            ///< How each of `threads` waits.
   std::chrono::milliseconds connect_within{5000}; ///< How long a client may take to connect.
-  /// Connections of one host that may be on the way at a time. More are rejected.
+  /// Connections of one host that may be on the way at a time, at least 1. More are rejected.
   uint32_t half_open = 64;
   std::chrono::milliseconds grace{5000}; ///< How long clients may take to finish after stop().
   /// Called for each new client, by one thread, before the client gets memory: decides whether it
