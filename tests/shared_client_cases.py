@@ -413,6 +413,15 @@ class Faults(Shared):
         out, _ = hoarder.communicate("x", timeout=600)
         self.assertEqual(out, "all of 16 are still there\n")
 
+    def test_requests_whose_slots_overlap(self):
+        """However a worker cuts its area up, it has no more under way than that."""
+        self.serve()
+        self.sender("--area-slots", "16")
+        worker = self.start(
+            self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage",
+            "overlapping")
+        self.assertEqual(self.finish(worker)[0], "1 of 16 are answered\n")
+
     def test_slow_request_does_not_hold_up_the_others(self):
         """However often the ring is gone round meanwhile."""
         self.serve("--workers", "2")

@@ -223,8 +223,10 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
                            what.length <= most && what.response_room <= most &&
                            (what.server == any_server || what.server < servers_) &&
                            (!is_long || what.room < area.rooms);
-  if (!is_possible)
+  const uint64_t bytes = worker.bytes + bytes_of(what);
+  if (!is_possible || bytes > uint64_t{area.slots} * area.slot_size) // or slots overlap
     return;
+  worker.bytes = bytes;
   request.state = Request::State::waiting;
   ++request.generation;
   request.what = what;
@@ -391,6 +393,7 @@ std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
 void SenderLoop::finish(Worker &worker, Request &request, Outcome outcome, uint32_t length) {
   request.state = Request::State::none;
   stats_.outcomes[static_cast<size_t>(outcome)] += 1;
+  worker.bytes -= bytes_of(request.what);
   if (--worker.under_way == 0)
     --busy_;
   if (worker.has_left)

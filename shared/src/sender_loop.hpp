@@ -12,6 +12,7 @@
 
 #include <rdmacommon/cm.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -78,6 +79,7 @@ private:
     const AreaShape shape;
     uint32_t taken = 0; // of its submissions
     uint32_t under_way = 0;
+    uint64_t bytes = 0; // in the slots, of all that is under way
     bool has_left = false;
     const std::unique_ptr<Request[]> requests; // by its first slot
   };
@@ -96,6 +98,10 @@ private:
   bool take_submissions();
   bool take_from(Worker &worker);
   void take(Worker &worker, const Submission &what);
+  // That a request, and its response, take in the slots.
+  static uint32_t bytes_of(const Submission &what) {
+    return std::max(what.length, what.response_room);
+  }
   static uint64_t id_of(const Worker &worker, const Request &request) {
     return RequestId{
         .worker = worker.number, .generation = request.generation, .slot = request.what.slot}

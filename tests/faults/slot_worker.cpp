@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <random>
@@ -148,6 +149,46 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
               static_cast<unsigned long long>(times_joined));
 }
 
+// Submits requests whose slots overlap, and then one whose slots do not.
+void submit_overlapping(const std::string &name) {
+  const Joined joined =
+      join(connect_to(name, std::chrono::seconds(60), Where::here()), std::chrono::seconds(60));
+  const Area &area = *joined.area;
+  const AreaShape &shape = area.shape();
+  const auto bytes = request_that_takes(0);
+  uint32_t submitted = 0;
+  const auto add = [&](uint32_t slot, uint32_t slots) {
+    std::ranges::copy(bytes, area.slots(slot).begin());
+    area.answer(slot).outcome = 0;
+    const Submission what{.slot = slot,
+                          .length = static_cast<uint32_t>(bytes.size()),
+                          .response_room = slots * shape.slot_size,
+                          .server = any_server,
+                          .limit_ms = 0,
+                          .room = 0,
+                          .want = Want::response,
+                          .service = 0,
+                          .unused = 0};
+    std::memcpy(&area.submission(submitted++), &what, sizeof what);
+  };
+  const auto wait_for_the_first = [&] {
+    area.submitted() = submitted;
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t rung = write(joined.doorbell.get(), &one, sizeof one);
+    while (area.answer(0).outcome == 0)
+      sched_yield();
+  };
+  for (uint32_t slot = 0; slot < shape.slots; ++slot)
+    add(slot, shape.slots - slot);
+  wait_for_the_first();
+  add(0, 1);
+  wait_for_the_first();
+  uint32_t answered = 0;
+  for (uint32_t slot = 0; slot < shape.slots; ++slot)
+    answered += area.answer(slot).outcome != 0;
+  std::printf("%u of %u are answered\n", answered, shape.slots);
+}
+
 void slot_worker(int argc, char **argv) {
   CommandLine line{"A worker that stays where it is told."};
   std::string name, stage = "idle";
@@ -156,7 +197,7 @@ void slot_worker(int argc, char **argv) {
   line.add("--attach", name, "the sender", 100);
   line.add("--stage", stage, "where to stay",
            {"idle", "sent", "waiting", "answered", "collecting", "hoarding", "failing", "too-long",
-            "too-slow", "no-room", "closing", "hostile"});
+            "too-slow", "no-room", "closing", "overlapping", "hostile"});
   line.add("--count", count, "requests that it holds", 1, 1000);
   line.add("--microseconds", microseconds, "that the server takes for each that is sent", 0,
            60'000'000);
@@ -165,6 +206,8 @@ void slot_worker(int argc, char **argv) {
   line.parse(argc, argv);
   if (stage == "hostile")
     return be_hostile(name, seconds, seed);
+  if (stage == "overlapping")
+    return submit_overlapping(name);
   Caller caller = Caller::join(name);
   if (stage == "hoarding")
     return hoard(caller);
