@@ -80,14 +80,16 @@ File pidfd_of_this_process() { // glibc 2.36 has a function
 }
 
 // See pidfd_open(2).
-pid_t pid_of(const File &pidfd) {
+// @return nothing if it is no pidfd; 0 or less: of a process that this one does not see, or that
+//         has ended
+std::optional<pid_t> pid_of(const File &pidfd) {
   std::ifstream about("/proc/self/fdinfo/" + std::to_string(pidfd.get()));
   std::string name;
   pid_t pid = 0;
   while (about >> name)
     if (name == "Pid:" && about >> pid)
       return pid;
-  return 0;
+  return std::nullopt;
 }
 
 } // namespace
@@ -226,6 +228,9 @@ void Members::welcome(Place guest) {
     std::vector<File> files;
     if (guest->link.hear(milliseconds(0), files, 1) != hello)
       throw Error("a process that wants to join", "it has another version of the library");
+    const auto pid = pid_of(files[0]);
+    if (!pid && pid_of(process_)) // without a pidfd here (Valgrind), guests need none
+      throw Error("a process that wants to join", "nothing would tell its end");
     if (free == is_taken_[host].end())
       throw Error("a process that wants to join", "there are as many as can be");
     const auto number = static_cast<uint32_t>(free - is_taken_[host].begin());
@@ -235,7 +240,7 @@ void Members::welcome(Place guest) {
                   .area = std::make_shared<Area>(area.get()),
                   .doorbell = std::make_shared<Event>(),
                   .event = std::make_shared<WorkerEvent>(workers_event),
-                  .pid = pid_of(files[0])};
+                  .pid = pid.value_or(0)};
     guest->link.tell(std::string(answer) + std::to_string(number),
                      std::array{process_.get(), hosts_[host].board, area.get(),
                                 member.doorbell->fd(), workers_event.get()});
