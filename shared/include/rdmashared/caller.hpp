@@ -217,8 +217,9 @@ public:
                      rdmacommon::Where where = rdmacommon::Where::here());
 
   /// Joins a sender, which need not be connected yet: see wait_connected().
-  /// @param link whose other end the sender's process gave to its Sender
-  /// @throws Error if the sender does not answer within 5 seconds
+  /// @param link whose other end the sender's process gave to its Sender, no more than 5 seconds
+  ///             ago, or gives to it within the next 5 seconds
+  /// @throws Error if the sender does not answer within 5 seconds, or did not wait longer
   explicit Caller(rdmacommon::Link link, Waiting waiting = Waiting::adaptive);
   Caller(Caller &&) noexcept;            ///< The Pendings of the other one are this one's.
   Caller &operator=(Caller &&) noexcept; ///< The same; its own Pendings must be gone.

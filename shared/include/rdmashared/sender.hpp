@@ -91,7 +91,8 @@ class Sender {
 public:
   /// Starts the threads, which begin to connect.
   /// @param links to processes that may join, one each: the ends of rdmacommon::make_link() whose
-  ///              other ends are in these processes
+  ///              other ends are in these processes. A process that has not made its Caller within
+  ///              5 seconds cannot join any more
   /// @throws Error if an option is wrong, there is no rdma_cm, no memory, or the name is in use;
   ///         std::system_error if the host has no more threads
   explicit Sender(const SenderOptions &options, std::vector<rdmacommon::Link> links = {});
