@@ -81,6 +81,18 @@ bool Connection::post() {
 }
 // [post]
 
+// A WRITE of no bytes, which takes no receive.
+void Connection::probe() {
+  SendQueue &queue = requests_.queue;
+  if (queue.room() <= InRing::news_ahead)
+    return; // what is under way there asks, too
+  queue.add({.opcode = IBV_WR_RDMA_WRITE,
+             .send_flags = IBV_SEND_SIGNALED,
+             .wr = {.rdma = {.remote_addr = peer_address_, .rkey = peer_rkey_}}});
+  queue.post();
+  stats_.posts += 1;
+}
+
 // [poll]
 bool Connection::poll() {
   std::array<ibv_wc, 64> done;

@@ -147,6 +147,9 @@ public:
   // Posts what has been put, as far as the peer can take it, in one call.
   // @return whether there was something to post
   bool post();
+  // The peer's host, and not its program, must acknowledge this; if it does not, take() throws. It
+  // needs no room in the ring: a peer that takes nothing is asked, too.
+  void probe();
 
   // ---- in
 

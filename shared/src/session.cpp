@@ -475,11 +475,13 @@ bool Session::send_one(Received &request) {
 // [session-send]
 
 // [session-alive]
-// A host that has died says nothing. It must acknowledge a message that it is sent; if it does not,
-// the completion says so.
-void Session::look_whether_alive() {
-  if (!std::exchange(has_heard_, false) && connection_.has_room(1))
-    connection_.put({.kind = Kind::alive}, {});
+// A host that has died says nothing, and neither does a program that is stopped, whose host may die
+// later.
+bool Session::look_whether_alive() {
+  if (is_closed() || !is_established() || std::exchange(has_heard_, false))
+    return false;
+  connection_.probe();
+  return true;
 }
 // [session-alive]
 

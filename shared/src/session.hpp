@@ -257,8 +257,9 @@ public:
   void on_completion_event() { connection_.take_event(); }
   int fd() const { return connection_.fd(); }
 
-  // Asks a client that has said nothing for a while.
-  void look_whether_alive();
+  // Asks the host of a client that has said nothing for a while.
+  // @return false if it need not
+  bool look_whether_alive();
   void say_closing() { wants_to_say_closing_ = true; } // no more requests, please
   void close() noexcept;
   bool was_dropped = false; // the server's mark

@@ -208,10 +208,9 @@ void SessionLoop::look_at_the_clock() {
     return;
   next_look_ = now + tick;
   for (Session &session : sessions_)
-    if (session.is_established())
-      session.look_whether_alive();
-    else if (!session.is_closed() && now - session.began() > options_.connect_within)
+    if (!session.is_established() && now - session.began() > options_.connect_within)
       drop(session, "it does not finish to connect");
+  each_session([](Session &session) { return session.look_whether_alive(); });
 }
 
 void SessionLoop::finish_by(Clock::time_point when, bool says_so) {

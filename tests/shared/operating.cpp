@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 // What an operator wants of a server: order of services, health, limits for strangers, and figures.
+#include "gate.hpp"
 #include "in_one_process.hpp"
 
 #include <gtest/gtest.h>
 
 #include <future>
+#include <optional>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 namespace in_one_process {
 namespace {
@@ -111,6 +115,46 @@ TEST(Clients, OfOneHostMayNotAllBeHalfOpen) {
   gate.set_value();
   first.wait_until_up(patience);
   second.wait_until_up(patience); // it has tried again
+}
+
+// The second server's end makes the sender log a line, in the thread that has the connections. Then
+// the first server's answers fill the ring, so it can send no message any more. But it must still
+// send something that the client's host acknowledges, or it would not notice when that dies.
+TEST(Clients, ThatAreFrozenAreStillAsked) {
+  Kept kept;
+  Running server({}, keep_in(kept));
+  std::optional<Running> other(std::in_place, ServerOptions{}, [](Request &&) {});
+  Gate gate;
+  Queue<bool> is_frozen;
+  Connected connected({.servers = {server.where(), other->where()},
+                       .slots = 8,
+                       .log = [&](Level level, std::string_view) {
+                         if (level != Level::warning)
+                           return;
+                         is_frozen.push(true);
+                         gate.wait();
+                       }});
+  const OpenAtTheEnd at_the_end(gate);
+  constexpr size_t count = 8;
+  std::vector<Pending> pending;
+  std::vector<Request> requests;
+  for (size_t i = 0; i < count; ++i) {
+    pending.push_back(connected.caller.request_async(bytes("?"), {.server = 0, .limit = patience}));
+    requests.push_back(kept.pop());
+  }
+  other.reset();
+  is_frozen.pop();
+  const uint64_t before = server.server.counts().messages;
+  for (Request &each : requests)
+    each.reply(bytes("!"));
+  while (server.server.counts().messages < before + count / 2)
+    std::this_thread::yield();
+  // The other answers take a call each at most.
+  const uint64_t posts = server.server.counts().posts + count / 2;
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (server.server.counts().posts < posts + 2 && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  EXPECT_GE(server.server.counts().posts, posts + 2);
 }
 
 TEST(Figures, AreThoseOfWhatHasHappened) {
