@@ -352,11 +352,12 @@ bool Session::take(Came &came, const std::array<Came::Way, 256> &ways) {
     return false;
   const uint64_t run = uint64_t{shape_.slots} * (shape_.slot_size + sizeof(Received));
   const bool has_taken = connection_.take(
-      [&](const Header &header, std::span<const std::byte> bytes) {
-        message(header, bytes, came, ways);
-      },
-      [&] { return !came.is_empty() || state_->may_take(run); });
-  has_heard_ |= has_taken;
+      [&](const Header &header, auto bytes) { message(header, bytes, came, ways); },
+      [&] {
+        const bool may = !came.is_empty() || state_->may_take(run);
+        has_heard_ |= may; // a ping that waits for memory has no answer
+        return may;
+      });
   for (const auto &batch : came.batches)
     if (batch)
       expected_ = batch->requests.size();
@@ -476,11 +477,14 @@ bool Session::send_one(Received &request) {
 
 // [session-alive]
 // A host that has died says nothing, and neither does a program that is stopped, whose host may die
-// later.
+// later. A client whose pings wait for memory must hear that this server lives.
 bool Session::look_whether_alive() {
   if (is_closed() || !is_established() || std::exchange(has_heard_, false))
     return false;
-  connection_.probe();
+  if (connection_.has_room(1))
+    connection_.put({.kind = Kind::alive}, {});
+  else
+    connection_.probe();
   return true;
 }
 // [session-alive]

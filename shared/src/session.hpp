@@ -257,7 +257,7 @@ public:
   void on_completion_event() { connection_.take_event(); }
   int fd() const { return connection_.fd(); }
 
-  // Asks the host of a client that has said nothing for a while.
+  // Asks the host of a client of which nothing has been taken for a while.
   // @return false if it need not
   bool look_whether_alive();
   void say_closing() { wants_to_say_closing_ = true; } // no more requests, please

@@ -173,7 +173,7 @@ enum class Kind : uint8_t {
   failure,       // why there is none, in words
   expired,       // its time limit had passed, or it was cancelled, before the handler began
   pong,
-  alive,           // nothing; servers of earlier versions of the library ask the host by it
+  alive,           // nothing: that it is acknowledged shows that the client's host lives
   closing,         // no more requests, please
   answer_too_long, // for the room of the request; in words
 };
