@@ -397,6 +397,7 @@ void Session::take_request(const Header &header, std::span<const std::byte> byte
   request.batch = &batch;
   request.header = header;
   request.offset = static_cast<uint32_t>(batch.bytes.size());
+  const uint32_t most = longest_message(shape_.slots) * shape_.slot_size - Header::bytes;
   if (header.kind == Kind::long_request) {
     request.room = room_in(bytes.first<Room::bytes>());
     bytes = bytes.subspan(Room::bytes);
@@ -405,12 +406,12 @@ void Session::take_request(const Header &header, std::span<const std::byte> byte
       throw Error("a request", "the client has too many requests for long responses");
     request.place = static_cast<uint32_t>(free - is_room_used_.begin());
     *free = true;
+    request.header.room = std::min(header.room, most); // its failure goes by the ring
   } else if (header.room <= small_room) {
     request.place = batch.small_rooms_length;
     batch.small_rooms_length += header.room;
   }
-  if (header.kind == Kind::request &&
-      slots_for(header.room, shape_.slot_size) > longest_message(shape_.slots))
+  if (header.kind == Kind::request && header.room > most)
     throw Error("a request", "its response cannot be so long");
   if (header.kind != Kind::post && ++in_work_ > shape_.window)
     throw Error("a request", "the client has more requests under way than its window");

@@ -33,5 +33,22 @@ TEST(Others, AClientWhoseMessagesWaitForMemoryKeepsItsConnection) {
   EXPECT_EQ(response_of(second), "2");
 }
 
+TEST(Others, AFailureInMoreWordsThanTheRingHasRoomForDoesNotBlockTheNextAnswers) {
+  Running server({}, [](Request &&request) {
+    if (text(request.bytes()) == "fail")
+      request.fail(std::string(1000, 'x'));
+    else
+      request.reply(request.bytes());
+  });
+  Connected connected(
+      {.servers = {server.where()}, .slots = 8, .slot_size = 32, .largest_response = 2000});
+  const RequestFailed failure =
+      failure_of([&] { ask(connected.caller, "fail", patient(RequestOptions::any_length)); });
+  EXPECT_EQ(failure.outcome(), Outcome::refused);
+  EXPECT_EQ(failure.server_said().find_first_not_of('x'), std::string::npos);
+  EXPECT_FALSE(failure.server_said().empty());
+  EXPECT_EQ(ask(connected.caller, "?"), "?");
+}
+
 } // namespace
 } // namespace in_one_process
