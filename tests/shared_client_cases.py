@@ -549,6 +549,7 @@ DROPPED = {
     "length": "the peer's message: it ends before its length",
     "huge": "the peer's message: it is longer than the ring",
     "room": "a request: its response cannot be so long",
+    "post-room": "a request: its response cannot be so long",
     "no-header": "the peer's message: it is too short for a header",
     "bytes": "the peer's run: 24 bytes are not 2 slots",
     "no-bytes": "the peer's run: 0 bytes are not 1 slots",

@@ -407,12 +407,12 @@ void Session::take_request(const Header &header, std::span<const std::byte> byte
     request.place = static_cast<uint32_t>(free - is_room_used_.begin());
     *free = true;
     request.header.room = std::min(header.room, most); // its failure goes by the ring
+  } else if (header.room > most) {
+    throw Error("a request", "its response cannot be so long");
   } else if (header.room <= small_room) {
     request.place = batch.small_rooms_length;
     batch.small_rooms_length += header.room;
   }
-  if (header.kind == Kind::request && header.room > most)
-    throw Error("a request", "its response cannot be so long");
   if (header.kind != Kind::post && ++in_work_ > shape_.window)
     throw Error("a request", "the client has more requests under way than its window");
   batch.bytes.insert(batch.bytes.end(), bytes.begin(), bytes.end());

@@ -105,6 +105,10 @@ const std::map<std::string, Lie> client_lies = {
     {"length", request([](Header &header) { header.length = 100; })},
     {"huge", request([](Header &header) { header.length = 0xffffffff; })},
     {"room", request([](Header &header) { header.room = 0xffffffff; })},
+    {"post-room", request([](Header &header) {
+       header.kind = Kind::post;
+       header.room = 0xffffffff;
+     })},
     {"no-header", run({.first = 0, .count = 1}, 10)},
     {"bytes", run({.first = 0, .count = 2}, 24)},
     {"no-bytes", run({.first = 0, .count = 1}, 0)},
