@@ -110,7 +110,7 @@ Batch::Batch(std::shared_ptr<SessionState> of, size_t expected, uint32_t request
     : state(std::move(of)), came(Clock::now()), before(requests_before) {
   requests.reserve(expected);
   const std::lock_guard lock(state->mutex);
-  place = state->batches.insert(state->batches.end(), this);
+  place = state->batches.insert(state->batches.begin(), this);
 }
 
 Batch::~Batch() {
@@ -413,19 +413,21 @@ void Session::take_request(const Header &header, std::span<const std::byte> byte
     request.place = batch.small_rooms_length;
     batch.small_rooms_length += header.room;
   }
+  batch.is_awaited |= header.kind != Kind::post;
   if (header.kind != Kind::post && ++in_work_ > shape_.window)
     throw Error("a request", "the client has more requests under way than its window");
   batch.bytes.insert(batch.bytes.end(), bytes.begin(), bytes.end());
 }
 
-// The answer may have gone to the client before it cancelled. Then there is no such request here,
-// and nothing is kept: the next process with the same number may use the id again.
+// The answer may have gone to the client before it cancelled. Then nothing is kept: the next
+// process with the same number may use the id again. So the newest request with this id is the one.
 void Session::cancel(uint64_t id) {
   const std::lock_guard lock(state_->mutex);
   for (Batch *batch : state_->batches)
-    for (Received &request : batch->requests)
-      if (request.header.id == id)
-        std::atomic_ref(request.is_cancelled).store(true, std::memory_order_relaxed);
+    if (batch->is_awaited)
+      for (Received &request : batch->requests)
+        if (request.header.id == id && request.header.kind != Kind::post)
+          return std::atomic_ref(request.is_cancelled).store(true, std::memory_order_relaxed);
 }
 // [session-message]
 

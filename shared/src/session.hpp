@@ -116,7 +116,7 @@ struct SessionState {
   uint32_t largest;
 
   std::mutex mutex;           // of the list
-  std::list<Batch *> batches; // that have not been handled and answered
+  std::list<Batch *> batches; // that have not been handled and answered, the newest first
 
   SessionState(Client whose, std::shared_ptr<Answers> to, std::shared_ptr<Budget> of_all,
                uint64_t for_all, uint64_t for_requests, uint32_t largest_response);
@@ -168,6 +168,7 @@ struct Batch {
   std::vector<Received> requests;
   std::unique_ptr<std::byte[]> small_rooms; // each is zeroed when it is asked for
   uint32_t small_rooms_length = 0;
+  bool is_awaited = false; // it has requests, and not only posts
   const Clock::time_point came;
   const uint32_t before;           // requests of the session
   std::atomic<uint32_t> next = 0;  // to be handled

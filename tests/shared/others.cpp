@@ -50,5 +50,44 @@ TEST(Others, AFailureInMoreWordsThanTheRingHasRoomForDoesNotBlockTheNextAnswers)
   EXPECT_EQ(ask(connected.caller, "?"), "?");
 }
 
+// A worker that comes after another one, with the same number, uses the same ids.
+TEST(Others, ACancelDropsNoPostOfAWorkerThatHasGone) {
+  Queue<std::string> begun;
+  Gate gate;
+  Running server({.workers = 1, .inline_services = 2}, [&](Request &&request) {
+    if (request.service() == 1)
+      return request.reply(bytes(std::to_string(request.worker())));
+    begun.push(text(request.bytes()));
+    if (text(request.bytes()) == "blocks")
+      gate.wait();
+    request.reply(0);
+  });
+  const OpenAtTheEnd at_the_end(gate);
+  Connected connected(server);
+  // The server takes messages in order, so it has taken those before this one.
+  const auto number = [](Caller &of) {
+    return text(of.call(bytes("?"), {.limit = patience, .service = 1}).bytes);
+  };
+  Pending blocks = connected.caller.request_async(bytes("blocks"), patient());
+  EXPECT_EQ(begun.pop(), "blocks");
+  std::optional<Caller> caller(connected.sender.caller());
+  const std::string before = number(*caller);
+  caller->post(bytes("post"), patient());
+  number(*caller);
+  do { // its number is free a little later
+    caller.reset();
+    caller.emplace(connected.sender.caller());
+  } while (number(*caller) != before);
+  Pending unwanted = caller->request_async(bytes("unwanted"), patient());
+  number(*caller);
+  unwanted.cancel();
+  number(*caller);
+  Pending last = connected.caller.request_async(bytes("last"), patient());
+  gate.open();
+  EXPECT_TRUE(last.take());
+  EXPECT_EQ(begun.pop(), "post");
+  EXPECT_EQ(begun.pop(), "last");
+}
+
 } // namespace
 } // namespace in_one_process
