@@ -12,6 +12,7 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -169,6 +170,34 @@ Caller Sender::caller(Waiting waiting) {
   auto [mine, theirs] = rdmacommon::make_link();
   threads_->members_->invite(std::move(mine));
   return Caller(std::move(theirs), waiting);
+}
+
+void SenderLoop::add_to(Metrics &metrics, size_t thread) const {
+  using enum Metrics::Type;
+  const std::string of_thread = Metrics::label("thread", std::to_string(thread));
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane &lane = *lanes_[i];
+    const ServerAddress &server = options_.servers[lane.server];
+    const std::string labels =
+        of_thread + ',' + Metrics::label("lane", std::to_string(i)) + ',' +
+        Metrics::label("server", server.host + ':' + std::to_string(server.port));
+    metrics.add("lane_up", "Whether the connection is up.", gauge, lane.is_up(), labels);
+    metrics.add("lane_requests", "Requests sent and not answered.", gauge, lane.under_way(),
+                labels);
+    metrics.add("lane_window", "Most requests that may be so.", gauge, lane.window(), labels);
+  }
+  for (const auto &worker : workers_) {
+    const std::string labels = of_thread + ',' +
+                               Metrics::label("worker", std::to_string(worker->number)) + ',' +
+                               Metrics::label("pid", std::to_string(worker->member.pid));
+    metrics.add("worker_requests", "Requests of a process that have no outcome.", gauge,
+                worker->under_way, labels);
+  }
+  size_t waiting = 0;
+  for (const Queues &each : waiting_)
+    waiting += each.others.size() + each.long_ones.size();
+  metrics.add("waiting_requests", "Requests for which no lane has had room yet.", gauge,
+              static_cast<double>(waiting), of_thread);
 }
 
 Metrics Sender::metrics() const {
