@@ -80,6 +80,7 @@ public:
   Lane &operator=(const Lane &) = delete;
 
   const uint32_t server;
+  size_t turn = 0; // the owner's: which of its queues goes first
 
   bool is_up() const { return state_ == State::up; }
   const std::string &why() const { return why_; } // it is not up

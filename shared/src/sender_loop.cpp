@@ -253,8 +253,7 @@ void SenderLoop::cancel(Worker &worker, Request &request) {
 // ---- sending
 
 // [send]
-// The lanes take turns, each with a group. A lane takes the requests for its server first, then
-// those for any.
+// The lanes take turns, each with a group.
 bool SenderLoop::send() {
   bool has_sent = false;
   const bool has_waiting =
@@ -278,18 +277,24 @@ bool SenderLoop::send() {
 }
 
 // Long responses need more than a place in the ring, so requests for them have queues of their own:
-// others do not wait behind them. The first of a group is one of these, if there is room for it.
+// others do not wait behind them. The queues take turns to be the first. If the ring has no room
+// for a request, no other one goes: so room comes together for a large one. Its queue is next.
 bool SenderLoop::send_group(Lane &lane) {
   Queues &own = waiting_[lane.server], &any = waiting_.back();
+  const std::array queues{&own.others, &any.others, &own.long_ones, &any.long_ones};
   uint32_t count = 0;
-  const auto send_from = [&](std::deque<Waiting> &queue, uint32_t most) {
-    while (count < most && send_one(lane, queue))
+  for (size_t i = 0; i < queues.size(); ++i) {
+    const size_t turn = (lane.turn + i) % queues.size();
+    auto &queue = *queues[turn];
+    const uint32_t before = count;
+    while (count < options_.group && send_one(lane, queue))
       ++count;
-  };
-  send_from(own.long_ones, 1);
-  send_from(any.long_ones, 1);
-  for (auto *queue : {&own.others, &any.others, &own.long_ones, &any.long_ones})
-    send_from(*queue, options_.group);
+    if (!queue.empty() && !lane.has_room(slots_of(*queue.front().request))) {
+      lane.turn = count > before ? turn + 1 : turn;
+      return count > 0;
+    }
+  }
+  ++lane.turn;
   return count > 0;
 }
 
@@ -315,8 +320,7 @@ bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
 bool SenderLoop::send_request(Lane &lane, Worker &worker, Request &request) {
   const Submission &what = request.what;
   const bool is_long = what.want == Want::long_response;
-  if (!lane.has_room(slots_for(what.length + (is_long ? Room::bytes : 0), shape_.slot_size)) ||
-      (is_long && !lane.has_room_for_long()))
+  if (!lane.has_room(slots_of(request)) || (is_long && !lane.has_room_for_long()))
     return false;
   const Header header{.length = what.length,
                       .room = is_long ? worker.shape.largest : what.response_room,

@@ -110,6 +110,11 @@ private:
   void cancel(Worker &worker, Request &request);
   bool send();
   bool send_group(Lane &lane);
+  uint64_t slots_of(const Request &request) const { // of the ring
+    const Submission &what = request.what;
+    return slots_for(what.length + (what.want == Want::long_response ? Room::bytes : 0),
+                     shape_.slot_size);
+  }
   bool send_one(Lane &lane, std::deque<Waiting> &from);
   bool send_request(Lane &lane, Worker &worker, Request &request);
   // @return milliseconds, at least one; 0: always

@@ -89,5 +89,38 @@ TEST(Others, ACancelDropsNoPostOfAWorkerThatHasGone) {
   EXPECT_EQ(begun.pop(), "last");
 }
 
+// The small ones are for one server, and the large one is for any: they wait in two queues.
+TEST(Others, SmallRequestsDoNotKeepTheRoomFromALargeOne) {
+  constexpr size_t before = 100, after = 300;
+  Kept kept;
+  Running server({.memory = only_for_the_rings}, keep_in(kept));
+  Connected connected({.servers = {server.where()}, .slots = slots});
+  std::vector<Pending> pending;
+  const auto ask_small = [&](size_t count) {
+    RequestOptions how = patient();
+    how.server = 0;
+    for (size_t i = 0; i < count; ++i)
+      pending.push_back(connected.caller.request_async(bytes("small"), how));
+  };
+  ask_small(1);
+  Request request = kept.pop(); // until it is answered, the server takes no other one
+  ask_small(before - 1);
+  pending.push_back(connected.caller.request_async(bytes(std::string(2500, 'x')), patient()));
+  ask_small(after);
+  while (connected.sender.metrics().value("waiting_requests", "thread=\"0\"") < after)
+    std::this_thread::yield(); // then the sender has seen the large one
+  size_t came = 1;
+  for (; request.bytes().size() < 100; ++came) {
+    request.reply(request.bytes());
+    request = kept.pop();
+  }
+  EXPECT_LT(came, before + after / 2);
+  while (came++ < pending.size()) {
+    request.reply(request.bytes());
+    request = kept.pop();
+  }
+  request.reply(request.bytes());
+}
+
 } // namespace
 } // namespace in_one_process
