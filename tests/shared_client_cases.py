@@ -389,6 +389,21 @@ class Faults(Shared):
         self.sending.terminate()
         self.assertEqual(self.finish(self.sending)[1], "")  # no connection was lost
 
+    def test_worker_that_cancels_again_and_again(self):
+        """The server hears of it once, so this takes the room in the ring from no other worker."""
+        self.serve("--workers", "3")
+        self.sender("--responses", "connection", "--largest", "4096", "--report", "1")
+        self.finish(
+            self.start(
+                self.client_place, "tests/faults/slot_worker", "--attach", self.name, "--stage",
+                "cancelling"))
+        # It has asked twice more, and the second answer came after 2000 cancels.
+        while not re.match(r'requests_total{outcome="response"} [2-9]', next_line(self.sending)):
+            pass
+        while not (messages := re.match(r"messages_total (\d+)", next_line(self.sending))):
+            pass
+        self.assertLess(int(messages[1]), 500)
+
     def test_requests_of_a_client_that_has_gone_hold_nobody_up(self):
         """Those that wait for a thread of the pool are not worked on. And the server ends though
         one is, asleep until then."""

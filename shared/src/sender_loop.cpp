@@ -229,6 +229,7 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
   worker.bytes = bytes;
   request.state = Request::State::waiting;
   ++request.generation;
+  request.is_cancelled = false;
   request.what = what;
   request.since = now_;
   request.is_timed = worker.taken % Times::sample == 1;
@@ -241,11 +242,12 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
 }
 // [check-submission]
 
+// Once for each request: the messages take room in the ring from the other workers.
 void SenderLoop::cancel(Worker &worker, Request &request) {
+  if (std::exchange(request.is_cancelled, true))
+    return;
   stats_.cancels += 1;
-  if (request.state == Request::State::waiting)
-    request.state = Request::State::cancelled;
-  else if (request.state == Request::State::sent)
+  if (request.state == Request::State::sent)
     request.lane->cancel(id_of(worker, request));
 }
 // [take-one]
@@ -302,8 +304,7 @@ bool SenderLoop::send_group(Lane &lane) {
 bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
   while (!from.empty()) {
     const auto [worker, request] = from.front();
-    const bool is_wanted =
-        request->state == Request::State::waiting && !worker->has_left && request->deadline > now_;
+    const bool is_wanted = !request->is_cancelled && !worker->has_left && request->deadline > now_;
     const bool is_impossible = is_wanted && request->what.want == Want::long_response &&
                                lane.takes_back_failure(worker->number);
     if (is_wanted && !is_impossible && !send_request(lane, *worker, *request))

@@ -60,7 +60,8 @@ private:
   // [known]
   // The sender's own record of a request. It does not depend on the worker's word.
   struct Request {
-    enum class State : uint8_t { none, waiting, cancelled, sent } state = State::none;
+    enum class State : uint8_t { none, waiting, sent } state = State::none;
+    bool is_cancelled = false;
     uint16_t generation = 0;
     Submission what{};            // a copy
     Clock::time_point since{};    // it is in this state

@@ -149,44 +149,72 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
               static_cast<unsigned long long>(times_joined));
 }
 
+// A worker without a Caller, so it can submit what no Caller does.
+class ByHand {
+public:
+  explicit ByHand(const std::string &name)
+      : joined_(join(connect_to(name, std::chrono::seconds(60), Where::here()),
+                     std::chrono::seconds(60))) {}
+  const Area &area() const { return *joined_.area; }
+  void submit(uint32_t slot, Want want, uint32_t response_room, uint32_t microseconds = 0) {
+    const auto bytes = request_that_takes(microseconds);
+    std::ranges::copy(bytes, area().slots(slot).begin());
+    area().submission(submitted_++) = {.slot = slot,
+                                       .length = static_cast<uint32_t>(bytes.size()),
+                                       .response_room = response_room,
+                                       .server = any_server,
+                                       .limit_ms = 0,
+                                       .room = slot,
+                                       .want = want,
+                                       .service = 0,
+                                       .unused = 0};
+    area().submitted() = submitted_;
+  }
+  void wait_for_answer(uint32_t slot) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t rung = write(joined_.doorbell.get(), &one, sizeof one);
+    while (area().answer(slot).outcome == 0)
+      sched_yield();
+  }
+
+private:
+  const Joined joined_;
+  uint32_t submitted_ = 0;
+};
+
 // Submits requests whose slots overlap, and then one whose slots do not.
 void submit_overlapping(const std::string &name) {
-  const Joined joined =
-      join(connect_to(name, std::chrono::seconds(60), Where::here()), std::chrono::seconds(60));
-  const Area &area = *joined.area;
-  const AreaShape &shape = area.shape();
-  const auto bytes = request_that_takes(0);
-  uint32_t submitted = 0;
-  const auto add = [&](uint32_t slot, uint32_t slots) {
-    std::ranges::copy(bytes, area.slots(slot).begin());
-    area.answer(slot).outcome = 0;
-    const Submission what{.slot = slot,
-                          .length = static_cast<uint32_t>(bytes.size()),
-                          .response_room = slots * shape.slot_size,
-                          .server = any_server,
-                          .limit_ms = 0,
-                          .room = 0,
-                          .want = Want::response,
-                          .service = 0,
-                          .unused = 0};
-    std::memcpy(&area.submission(submitted++), &what, sizeof what);
-  };
-  const auto wait_for_the_first = [&] {
-    area.submitted() = submitted;
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t rung = write(joined.doorbell.get(), &one, sizeof one);
-    while (area.answer(0).outcome == 0)
-      sched_yield();
-  };
+  ByHand worker(name);
+  const AreaShape &shape = worker.area().shape();
   for (uint32_t slot = 0; slot < shape.slots; ++slot)
-    add(slot, shape.slots - slot);
-  wait_for_the_first();
-  add(0, 1);
-  wait_for_the_first();
+    worker.area().answer(slot).outcome = 0;
+  for (uint32_t slot = 0; slot < shape.slots; ++slot)
+    worker.submit(slot, Want::response, (shape.slots - slot) * shape.slot_size);
+  worker.wait_for_answer(0);
+  worker.area().answer(0).outcome = 0;
+  worker.submit(0, Want::response, shape.slot_size);
+  worker.wait_for_answer(0);
   uint32_t answered = 0;
   for (uint32_t slot = 0; slot < shape.slots; ++slot)
-    answered += area.answer(slot).outcome != 0;
+    answered += worker.area().answer(slot).outcome != 0;
   std::printf("%u of %u are answered\n", answered, shape.slots);
+}
+
+// Cancels two requests, of which each waits for a response of another kind, again and again.
+void cancel_again(const std::string &name) {
+  ByHand worker(name);
+  const auto wait_for_the_sender = [&] {
+    worker.area().answer(2).outcome = 0;
+    worker.submit(2, Want::long_response, 8); // the first one of these waits for its memory
+    worker.wait_for_answer(2);
+  };
+  worker.submit(0, Want::response, 8, 2'000'000);
+  worker.submit(1, Want::long_response, 8, 2'000'000);
+  wait_for_the_sender();              // it has sent them
+  for (uint32_t i = 0; i < 1000; ++i) // no more than the queue has room for
+    for (const uint32_t slot : {0, 1})
+      worker.submit(slot, Want::cancel, 8);
+  wait_for_the_sender();
 }
 
 void slot_worker(int argc, char **argv) {
@@ -197,7 +225,7 @@ void slot_worker(int argc, char **argv) {
   line.add("--attach", name, "the sender", 100);
   line.add("--stage", stage, "where to stay",
            {"idle", "sent", "waiting", "answered", "collecting", "hoarding", "failing", "too-long",
-            "too-slow", "no-room", "closing", "overlapping", "hostile"});
+            "too-slow", "no-room", "closing", "overlapping", "cancelling", "hostile"});
   line.add("--count", count, "requests that it holds", 1, 1000);
   line.add("--microseconds", microseconds, "that the server takes for each that is sent", 0,
            60'000'000);
@@ -208,6 +236,8 @@ void slot_worker(int argc, char **argv) {
     return be_hostile(name, seconds, seed);
   if (stage == "overlapping")
     return submit_overlapping(name);
+  if (stage == "cancelling")
+    return cancel_again(name);
   Caller caller = Caller::join(name);
   if (stage == "hoarding")
     return hoard(caller);
