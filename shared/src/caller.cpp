@@ -55,7 +55,8 @@ RequestFailed::RequestFailed(Outcome outcome, const std::string &detail, Where w
       outcome_(outcome), server_said_(outcome == Outcome::refused ? detail : "") {}
 
 // [drop]
-// The slots are free once the answer has come. Until then the server is told that nobody waits.
+// The slots are free once the sender has ended the request: soon, or, if its response can have any
+// length, once the answer has come.
 void Pending::drop() {
   CallerArea &area = *std::exchange(area_, nullptr);
   if (getpid() != area.process_) // a forked child has no area

@@ -294,12 +294,25 @@ void Lane::message(const Header &header, std::span<const std::byte> bytes) {
       long_under_way_ -= *wanted == Want::long_response;
       return;
     }
+    if (answers_given_up(header))
+      return;
     throw Error("the server's answer", "it belongs to no request");
   default:
     throw Error("the server's message", "it is of an unknown kind");
   }
 }
 // [message]
+
+bool Lane::answers_given_up(const Header &header) {
+  const auto its = given_up_.find(RequestId::unpacked(header.id).worker);
+  if (its == given_up_.end() || header.kind == Kind::long_response ||
+      its->second.erase(header.id) == 0)
+    return false;
+  if (its->second.empty())
+    given_up_.erase(its);
+  --under_way_;
+  return true;
+}
 
 // [lane-post]
 bool Lane::post() {
@@ -411,6 +424,7 @@ void Lane::take_down() {
         is_broken_ = false;
         window_ = under_way_ = long_under_way_ = pings_ = 0;
         is_leaving_ = false;
+        given_up_.clear();
         owner_.lost(*this);
       });
 }

@@ -25,6 +25,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <unordered_set>
 
 namespace rdmashared {
 
@@ -100,6 +101,19 @@ public:
   }
   // Tells the server that nobody waits for this request's response; not if there is no room.
   void cancel(uint64_t id);
+  // The owner forgets this request. Its answer may still come.
+  void give_up(uint64_t id) { given_up_[RequestId::unpacked(id).worker].insert(id); }
+  bool has_given_up(uint64_t id) const {
+    return given_up(RequestId::unpacked(id).worker) > 0 &&
+           given_up_.at(RequestId::unpacked(id).worker).contains(id);
+  }
+  // How many requests of a worker the server has not answered since.
+  size_t given_up(uint16_t worker) const {
+    if (given_up_.empty()) // nearly always
+      return 0;
+    const auto its = given_up_.find(worker);
+    return its == given_up_.end() ? 0 : its->second.size();
+  }
   // @param room in the worker's area, which the server may write to
   void put_long(const Header &header, std::span<const std::byte> bytes, const Room &room);
   // Where the server can write to a worker's rooms. Nothing until they are registered: that takes
@@ -139,6 +153,7 @@ private:
   void join_data();
   void come_up();
   void message(const Header &header, std::span<const std::byte> bytes);
+  bool answers_given_up(const Header &header);
   void look_whether_alive();
   bool ping();
   void lose(const std::string &why);
@@ -168,8 +183,9 @@ private:
   uint32_t silent_ticks_ = 0;
   Backoff backoff_{options_.rest, options_.longest_rest};
   rdmacommon::CmAddress address_{};
-  rdmacommon::unique_cm_id id_, data_id_; // go after what is connected by them
-  std::map<uint16_t, Rooms> rooms_;       // by worker
+  rdmacommon::unique_cm_id id_, data_id_;                     // go after what is connected by them
+  std::map<uint16_t, Rooms> rooms_;                           // by worker
+  std::map<uint16_t, std::unordered_set<uint64_t>> given_up_; // by worker: the requests' ids
   std::unique_ptr<Connection> connection_;
 };
 

@@ -97,8 +97,9 @@ void add_to(Metrics &metrics, std::span<const Stats *const> stats, std::string_v
     for (size_t i = 0; i < outcomes.size(); ++i)
       outcomes.at(i) += each->outcomes.at(i);
   }
-  const std::array<const char *, outcomes.size()> names{"response", "refused", "lost",
-                                                        "not_sent", "expired", "answer_too_long"};
+  const std::array<const char *, outcomes.size()> names{"response",  "refused", "lost",
+                                                        "not_sent",  "expired", "answer_too_long",
+                                                        "timed_out", "no_room"};
   for (size_t i = 0; i < outcomes.size(); ++i)
     metrics.add("requests_total", "Requests by their outcome.", counter,
                 static_cast<double>(outcomes.at(i)), Metrics::label("outcome", names.at(i)));

@@ -78,7 +78,7 @@ struct Stats {
   Counter messages, groups, posts, completions, wakes, rnr, sleeps, other_calls;
   Counter cancels; // by the workers of a sender
   std::array<Counter, 9> sizes;
-  std::array<Counter, 6> outcomes; // of requests, by the first values of Outcome
+  std::array<Counter, 8> outcomes; // of requests, by the first values of Outcome
   Times waited; // a sender's request for a place in a ring; a server's for its handler
   Times took;   // from sending a request to its answer; a handler
 

@@ -242,13 +242,21 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
 }
 // [check-submission]
 
-// Once for each request: the messages take room in the ring from the other workers.
+// Once for each request: the messages take room in the ring from the other workers. The request
+// ends at once, so a server that hangs does not keep its slots. But until the server has answered,
+// it can write to the room of a long response.
 void SenderLoop::cancel(Worker &worker, Request &request) {
   if (std::exchange(request.is_cancelled, true))
     return;
   stats_.cancels += 1;
-  if (request.state == Request::State::sent)
-    request.lane->cancel(id_of(worker, request));
+  if (request.state != Request::State::sent)
+    return;
+  const uint64_t id = id_of(worker, request);
+  request.lane->cancel(id);
+  if (request.what.want == Want::long_response)
+    return;
+  request.lane->give_up(id);
+  finish(worker, request, Outcome::timed_out, 0);
 }
 // [take-one]
 
@@ -304,18 +312,27 @@ bool SenderLoop::send_group(Lane &lane) {
 bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
   while (!from.empty()) {
     const auto [worker, request] = from.front();
-    const bool is_wanted = !request->is_cancelled && !worker->has_left && request->deadline > now_;
-    const bool is_impossible = is_wanted && request->what.want == Want::long_response &&
-                               lane.takes_back_failure(worker->number);
-    if (is_wanted && !is_impossible && !send_request(lane, *worker, *request))
+    const auto failure = failure_of(lane, *worker, *request);
+    if (!failure && !send_request(lane, *worker, *request))
       return false;
     from.pop_front();
-    if (is_wanted && !is_impossible)
+    if (!failure)
       return true;
-    // Expired, or nobody waits for it.
-    finish(*worker, *request, is_impossible ? Outcome::not_sent : Outcome::expired, 0);
+    finish(*worker, *request, *failure, 0);
   }
   return false;
+}
+
+// Why a request is not to be sent by this lane.
+std::optional<Outcome> SenderLoop::failure_of(Lane &lane, const Worker &worker,
+                                              const Request &request) const {
+  if (request.is_cancelled || worker.has_left || request.deadline <= now_)
+    return Outcome::expired;
+  if (request.what.want == Want::long_response && lane.takes_back_failure(worker.number))
+    return Outcome::not_sent;
+  if (lane.given_up(worker.number) >= std::min(worker.shape.slots, most_given_up))
+    return Outcome::no_room;
+  return std::nullopt;
 }
 
 bool SenderLoop::send_request(Lane &lane, Worker &worker, Request &request) {
@@ -323,6 +340,8 @@ bool SenderLoop::send_request(Lane &lane, Worker &worker, Request &request) {
   const bool is_long = what.want == Want::long_response;
   if (!lane.has_room(slots_of(request)) || (is_long && !lane.has_room_for_long()))
     return false;
+  while (lane.has_given_up(id_of(worker, request)))
+    ++request.generation;
   const Header header{.length = what.length,
                       .room = is_long ? worker.shape.largest : what.response_room,
                       .id = id_of(worker, request),

@@ -95,6 +95,9 @@ private:
     bool is_empty() const { return others.empty() && long_ones.empty(); }
   };
 
+  // Of a worker in a lane: fewer than a slot has generations. So one of these is always free.
+  static constexpr uint32_t most_given_up = 0xffff;
+
   bool gather();
   bool take_submissions();
   bool take_from(Worker &worker);
@@ -117,6 +120,7 @@ private:
                      shape_.slot_size);
   }
   bool send_one(Lane &lane, std::deque<Waiting> &from);
+  std::optional<Outcome> failure_of(Lane &lane, const Worker &worker, const Request &request) const;
   bool send_request(Lane &lane, Worker &worker, Request &request);
   // @return milliseconds, at least one; 0: always
   uint32_t left(Clock::time_point deadline) const {

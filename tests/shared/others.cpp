@@ -122,5 +122,34 @@ TEST(Others, SmallRequestsDoNotKeepTheRoomFromALargeOne) {
   request.reply(request.bytes());
 }
 
+TEST(Others, AServerThatHangsDoesNotUseUpTheArea) {
+  constexpr uint32_t area_slots = 4;
+  Kept kept;
+  Running hangs({}, keep_in(kept));
+  Running works({}, [](Request &&request) { request.reply(request.bytes()); });
+  Connected connected({.servers = {hangs.where(), works.where()}, .area_slots = area_slots});
+  const auto ask_the_first = [&](milliseconds limit) {
+    return connected.caller.call(bytes("?"), {.server = 0, .limit = limit});
+  };
+  std::vector<Request> requests;
+  for (uint32_t i = 0; i < area_slots; ++i) {
+    EXPECT_EQ(ask_the_first(milliseconds(50)).outcome, Outcome::timed_out);
+    requests.push_back(kept.pop());
+  }
+  EXPECT_TRUE(connected.caller.call(bytes("?"), {.server = 1, .limit = patience}));
+  // But it has no more work for this process than the process has slots.
+  EXPECT_EQ(ask_the_first(patience).outcome, Outcome::no_room);
+  EXPECT_TRUE(kept.is_empty());
+  for (Request &request : requests)
+    request.reply(request.bytes());
+  const std::string lane =
+      R"(thread="0",lane="0",server=")" + address + ':' + std::to_string(hangs.server.port()) + '"';
+  while (connected.sender.metrics().value("lane_requests", lane) > 0)
+    std::this_thread::yield();
+  Pending pending = connected.caller.request_async(bytes("?"), {.server = 0, .limit = patience});
+  kept.pop().reply(bytes("!"));
+  EXPECT_EQ(response_of(pending), "!");
+}
+
 } // namespace
 } // namespace in_one_process

@@ -45,12 +45,14 @@ struct SenderOptions {
   /// In bytes: a multiple of 8, at least 32 and at most 1 MiB. All slots of a ring together have
   /// 2 GiB at most. A message with 24 bytes in front of it takes as many slots as it needs.
   uint32_t slot_size = 64;
-  /// How many requests of a connection may be without an answer. With more than `area_slots`, no
-  /// process can take the whole window with requests that the server works on for long.
+  /// How many requests of a connection may be without an answer. With more than twice `area_slots`,
+  /// no process can take the whole window with requests that the server works on for long.
   uint32_t window = 4096;
   /// Slots of each process's own area, at least 1: for its requests under way, and for responses
   /// that it has not collected. No process can take another one's. A request, and its response in
-  /// the slots, cannot be longer than the area.
+  /// the slots, cannot be longer than the area. A request that the process gives up also gives up
+  /// its slots, unless it is for a response of any length. So a server that hangs does not use up
+  /// the area. But it gets no more than `area_slots` such requests of a process at a time.
   uint32_t area_slots = 1024;
   /// Bytes of the largest response to a request with RequestOptions::any_length. Those come by a
   /// second queue pair of the same connection: figures and limits count the two as one. 0: there is
