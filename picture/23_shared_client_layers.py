@@ -29,7 +29,8 @@ def draw() -> str:
     p.box(300, 338, 220, 84, "nic", "rings and connection", ("wire.cpp", "ring_connection.cpp"))
     p.box(580, 34, 210, 70, "server", "Server, handler", ("server.cpp",))
     p.box(
-        580, 226, 210, 84, "server", "sessions and batches", ("session_loop.cpp", "session.cpp"))
+        580, 226, 210, 84, "server", "sessions and batches",
+        ("session_loop.cpp", "session.cpp, batch.cpp"))
     p.box(580, 338, 210, 84, "nic", "rings and connection", ("the same files",))
     p.arrow(130, 106, 130, 128, "client")
     p.text(140, 122, "1 copies, submits", style="small")

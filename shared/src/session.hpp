@@ -154,6 +154,8 @@ struct Received {
   void done(); // its answer has been sent, or goes nowhere; the request may be gone then
 };
 
+constexpr uint32_t small_room = 256; // bytes: a response that a batch has memory for
+
 // Requests that have come together. It destroys itself when the last of them is done, and nobody
 // handles any.
 struct Batch {
