@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""23_shared_client with the server on host a and the clients on host b, and the link between them
-cut."""
+"""23_shared_client with the server on host a and the clients on host b: one of them ends, freezes
+or lies, or the link between them is cut. What one host does for itself is the same on one host, and
+test_shared_client has it."""
 import time
 
 import two_hosts
-from shared_client_cases import BROKE, Faults, Liars, Shared  # noqa: F401 (two are the cases)
+import shared_client_cases
+from shared_client_cases import BROKE, Liars, Shared  # noqa: F401 (Liars are cases)
 from two_hosts import A, B, lab
 
 Shared.build = two_hosts.BUILD
 Shared.server_place, Shared.client_place = A, B
+
+
+class Ends(Shared):
+    test_server_killed = shared_client_cases.Faults.test_server_killed
+    test_server_frozen = shared_client_cases.Faults.test_server_frozen
+    test_server_drains = shared_client_cases.Faults.test_server_drains
+    test_sender_killed = shared_client_cases.Faults.test_sender_killed
 
 
 class Link(Shared):
