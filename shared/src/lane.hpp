@@ -104,8 +104,8 @@ public:
   // The owner forgets this request. Its answer may still come.
   void give_up(uint64_t id) { given_up_[RequestId::unpacked(id).worker].insert(id); }
   bool has_given_up(uint64_t id) const {
-    return given_up(RequestId::unpacked(id).worker) > 0 &&
-           given_up_.at(RequestId::unpacked(id).worker).contains(id);
+    const auto its = given_up_.find(RequestId::unpacked(id).worker);
+    return its != given_up_.end() && its->second.contains(id);
   }
   // How many requests of a worker the server has not answered since.
   size_t given_up(uint16_t worker) const {

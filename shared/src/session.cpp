@@ -61,7 +61,7 @@ SessionState::SessionState(Client whose, std::shared_ptr<Answers> to,
     : client(std::move(whose)), answers(std::move(to)), total(std::move(of_all)), own(for_requests),
       fixed(for_all), largest(largest_response) {}
 
-// What is given back to the total wakes those who wait, so that goes last.
+// Memory that goes back to the total wakes the loops that wait, so the total is given back last.
 bool SessionState::take(uint64_t bytes) {
   if (!total->take(bytes))
     return false;

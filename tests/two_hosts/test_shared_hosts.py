@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """23_shared_client with the server on host a and the clients on host b: one of them ends, freezes
-or lies, or the link between them is cut. What one host does for itself is the same on one host, and
-test_shared_client has it."""
+or lies, or the link between them is cut. test_shared_client has the faults that concern one host
+alone."""
 import time
 
 import two_hosts

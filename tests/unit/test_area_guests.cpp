@@ -57,14 +57,15 @@ TEST(Guests, NoLinkAtAllDoesNoHarm) {
   EXPECT_EQ(join_here(members).number, 0U);
 }
 
-// What a guest says is its process must be one, or the guest could stay for ever.
+// A guest sends a file that stands for its process. A file of another kind would never tell that
+// the guest has ended.
 TEST(Guests, AFileThatIsNoProcess) {
   Process victim;
   const Child ended([](const Link &) {});
   Door door;
   Members members(small, {door.host()}, {}, {});
   const File regular(memfd_create("test", MFD_CLOEXEC));
-  const Event event; // it would never say that its process has ended
+  const Event event;
   for (const int fd : {regular.get(), event.fd()})
     say(members, "rdmashared 1", {fd});
   EXPECT_TRUE(door.joined().empty());

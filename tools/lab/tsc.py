@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The rate of this processor's time stamp counter (TSC), which an emulated processor hands on.
 
-The machine's kernel finds the rate by itself, with two emulated clocks. On a busy machine these
-disagree, and the kernel believes the wrong one: its time then went 2.8 times as fast, for as long
-as the machine ran. So ./lab measures the rate and gives it to the kernel (tsc_early_khz)."""
+The machine's kernel finds the rate by itself, with two emulated clocks. On a busy machine these can
+disagree. The kernel once took the wrong one, and its time went 2.8 times as fast, for as long as
+the machine ran. So ./lab measures the rate and gives it to the kernel (tsc_early_khz)."""
 from __future__ import annotations
 
 import ctypes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What one process, one request or one server must not do to the others.
+// No process, request or server takes from the others what they need: memory, room, or an answer.
 #include "gate.hpp"
 #include "in_one_process.hpp"
 
