@@ -264,7 +264,7 @@ void sharing(int argc, char **argv) {
   line.add("--serve", to.serve,
            "one-owner: let a worker attach by this name, instead of starting one");
   line.add("--attach", to.attach, "be that worker (with --way export: the importer)");
-  line.add("--limit", limit, "how long a step may take");
+  line.add("--timeout", limit, "how long a step may take");
   line.parse(argc, argv);
   to.limit = limit;
 

@@ -48,7 +48,7 @@ AS_EXPORTER = {
 # line starts the worker.
 WORKERS = r"""
 for lie; do
-  { "$HONEST" --device "$DEVICE" --limit 2 --serve "$NAME"; echo "server status $?"; } 2>&1 | {
+  { "$HONEST" --device "$DEVICE" --timeout 2 --serve "$NAME"; echo "server status $?"; } 2>&1 | {
     read -r serving
     "$LIAR" --lie $lie --attach "$NAME" 2>&1
     echo "client status $?"
@@ -109,7 +109,7 @@ class Sharing(liars.Refused):
 
         def run(lie):
             limit = "2" if "in time" in lies[lie] else "60"
-            worker = [HONEST, "--limit", limit, *arguments, "--attach"]
+            worker = [HONEST, "--timeout", limit, *arguments, "--attach"]
             return pair.run(
                 HERE, [LIAR, "--lie", lie, "--serve", f"{NAME}-{lie}"],
                 pair.Client(SERVING, lambda line: [*worker, line[1]]))
@@ -150,13 +150,11 @@ class Sharing(liars.Refused):
 
     def test_children_end_with_their_parents(self):
         for count, argv in (
-            (2, [HONEST, "--serve", NAME]),
-            (4, [needs_device.program("fork"), "--case", "deadlock"]),
+            (2, [HONEST, "--timeout", "60", "--serve", NAME]),
+            (4, [needs_device.program("fork"), "--limit", "60", "--case", "deadlock"]),
         ):
             with self.subTest(argv[0]):
-                argv = [
-                    "sh", "-c", ORPHANS, "sh", str(count), *argv, "--device", PLACE.device,
-                    "--limit", "60"]
+                argv = ["sh", "-c", ORPHANS, "sh", str(count), *argv, "--device", PLACE.device]
                 said = subprocess.run(
                     PLACE.wrap(argv), capture_output=True, text=True, timeout=600
                 ).stdout
