@@ -105,6 +105,9 @@ public:
       to_init(client.qp.get(), port_);
       try {
         connect(client.qp.get(), port_, *client.exchange, options_);
+        // A message that finds no receive is sent again after 82 ms (code 26).
+        ibv_qp_attr patience{.min_rnr_timer = 26};
+        check_rc(ibv_modify_qp(client.qp.get(), &patience, IBV_QP_MIN_RNR_TIMER), "the RNR timer");
       } catch (const Error &error) {
         end(client, error.what());
       }
