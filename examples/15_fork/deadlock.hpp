@@ -95,7 +95,9 @@ inline void work(const Link &server, Slots &slots, Pool *pool, Limit limit) {
 
 // [client]
 // Sends n + m requests at once, and waits for as many replies.
-inline void client(const rdmacommon::DeviceOptions &options, const Link &server, Limit limit) {
+// @param last how long for each of the last m, which may never come
+inline void client(const rdmacommon::DeviceOptions &options, const Link &server, Limit limit,
+                   Limit last) {
   const Mapped<std::array<Text, 2 * (n + m)>> memory(AtFork::copied);
   const Linked rdma(
       options, &*memory, sizeof *memory,
@@ -114,7 +116,7 @@ inline void client(const rdmacommon::DeviceOptions &options, const Link &server,
   }
   unsigned replies = 0;
   while (replies < n + m) {
-    const auto done = rdmacommon::poll_within(rdma.cq.get(), limit);
+    const auto done = rdmacommon::poll_within(rdma.cq.get(), replies < n ? limit : last);
     if (!done)
       break;
     rdmacommon::check_wc(*done, "a reply");
@@ -128,7 +130,8 @@ inline void client(const rdmacommon::DeviceOptions &options, const Link &server,
 // [server]
 inline Outcome deadlock(const rdmacommon::DeviceOptions &options, bool cure, Limit limit) {
   const Mapped<Slots> slots(AtFork::shared);
-  Child asking([&](const Link &server) { client(options, server, limit / 2); });
+  const Limit last = cure ? limit : Limit(2500);
+  Child asking([&](const Link &server) { client(options, server, limit, last); });
   std::deque<Child> workers;
   const auto hire = [&](Pool *pool) {
     for (unsigned i = 0; i < worker_count; ++i)

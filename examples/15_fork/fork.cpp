@@ -107,7 +107,7 @@ Outcome refused(const DeviceOptions &options, bool cure, Limit limit) {
   // next.
   rdma.send("the parent's message");
   size_t arrived = 0;
-  while (rdma.next(Limit(arrived == 2 ? 0 : 200)))
+  while (rdma.next(arrived < 2 ? limit : Limit(0)))
     ++arrived;
   return {error == 0, "the child's ibv_post_send returned " + std::to_string(error) + ", " +
                           strerrorname_np(error) + "; then the parent posted 1 request, and " +
@@ -218,7 +218,7 @@ void fork_cases(int argc, char **argv) {
     names.emplace_back(one.name);
   line.add("--case", wanted, "which one [all, wrong and cured]", names);
   line.add("--cure", cure, "only what is right");
-  line.add("--limit", limit, "how long a step may take");
+  line.add("--timeout", limit, "how long a step may take");
   line.parse(argc, argv);
 
   if (wanted == "all")

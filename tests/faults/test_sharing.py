@@ -150,11 +150,13 @@ class Sharing(liars.Refused):
 
     def test_children_end_with_their_parents(self):
         for count, argv in (
-            (2, [HONEST, "--timeout", "60", "--serve", NAME]),
-            (4, [needs_device.program("fork"), "--limit", "60", "--case", "deadlock"]),
+            (2, [HONEST, "--serve", NAME]),
+            (4, [needs_device.program("fork"), "--case", "deadlock"]),
         ):
             with self.subTest(argv[0]):
-                argv = ["sh", "-c", ORPHANS, "sh", str(count), *argv, "--device", PLACE.device]
+                argv = [
+                    "sh", "-c", ORPHANS, "sh", str(count), *argv, "--device", PLACE.device,
+                    "--timeout", "60"]
                 said = subprocess.run(
                     PLACE.wrap(argv), capture_output=True, text=True, timeout=600
                 ).stdout
