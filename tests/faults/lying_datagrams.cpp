@@ -12,9 +12,10 @@
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/ud_queue_pair.hpp>
 
-#include <cstdio>
+#include <chrono>
 
 using namespace rdmacommon;
+using Clock = std::chrono::steady_clock;
 
 static std::string changed(std::string bytes, size_t at, char value) {
   bytes[at] = value;
@@ -42,18 +43,21 @@ static const std::vector<std::string> lies_to_server{
     data(64),
     data(0xffffffff)};
 
-// A right datagram, until it is acknowledged: then the one before it has been looked at as well.
-static bool send_right(Datagrams &datagrams, const Destination &to, uint32_t tries) {
-  for (uint32_t i = 0; i < tries; ++i) {
-    datagrams.send(to, data(0));
-    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
-    while (std::chrono::steady_clock::now() < until)
+// Sends a right datagram, again and again, until it is acknowledged. The server takes datagrams in
+// their order: all that was sent before has been looked at as well.
+static void send_right(Datagrams &datagrams, const Destination &to, uint32_t sequence) {
+  for (const auto start = Clock::now(); Clock::now() - start < std::chrono::minutes(1);) {
+    datagrams.send(to, data(sequence));
+    for (const auto sent = Clock::now(); Clock::now() - sent < std::chrono::milliseconds(100);)
       if (ibv_wc completion{}; datagrams.poll(completion)) {
+        const Arrived arrived(datagrams.slot_at(completion.wr_id), completion);
+        const uint32_t acknowledged = arrived.message.sequence;
         datagrams.receive_into(completion.wr_id);
-        return true;
+        if (acknowledged == sequence) // and not one before, which was sent more than once
+          return;
       }
   }
-  return false;
+  throw Error("the server", "acknowledged nothing");
 }
 
 static void as_client(const std::string &what, const Port &port, ibv_pd *pd, Exchange &exchange) {
@@ -65,19 +69,28 @@ static void as_client(const std::string &what, const Port &port, ibv_pd *pd, Exc
     exchange.receive_done(); // which the server does not send
     return;
   }
-  Datagrams datagrams(port, pd, 4);
+  Datagrams known(port, pd, 4);
+  uint32_t sequence = 0;
   if (what == "messages") {
     for (const std::string &lie : lies_to_server) {
-      datagrams.send(to, lie);
-      std::printf("acknowledged %d\n", send_right(datagrams, to, 20));
+      known.send(to, lie);
+      send_right(known, to, sequence++);
     }
-    datagrams.send({.ah = to.ah, .qpn = to.qpn, .qkey = 1}, data(3));
-    datagrams.send({.ah = to.ah, .qpn = 0xfffffe, .qkey = our_qkey}, data(3));
-    std::printf("acknowledged %d\n", send_right(datagrams, to, 20));
+    known.send({.ah = to.ah, .qpn = to.qpn, .qkey = 1}, data(sequence));
+    known.send({.ah = to.ah, .qpn = 0xfffffe, .qkey = our_qkey}, data(sequence));
+    send_right(known, to, ++sequence);
   } else {
-    for (int i = 0; i < 20; ++i) {
+    send_right(known, to, sequence);
+    for (int i = 1; i < 20; ++i) {
       Datagrams one_more(port, pd, 4);
-      std::printf("acknowledged %d\n", send_right(one_more, to, i < 16 ? 20 : 1));
+      if (i < 16) {
+        send_right(one_more, to, 0);
+        continue;
+      }
+      one_more.send(to, data(0));
+      send_right(known, to, ++sequence);
+      if (ibv_wc completion{}; one_more.poll(completion))
+        throw Error("the server", "acknowledged the message of one peer more");
     }
   }
   exchange.send_done();
