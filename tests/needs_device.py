@@ -18,9 +18,6 @@ from lab.paths import ROOT
 
 os.environ.setdefault("LAB_PROGRESS", "off")  # what the tests run is not the reader's progress
 ALONE = bool(os.environ.get("LAB_ALONE"))  # tests/meson.build sets it
-# How long the programs wait for one step of the other side where a run has to work: a busy machine
-# needs more than a reader's five seconds.
-PATIENT = {"RDMA_TIMEOUT": "60"}
 AT_ONCE = 3  # programs; each of them may be two processes
 BUILD = Path(os.environ.get("LAB_BUILD", ROOT / "build"))
 # Starts a program as another user. That user may read everything: the clone may lie in a folder

@@ -22,7 +22,8 @@ def counters():
 class Wire(unittest.TestCase):
     def grown_by(self, program):
         before = counters()
-        examples.run(PLACE, needs_device.BUILD, program, "pair")
+        # The server of a changed program waits in vain for as long as this.
+        examples.run(PLACE, needs_device.BUILD, program, "pair", ["--timeout", "5"])
         return {
             name: value - before[name]
             for name, value in counters().items()

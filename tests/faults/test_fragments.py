@@ -2,10 +2,8 @@
 """Peers of 05_write_with_imm that lie in what they say of their fragments, and sizes at the
 edges."""
 import hashlib
-import os
 import tempfile
 import unittest
-import unittest.mock
 from pathlib import Path
 
 import liars
@@ -42,7 +40,6 @@ class Lies(liars.Refused):
     def test_lies(self):
         self.all_refused(LIES, [HONEST], [LIAR])
 
-    @unittest.mock.patch.dict(os.environ, needs_device.PATIENT)
     def test_files_that_cannot_be(self):
         for arguments, words in (
             (["--file", "/nowhere"], "/nowhere: cannot be opened"),

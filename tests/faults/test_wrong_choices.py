@@ -58,18 +58,16 @@ class WrongChoices(unittest.TestCase):
 
     def test_closed_port(self):
         self.fails(
-            "--host",
-            PLACE.address,
-            "--tcp-port",
-            "1",
+            "--host", PLACE.address, "--tcp-port", "1", "--timeout", "1",
             says=[
-                f"no server at {PLACE.address} TCP port 1 yet; trying for 5 s", "ECONNREFUSED",
+                f"no server at {PLACE.address} TCP port 1 yet; trying for 1 s", "ECONNREFUSED",
                 "#connection-refused"])
 
     @unittest.skipUnless(
         PLACE.address == "10.77.0.1", "only the lab's own network has an address that nobody has")
     def test_host_that_is_down(self):
-        self.fails("--host", "10.77.0.99", says=["ETIMEDOUT", "#connection-timeout"])
+        self.fails(
+            "--host", "10.77.0.99", "--timeout", "1", says=["ETIMEDOUT", "#connection-timeout"])
 
     def test_nobody_comes(self):
         self.fails("--tcp-port", "0", "--wait", "1", says=["none came within 1 s", "#no-client"])

@@ -46,7 +46,7 @@ def blocks(text):
 
 class Commands(unittest.TestCase):
     def run_block(self, commands):
-        environment = {**os.environ, **needs_device.PATIENT, "CDPATH": ""}
+        environment = {**os.environ, "CDPATH": ""}
         return subprocess.run(
             ["sh", "-e", "-c", commands], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)

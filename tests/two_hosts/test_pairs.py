@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Every example with two sides works between two hosts, whatever the GID index is on each."""
+import os
 import subprocess
 import unittest
+import unittest.mock
 
 import two_hosts
 from lab import examples, ladder, normalise, variants
@@ -35,6 +37,7 @@ class Pairs(unittest.TestCase):
                         ).read_text()
                         self.assertEqual(normalise.differences(expected, roles, A.device), [])
 
+    @unittest.mock.patch.dict(os.environ, {"RDMA_TIMEOUT": "5"})  # as in test_examples
     def test_changes_fail_as_on_one_host(self):
         for name in ("no_receive", "wrong_psn"):
             with self.subTest(name):

@@ -67,7 +67,8 @@ class Faults(unittest.TestCase):
         """hold_rts.cpp holds the client on its way to RTS; then the cable is pulled."""
         program = str(BUILD / "examples/send_recv")
         server = subprocess.Popen(
-            A.wrap([program]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            A.wrap([program, "--timeout", "5"]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True)
         self.addCleanup(server.kill)
         port = next(line.split()[-1] for line in server.stdout if line.startswith("listening"))
         # LD_PRELOAD takes a space in a path for the end of it.
