@@ -215,7 +215,7 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
     return;
   Request &request = worker.requests[what.slot];
   if (what.want == Want::cancel)
-    return cancel(worker, request);
+    return cancel(request);
   const uint64_t most =
       std::min(uint64_t{area.slots - what.slot} * area.slot_size, uint64_t{area.longest});
   const bool is_long = what.want == Want::long_response;
@@ -237,26 +237,25 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
                                        : Clock::time_point::max();
   if (worker.under_way++ == 0)
     ++busy_;
-  Queues &queues = waiting_[std::min(what.server, servers_)];
-  (is_long ? queues.long_ones : queues.others).push_back({&worker, &request});
+  queue_of(what).add(request);
 }
 // [check-submission]
 
 // Once for each request: the messages take room in the ring from the other workers. The request
 // ends at once, so a server that hangs does not keep its slots. But until the server has answered,
 // it can write to the room of a long response.
-void SenderLoop::cancel(Worker &worker, Request &request) {
-  if (std::exchange(request.is_cancelled, true))
+void SenderLoop::cancel(Request &request) {
+  if (request.state == Request::State::none || std::exchange(request.is_cancelled, true))
     return;
   stats_.cancels += 1;
-  if (request.state != Request::State::sent)
-    return;
-  const uint64_t id = id_of(worker, request);
+  if (request.state == Request::State::waiting)
+    return finish(request, Outcome::expired, 0);
+  const uint64_t id = id_of(request);
   request.lane->cancel(id);
   if (request.what.want == Want::long_response)
     return;
   request.lane->give_up(id);
-  finish(worker, request, Outcome::timed_out, 0);
+  finish(request, Outcome::timed_out, 0);
 }
 // [take-one]
 
@@ -299,7 +298,7 @@ bool SenderLoop::send_group(Lane &lane) {
     const uint32_t before = count;
     while (count < options_.group && send_one(lane, queue))
       ++count;
-    if (!queue.empty() && !lane.has_room(slots_of(*queue.front().request))) {
+    if (!queue.is_empty() && !lane.has_room(slots_of(queue.first()))) {
       lane.turn = count > before ? turn + 1 : turn;
       return count > 0;
     }
@@ -309,42 +308,41 @@ bool SenderLoop::send_group(Lane &lane) {
 }
 
 // @return false if there is none, or no room for it
-bool SenderLoop::send_one(Lane &lane, std::deque<Waiting> &from) {
-  while (!from.empty()) {
-    const auto [worker, request] = from.front();
-    const auto failure = failure_of(lane, *worker, *request);
-    if (!failure && !send_request(lane, *worker, *request))
-      return false;
-    from.pop_front();
+bool SenderLoop::send_one(Lane &lane, Queue &from) {
+  while (!from.is_empty()) {
+    Request &request = from.first();
+    const auto failure = failure_of(lane, request);
     if (!failure)
-      return true;
-    finish(*worker, *request, *failure, 0);
+      return send_request(lane, request);
+    finish(request, *failure, 0);
   }
   return false;
 }
 
 // Why a request is not to be sent by this lane.
-std::optional<Outcome> SenderLoop::failure_of(Lane &lane, const Worker &worker,
-                                              const Request &request) const {
-  if (request.is_cancelled || worker.has_left || request.deadline <= now_)
+std::optional<Outcome> SenderLoop::failure_of(Lane &lane, const Request &request) const {
+  if (request.worker->has_left || request.deadline <= now_)
     return Outcome::expired;
-  if (request.what.want == Want::long_response && lane.takes_back_failure(worker.number))
+  if (request.what.want == Want::long_response && lane.takes_back_failure(request.worker->number))
     return Outcome::not_sent;
+  const Worker &worker = *request.worker;
   if (lane.given_up(worker.number) >= std::min(worker.shape.slots, most_given_up))
     return Outcome::no_room;
   return std::nullopt;
 }
 
-bool SenderLoop::send_request(Lane &lane, Worker &worker, Request &request) {
+// @return false if there is no room for it
+bool SenderLoop::send_request(Lane &lane, Request &request) {
   const Submission &what = request.what;
+  const Worker &worker = *request.worker;
   const bool is_long = what.want == Want::long_response;
   if (!lane.has_room(slots_of(request)) || (is_long && !lane.has_room_for_long()))
     return false;
-  while (lane.has_given_up(id_of(worker, request)))
+  while (lane.has_given_up(id_of(request)))
     ++request.generation;
   const Header header{.length = what.length,
                       .room = is_long ? worker.shape.largest : what.response_room,
-                      .id = id_of(worker, request),
+                      .id = id_of(request),
                       .limit_ms = left(request.deadline),
                       .kind = is_long                      ? Kind::long_request
                               : what.want == Want::nothing ? Kind::post
@@ -359,6 +357,7 @@ bool SenderLoop::send_request(Lane &lane, Worker &worker, Request &request) {
     lane.put_long(header, bytes, *room);
   } else
     lane.put(header, bytes);
+  queue_of(what).remove(request);
   request.lane = &lane;
   request.state = Request::State::sent;
   if (request.is_timed) {
@@ -366,19 +365,17 @@ bool SenderLoop::send_request(Lane &lane, Worker &worker, Request &request) {
     request.since = now_;
   }
   if (what.want == Want::nothing)
-    finish(worker, request, Outcome::response, 0); // its slots can be used again
+    finish(request, Outcome::response, 0); // its slots can be used again
   return true;
 }
 
 // Requests for a server without a connection are not sent.
 void SenderLoop::fail_waiting() {
-  for (size_t i = 0; i < waiting_.size(); ++i)
-    if (!waiting_[i].is_empty() && std::ranges::none_of(lanes_, [&](const auto &lane) {
-          return lane->is_up() && (i == servers_ || lane->server == i);
-        }))
-      for (auto *queue : {&waiting_[i].others, &waiting_[i].long_ones})
-        for (const Waiting &each : std::exchange(*queue, {}))
-          finish(*each.worker, *each.request, Outcome::not_sent, 0);
+  for (uint32_t server = 0; server <= servers_; ++server)
+    if (std::ranges::none_of(lanes_, [&](const auto &lane) { return serves(*lane, server); }))
+      for (Queue *queue : {&waiting_[server].others, &waiting_[server].long_ones})
+        while (!queue->is_empty())
+          finish(queue->first(), Outcome::not_sent, 0);
 }
 // [send]
 
@@ -408,14 +405,16 @@ std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
     std::memcpy(worker->area.slots(id.slot).data(), bytes.data(), length);
   if (request.is_timed)
     stats_.took.add(Clock::now() - request.since);
-  finish(*worker, request, outcome_of(header.kind), length);
+  finish(request, outcome_of(header.kind), length);
   return want;
 }
 // [check-answer]
 
 // [finish]
-void SenderLoop::finish(Worker &worker, Request &request, Outcome outcome, uint32_t length) {
-  request.state = Request::State::none;
+void SenderLoop::finish(Request &request, Outcome outcome, uint32_t length) {
+  Worker &worker = *request.worker;
+  if (std::exchange(request.state, Request::State::none) == Request::State::waiting)
+    queue_of(request.what).remove(request);
   stats_.outcomes[static_cast<size_t>(outcome)] += 1;
   worker.bytes -= bytes_of(request.what);
   if (--worker.under_way == 0)
@@ -475,7 +474,7 @@ void SenderLoop::lost(Lane &lane) {
       if (Request &request = worker.requests[slot];
           request.state == Request::State::sent && request.lane == &lane) {
         const bool is_last = worker.under_way == 1;
-        finish(worker, request, Outcome::lost, 0);
+        finish(request, Outcome::lost, 0);
         if (is_last)
           break;
       }

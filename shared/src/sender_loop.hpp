@@ -16,11 +16,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rdmashared {
@@ -58,21 +58,27 @@ public:
 
 private:
   // [known]
+  struct Worker;
   // The sender's own record of a request. It does not depend on the worker's word.
   struct Request {
     enum class State : uint8_t { none, waiting, sent } state = State::none;
     bool is_cancelled = false;
     uint16_t generation = 0;
-    Submission what{};            // a copy
-    Clock::time_point since{};    // it is in this state
-    Clock::time_point deadline{}; // after which it is worthless
-    bool is_timed = false;        // see Times
-    Lane *lane = nullptr;
+    Submission what{};                            // a copy
+    Clock::time_point since{};                    // it is in this state
+    Clock::time_point deadline{};                 // after which it is worthless
+    bool is_timed = false;                        // see Times
+    Lane *lane = nullptr;                         // which has sent it
+    Worker *worker = nullptr;                     // whose it is
+    Request *previous = nullptr, *next = nullptr; // in the queue in which it waits
   };
   struct Worker {
     explicit Worker(Member its)
         : member(std::move(its)), number(static_cast<uint16_t>(member.number)), area(*member.area),
-          shape(area.shape()), requests(std::make_unique<Request[]>(shape.slots)) {}
+          shape(area.shape()), requests(std::make_unique<Request[]>(shape.slots)) {
+      for (uint32_t slot = 0; slot < shape.slots; ++slot)
+        requests[slot].worker = this;
+    }
 
     const Member member;
     const uint16_t number;
@@ -85,14 +91,32 @@ private:
     const std::unique_ptr<Request[]> requests; // by its first slot
   };
   // [known]
-  // A request that no lane has had room for yet.
-  struct Waiting {
-    Worker *worker;
-    Request *request;
+  // Requests that no lane has had room for yet, the oldest first. One that is cancelled leaves from
+  // the middle.
+  class Queue {
+  public:
+    bool is_empty() const { return size_ == 0; }
+    size_t size() const { return size_; }
+    Request &first() { return *first_; }
+    void add(Request &request) {
+      request.previous = std::exchange(last_, &request);
+      request.next = nullptr;
+      (request.previous ? request.previous->next : first_) = &request;
+      ++size_;
+    }
+    void remove(Request &request) {
+      (request.previous ? request.previous->next : first_) = request.next;
+      (request.next ? request.next->previous : last_) = request.previous;
+      --size_;
+    }
+
+  private:
+    Request *first_ = nullptr, *last_ = nullptr;
+    size_t size_ = 0;
   };
   struct Queues {
-    std::deque<Waiting> others, long_ones; // by what their response is
-    bool is_empty() const { return others.empty() && long_ones.empty(); }
+    Queue others, long_ones; // by what their response is
+    bool is_empty() const { return others.is_empty() && long_ones.is_empty(); }
   };
 
   // Of a worker in a lane: fewer than a slot has generations. So one of these is always free.
@@ -106,12 +130,17 @@ private:
   static uint32_t bytes_of(const Submission &what) {
     return std::max(what.length, what.response_room);
   }
-  static uint64_t id_of(const Worker &worker, const Request &request) {
-    return RequestId{
-        .worker = worker.number, .generation = request.generation, .slot = request.what.slot}
+  static uint64_t id_of(const Request &request) {
+    return RequestId{.worker = request.worker->number,
+                     .generation = request.generation,
+                     .slot = request.what.slot}
         .packed();
   }
-  void cancel(Worker &worker, Request &request);
+  Queue &queue_of(const Submission &what) {
+    Queues &queues = waiting_[std::min(what.server, servers_)];
+    return what.want == Want::long_response ? queues.long_ones : queues.others;
+  }
+  void cancel(Request &request);
   bool send();
   bool send_group(Lane &lane);
   uint64_t slots_of(const Request &request) const { // of the ring
@@ -119,9 +148,12 @@ private:
     return slots_for(what.length + (what.want == Want::long_response ? Room::bytes : 0),
                      shape_.slot_size);
   }
-  bool send_one(Lane &lane, std::deque<Waiting> &from);
-  std::optional<Outcome> failure_of(Lane &lane, const Worker &worker, const Request &request) const;
-  bool send_request(Lane &lane, Worker &worker, Request &request);
+  bool send_one(Lane &lane, Queue &from);
+  std::optional<Outcome> failure_of(Lane &lane, const Request &request) const;
+  bool serves(const Lane &lane, uint32_t server) const {
+    return lane.is_up() && (server >= servers_ || lane.server == server);
+  }
+  bool send_request(Lane &lane, Request &request);
   // @return milliseconds, at least one; 0: always
   uint32_t left(Clock::time_point deadline) const {
     if (deadline == Clock::time_point::max())
@@ -130,7 +162,7 @@ private:
         std::chrono::ceil<std::chrono::milliseconds>(deadline - now_).count());
   }
   void fail_waiting();
-  void finish(Worker &worker, Request &request, Outcome outcome, uint32_t length);
+  void finish(Request &request, Outcome outcome, uint32_t length);
   void wake_workers();
   bool take_answers();
   void sleep();

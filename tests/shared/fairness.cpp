@@ -10,7 +10,7 @@
 namespace in_one_process {
 namespace {
 
-using std::chrono::milliseconds;
+using std::chrono::milliseconds, std::chrono::steady_clock;
 
 // A ring of 64 slots of 64 bytes. The server has no memory for requests, so it takes one run at a
 // time: the others wait until all that it has taken is answered.
@@ -120,6 +120,28 @@ TEST(Others, SmallRequestsDoNotKeepTheRoomFromALargeOne) {
     request = kept.pop();
   }
   request.reply(request.bytes());
+}
+
+// The request before it has no limit, and waits for the server's only place.
+TEST(Others, ARequestThatIsCancelledWhileItWaitsGivesItsSlotsBackAtOnce) {
+  Kept kept;
+  Running server({}, keep_in(kept));
+  Connected connected({.servers = {server.where()}, .window = 1, .area_slots = 3});
+  Pending first = connected.caller.request_async(bytes("1"), patient());
+  Request request = kept.pop();
+  Pending second = connected.caller.request_async(bytes("2"), patient());
+  for (int i = 0; i < 10; ++i) {
+    std::optional<Pending> third;
+    for (const auto until = steady_clock::now() + patience; !third && steady_clock::now() < until;)
+      third = connected.caller.try_request_async(bytes("3"), patient());
+    ASSERT_TRUE(third);
+    third->cancel();
+  }
+  request.reply(request.bytes());
+  EXPECT_EQ(response_of(first), "1");
+  request = kept.pop();
+  request.reply(request.bytes());
+  EXPECT_EQ(response_of(second), "2");
 }
 
 TEST(Others, AServerThatHangsDoesNotUseUpTheArea) {
