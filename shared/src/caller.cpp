@@ -41,7 +41,8 @@ const char *words_for(Outcome outcome) {
   case Outcome::timed_out:
     return "no answer within its time limit; the server may have carried it out, or not";
   case Outcome::no_room:
-    return "there is no room for it in the area of this process";
+    return "there is no room for it: in the area of this process, or at a server that answers "
+           "nothing";
   case Outcome::too_long:
     return "it, or its response, is longer than the slots have room for";
   case Outcome::sender_gone:

@@ -319,24 +319,31 @@ bool SenderLoop::send_one(Lane &lane, Queue &from) {
   return false;
 }
 
-// Why a request is not to be sent by this lane.
+// Why a request is not to be sent, by this lane or by another.
 std::optional<Outcome> SenderLoop::failure_of(Lane &lane, const Request &request) const {
   if (request.worker->has_left || request.deadline <= now_)
     return Outcome::expired;
   if (request.what.want == Want::long_response && lane.takes_back_failure(request.worker->number))
     return Outcome::not_sent;
-  const Worker &worker = *request.worker;
-  if (lane.given_up(worker.number) >= std::min(worker.shape.slots, most_given_up))
+  if (!may_send(lane, request) && std::ranges::none_of(lanes_, [&](const auto &each) {
+        return serves(*each, request.what.server) && may_send(*each, request);
+      }))
     return Outcome::no_room;
   return std::nullopt;
 }
 
-// @return false if there is no room for it
+// A server that answers nothing has no more work for a worker than the worker has slots.
+bool SenderLoop::may_send(const Lane &lane, const Request &request) {
+  const Worker &worker = *request.worker;
+  return lane.given_up(worker.number) < std::min(worker.shape.slots, most_given_up);
+}
+
 bool SenderLoop::send_request(Lane &lane, Request &request) {
   const Submission &what = request.what;
   const Worker &worker = *request.worker;
   const bool is_long = what.want == Want::long_response;
-  if (!lane.has_room(slots_of(request)) || (is_long && !lane.has_room_for_long()))
+  if (!may_send(lane, request) || !lane.has_room(slots_of(request)) ||
+      (is_long && !lane.has_room_for_long()))
     return false;
   while (lane.has_given_up(id_of(request)))
     ++request.generation;

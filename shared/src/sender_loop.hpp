@@ -150,6 +150,7 @@ private:
   }
   bool send_one(Lane &lane, Queue &from);
   std::optional<Outcome> failure_of(Lane &lane, const Request &request) const;
+  static bool may_send(const Lane &lane, const Request &request);
   bool serves(const Lane &lane, uint32_t server) const {
     return lane.is_up() && (server >= servers_ || lane.server == server);
   }

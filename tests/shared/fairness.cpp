@@ -162,6 +162,9 @@ TEST(Others, AServerThatHangsDoesNotUseUpTheArea) {
   // But it has no more work for this process than the process has slots.
   EXPECT_EQ(ask_the_first(patience).outcome, Outcome::no_room);
   EXPECT_TRUE(kept.is_empty());
+  // What any server may answer goes to the other one.
+  for (int i = 0; i < 10; ++i)
+    EXPECT_TRUE(connected.caller.call(bytes("?"), {.limit = patience}));
   for (Request &request : requests)
     request.reply(request.bytes());
   const std::string lane =

@@ -63,8 +63,9 @@ enum class Outcome : uint32_t {
   answer_too_long, ///< More than RequestOptions::room or SenderOptions::largest_response.
   timed_out,       ///< Its limit passed without an answer. The server is told to drop it.
   no_room,     ///< The area of this process is full: at once for a call that does not wait, else
-               ///< until the limit has passed. Or the server has not answered as many requests that
-               ///< this process gave up (`timed_out`, cancel) as SenderOptions::area_slots.
+               ///< until the limit has passed. Or no connection takes it: on each of them, the
+               ///< server has not answered as many requests that this process gave up (`timed_out`,
+               ///< cancel) as SenderOptions::area_slots.
   too_long,    ///< It, or the room for its response, is longer than the area of this process
                ///< (SenderOptions::area_slots), or three quarters of SenderOptions::slots.
   sender_gone, ///< The sender had ended before the request was made.

@@ -52,7 +52,8 @@ struct SenderOptions {
   /// that it has not collected. No process can take another one's. A request, and its response in
   /// the slots, cannot be longer than the area. A request that the process gives up also gives up
   /// its slots, unless it is for a response of any length. So a server that hangs does not use up
-  /// the area. But it gets no more than `area_slots` such requests of a process at a time.
+  /// the area. But each connection takes no more than `area_slots` such requests of a process at a
+  /// time.
   uint32_t area_slots = 1024;
   /// Bytes of the largest response to a request with RequestOptions::any_length. Those come by a
   /// second queue pair of the same connection: figures and limits count the two as one. 0: there is
