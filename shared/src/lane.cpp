@@ -348,7 +348,7 @@ void Lane::look_at_the_clock() {
   try_to([&] {
     if (state_ == State::resting)
       begin();
-    else if (state_ == State::up || state_ == State::draining)
+    else if (has_been_up())
       look_whether_alive();
     else
       throw Error("the server",
@@ -382,7 +382,7 @@ void Lane::lose(const std::string &why) {
   if (std::exchange(why_, why) != why) // once, however often it tries again
     log(Level::warning, "the connection to " + address_of_server_.host + ": " + why);
   const auto now = Clock::now();
-  if (state_ == State::up && now - up_since_ >= long_enough)
+  if (has_been_up() && now - up_since_ >= long_enough)
     backoff_.reset();
   state_ = State::resting;
   deadline_ = now + backoff_.next();

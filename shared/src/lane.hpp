@@ -143,6 +143,7 @@ private:
     bool has_failed = false;
   };
 
+  bool has_been_up() const { return state_ == State::up || state_ == State::draining; }
   void work_aside(std::function<void()> work, std::function<void()> then);
   template <typename Function> bool try_to(Function function);
   void begin();
