@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Every example stands on its own feet: its copy (./lab new) builds and runs, and so does the
-command in its README."""
+"""Every example stands on its own feet: its copy (./lab new) builds, and so does the command in its
+README."""
 import re
 import tempfile
 from pathlib import Path
 
 import copies
 import needs_device
-from lab import examples, headers, kbuild, kernel, ladder, normalise, variants
+from lab import examples, headers, kbuild, kernel, ladder
 from lab.paths import ROOT
 
 LESSONS = [lesson for lesson in ladder.read() if lesson.has_program]
@@ -36,29 +36,15 @@ class Examples(copies.Copies):
         return top
 
     def test_copies_use_the_installed_library(self):
-        """test_new has the copy that is built with the libraries as a subproject."""
+        """test_new has the copy that is built with the libraries as a subproject, and runs that of
+        02. What the programs do is the examples' own test."""
         top = self.build_all()
-        programs = top / "flat/examples"  # where examples.run() looks for them
-        programs.mkdir(parents=True)
         for lesson in COPIED:
             for program in examples.of(lesson)["programs"]:
-                (programs / program).symlink_to(top / "build/subprojects" / lesson.stem / program)
-        for lesson in COPIED:
-            with self.subTest(lesson.stem):
-                if needs_device.why_not(lesson):
-                    self.skipTest(needs_device.why_not(lesson))
-                outcome = examples.run(
-                    needs_device.PLACE, top / "flat", lesson.program, lesson.kind,
-                    under=["env", f"LD_LIBRARY_PATH={self.installed}/lib"])
-                self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
-                if lesson.kind == "kernel":  # its last line may come twice (test_examples)
-                    continue
-                expected = variants.expected(
-                    examples.expected_file(lesson.stem), needs_device.PLACE
-                ).read_text()
-                roles = {role: outcome.of(role) for role in outcome.status}
-                self.assertEqual(
-                    normalise.differences(expected, roles, needs_device.PLACE.device), [])
+                with self.subTest(program):
+                    copies.run(
+                        [top / "build/subprojects" / lesson.stem / program, "--help"], top,
+                        LD_LIBRARY_PATH=str(self.installed / "lib"))
 
     def test_with_static_libraries(self):
         """By Meson and by CMake: the programs carry the libraries of ours that they use."""
