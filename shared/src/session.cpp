@@ -278,14 +278,14 @@ bool Session::send_one(Received &request) {
 
 // [session-alive]
 // A host that has died says nothing, and neither does a program that is stopped, whose host may die
-// later. A client whose pings wait for memory must hear that this server lives.
+// later. A client whose pings wait for memory must hear that this server lives. If the client takes
+// nothing, the message waits in the ring, and only the probe goes out.
 bool Session::look_whether_alive() {
   if (is_closed() || !is_established() || std::exchange(has_heard_, false))
     return false;
   if (connection_.has_room(1))
     connection_.put({.kind = Kind::alive}, {});
-  else
-    connection_.probe();
+  connection_.probe();
   return true;
 }
 // [session-alive]

@@ -118,16 +118,18 @@ TEST(Clients, OfOneHostMayNotAllBeHalfOpen) {
 }
 
 // The second server's end makes the sender log a line, in the thread that has the connections. Then
-// the first server's answers fill the ring, so it can send no message any more. But it must still
-// send something that the client's host acknowledges, or it would not notice when that dies.
-TEST(Clients, ThatAreFrozenAreStillAsked) {
+// the first server answers so much that it can send no message any more. But it must still send
+// something that the client's host acknowledges, or it would not notice when that dies.
+// @param sent how many of these answers are sent for sure; the others take a call each at most
+// @param more how many calls those may take
+void expect_still_asked(uint32_t slots, size_t count, uint64_t sent, uint64_t more) {
   Kept kept;
-  Running server({}, keep_in(kept));
+  Running server({.group = 1}, keep_in(kept));
   std::optional<Running> other(std::in_place, ServerOptions{}, [](Request &&) {});
   Gate gate;
   Queue<bool> is_frozen;
   Connected connected({.servers = {server.where(), other->where()},
-                       .slots = 8,
+                       .slots = slots,
                        .log = [&](Level level, std::string_view) {
                          if (level != Level::warning)
                            return;
@@ -135,7 +137,6 @@ TEST(Clients, ThatAreFrozenAreStillAsked) {
                          gate.wait();
                        }});
   const OpenAtTheEnd at_the_end(gate);
-  constexpr size_t count = 8;
   std::vector<Pending> pending;
   std::vector<Request> requests;
   for (size_t i = 0; i < count; ++i) {
@@ -147,14 +148,22 @@ TEST(Clients, ThatAreFrozenAreStillAsked) {
   const uint64_t before = server.server.counts().messages;
   for (Request &each : requests)
     each.reply(bytes("!"));
-  while (server.server.counts().messages < before + count / 2)
+  while (server.server.counts().messages < before + sent)
     std::this_thread::yield();
-  // The other answers take a call each at most.
-  const uint64_t posts = server.server.counts().posts + count / 2;
+  const uint64_t posts = server.server.counts().posts + more;
   const auto end = std::chrono::steady_clock::now() + patience;
   while (server.server.counts().posts < posts + 2 && std::chrono::steady_clock::now() < end)
     std::this_thread::yield();
   EXPECT_GE(server.server.counts().posts, posts + 2);
+}
+
+TEST(Clients, ThatAreFrozenAreStillAskedWhenTheirRingIsFull) {
+  expect_still_asked(8, 8, 4, 4);
+}
+
+TEST(Clients, ThatAreFrozenAreStillAskedWhenTheyHaveAllRuns) {
+  constexpr uint64_t runs_ahead = 256; // that the client has not taken: no more are sent
+  expect_still_asked(1024, runs_ahead + 1, runs_ahead, 0);
 }
 
 TEST(Figures, AreThoseOfWhatHasHappened) {
