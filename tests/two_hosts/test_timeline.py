@@ -2,9 +2,11 @@
 """A trace is what the programs did: checked against what they print, against the wire, and against
 the run that each lesson's picture shows."""
 import dataclasses
+import os
 import re
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import two_hosts
@@ -23,6 +25,8 @@ def calls(recorded, host, name):
 
 
 class Trace(unittest.TestCase):
+    # The limits of time are among the arguments of calls, and some runs wait in vain.
+    @unittest.mock.patch.dict(os.environ, {"RDMA_TIMEOUT": "5"})
     def test_runs_are_still_like_the_pictures(self):
         for lesson in ladder.read():
             breaks = examples.breaks(lesson)
