@@ -122,7 +122,7 @@ TEST(Others, SmallRequestsDoNotKeepTheRoomFromALargeOne) {
   request.reply(request.bytes());
 }
 
-// The request before it has no limit, and waits for the server's only place.
+// The request before it has a long limit, and waits for the only place of the window.
 TEST(Others, ARequestThatIsCancelledWhileItWaitsGivesItsSlotsBackAtOnce) {
   Kept kept;
   Running server({}, keep_in(kept));
@@ -160,7 +160,7 @@ TEST(Others, AServerThatHangsDoesNotUseUpTheArea) {
   // But it has no more work for this process than the process has slots.
   EXPECT_EQ(connected.caller.call(bytes("?"), the_first).outcome, Outcome::no_room);
   EXPECT_TRUE(kept.is_empty());
-  // What any server may answer goes to the other one.
+  // Requests for any server go to the other one.
   for (int i = 0; i < 10; ++i)
     EXPECT_TRUE(connected.caller.call(bytes("?"), {.limit = patience}));
   for (Request &request : requests)

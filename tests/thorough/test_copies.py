@@ -37,7 +37,7 @@ class Examples(copies.Copies):
 
     def test_copies_use_the_installed_library(self):
         """test_new has the copy that is built with the libraries as a subproject, and runs that of
-        02. What the programs do is the examples' own test."""
+        02. test_examples runs the same sources."""
         top = self.build_all()
         for lesson in COPIED:
             for program in examples.of(lesson)["programs"]:
