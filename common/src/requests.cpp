@@ -2,6 +2,7 @@
 #include "rdmacommon/requests.hpp"
 
 #include <string>
+#include <thread>
 
 namespace rdmacommon {
 
@@ -28,22 +29,24 @@ void post_srq_recv(ibv_srq *srq, ibv_recv_wr request, Where where) {
 
 ibv_wc wait_for_completion(ibv_cq *cq, const char *what, std::chrono::seconds timeout,
                            Where where) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  ibv_wc completion{};
-  while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq", where) == 0)
-    if (std::chrono::steady_clock::now() > deadline)
-      throw Error(what, "no completion within " + std::to_string(timeout.count()) + " s", "",
-                  where);
-  check_wc(completion, what, where);
-  return completion;
+  const auto completion = poll_within(cq, timeout, where);
+  if (!completion)
+    throw Error(what, "no completion within " + std::to_string(timeout.count()) + " s", "", where);
+  check_wc(*completion, what, where);
+  return *completion;
 }
 
 std::optional<ibv_wc> poll_within(ibv_cq *cq, std::chrono::milliseconds limit, Where where) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
+  constexpr std::chrono::milliseconds busy{10}, pause{1};
+  const auto began = std::chrono::steady_clock::now();
   ibv_wc completion{};
-  while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq", where) == 0)
-    if (std::chrono::steady_clock::now() >= deadline)
+  while (check_count(ibv_poll_cq(cq, 1, &completion), "ibv_poll_cq", where) == 0) {
+    const auto waited = std::chrono::steady_clock::now() - began;
+    if (waited >= limit)
       return std::nullopt;
+    if (waited >= busy)
+      std::this_thread::sleep_for(pause);
+  }
   return completion;
 }
 
