@@ -74,7 +74,7 @@ void Lane::work_aside(std::function<void()> work, std::function<void()> then) {
 
 // [begin]
 void Lane::begin() {
-  state_ = State::resolving;
+  state_ = State::connecting;
   deadline_ = Clock::now() + options_.connect_within;
   work_aside([this] { address_ = cm_address(address_of_server_.host, address_of_server_.port); },
              [this] {
@@ -119,7 +119,6 @@ void Lane::connect_requests() {
                                           .rkey = connection_->rkey()});
   rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
   check_errno(rdma_connect(id_.get(), &parameters), "rdma_connect");
-  state_ = State::connecting;
 }
 // [begin]
 
@@ -137,7 +136,6 @@ void Lane::established(const rdma_cm_event &event) {
   connection_->set_peer(welcome->address, welcome->rkey);
   if (shape_.rooms == 0)
     return come_up();
-  state_ = State::joining_data;
   resolve(data_id_);
 }
 

@@ -136,7 +136,7 @@ public:
   void look_at_the_clock();
 
 private:
-  enum class State { resting, resolving, connecting, joining_data, up, draining };
+  enum class State { resting, connecting, up, draining };
   struct Rooms {
     std::shared_ptr<Area> area; // goes after the region
     rdmacommon::unique_mr region;

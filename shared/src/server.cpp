@@ -327,12 +327,11 @@ void ServerThreads::look_whether_to_stop() {
   if (stops == stops_seen_)
     return;
   const auto when = stops == 1 ? deadline_in(options_.grace) : Clock::now();
-  const bool is_first = std::exchange(stops_seen_, stops) == 0;
-  if (is_first)
+  if (std::exchange(stops_seen_, stops) == 0)
     log(Level::info, "closing: " + std::to_string(sessions() - opening_) + " clients may finish");
   for (const auto &place : places_) {
     SessionLoop &loop = *place->loop;
-    loop.loop().send([&loop, when, is_first] { loop.finish_by(when, is_first); });
+    loop.loop().send([&loop, when] { loop.finish_by(when); });
   }
   look_whether_to_end();
 }

@@ -340,7 +340,7 @@ public:
   // @param id is the session's then, if there is one that has this token
   Refusal accept_data(uint64_t token, rdmacommon::unique_cm_id &id);
   // Asks all clients to send no more, and closes those that are there at `when`.
-  void finish_by(Clock::time_point when, bool says_so);
+  void finish_by(Clock::time_point when);
   void end() { is_over_ = true; }
   // Closed, and not this loop's any more.
   void take_down(std::list<Session> &whose, std::list<Session>::iterator session);

@@ -213,11 +213,10 @@ void SessionLoop::look_at_the_clock() {
   each_session([](Session &session) { return session.look_whether_alive(); });
 }
 
-void SessionLoop::finish_by(Clock::time_point when, bool says_so) {
+void SessionLoop::finish_by(Clock::time_point when) {
   end_ = when;
-  if (says_so)
-    for (Session &session : sessions_)
-      session.say_closing();
+  for (Session &session : sessions_)
+    session.say_closing();
 }
 
 void SessionLoop::drop(Session &session, const char *why) {
