@@ -91,16 +91,6 @@ class Doubles(unittest.TestCase):
             self.assertEqual(
                 "ok: atomics need words that lie as such" in outcome.text(), bool(doubles))
 
-    def test_exercises(self):
-        for name in ("30.1_move", "30.2_readers"):
-            outcome = run(program=f"{name}.solution", kind="device")
-            lines = [line for line in outcome.of("") if not line.startswith("fake: ")]
-            self.assertEqual(
-                lines[1:],
-                variants.expected(examples.expected_file(name), needs_device.PLACE)
-                .read_text()
-                .splitlines()[1:])
-
 
 class Options(unittest.TestCase):
     def server(self, *arguments, doubles=()):

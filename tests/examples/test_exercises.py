@@ -44,6 +44,22 @@ class Exercises(unittest.TestCase):
 
         self.each_verdict(examples.exercises(), check_it, "{}.solution".format)
 
+    @unittest.skipUnless(
+        needs_device.PLACE.device.startswith("rxe"), "the double stands on SoftRoCE")
+    def test_on_memory_of_the_nic(self):
+        """A double stands in for it, and says which calls come to it."""
+        # By a relative path, since LD_PRELOAD takes a space for the end of one.
+        under = [
+            "env", f"--chdir={needs_device.BUILD}/tests/doubles", "FAKE_CALLS=1",
+            "LD_PRELOAD=./libfake_device_memory.so"]
+        for name in ("30.1_move", "30.2_readers"):
+            outcome = examples.run(
+                needs_device.PLACE, needs_device.BUILD, f"{name}.solution", "device", under=under)
+            lines = [line for line in outcome.of("") if not line.startswith("fake: ")]
+            self.assertLess(len(lines), len(outcome.of("")))
+            expected = variants.expected(examples.expected_file(name), needs_device.PLACE)
+            self.assertEqual(lines[1:], expected.read_text().splitlines()[1:])
+
     # Some wait in vain.
     @unittest.mock.patch.dict(os.environ, {"RDMA_TIMEOUT": "5"})
     def test_start_fails(self):
