@@ -45,7 +45,7 @@ std::optional<ibv_wc> poll_within(ibv_cq *cq, std::chrono::milliseconds limit, W
     if (waited >= limit)
       return std::nullopt;
     if (waited >= busy)
-      std::this_thread::sleep_for(pause);
+      std::this_thread::sleep_for(pause); // the CQ may have no channel, and then no event
   }
   return completion;
 }

@@ -2,12 +2,15 @@
 // Poll, arm, poll: with a CQ of the test's own, in which things happen at the worst moment.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/completions.hpp>
+#include <rdmacommon/requests.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <unistd.h>
@@ -184,6 +187,24 @@ TEST_F(Completions, WhatCannotBeIsRefused) {
   fake.fails = false;
   fake.cq.channel = nullptr;
   EXPECT_NE(failure(fake, into).find("without a completion channel"), std::string::npos);
+}
+
+// After 10 ms, each poll is followed by a sleep of a millisecond, or longer on a busy machine.
+TEST_F(Completions, ALongWaitLeavesTheProcessorToOthers) {
+  using Clock = std::chrono::steady_clock;
+  static std::optional<Clock::time_point> late;
+  static int late_polls;
+  late.reset();
+  late_polls = 0;
+  fake.context.ops.poll_cq = [](ibv_cq *, int, ibv_wc *) {
+    const auto now = Clock::now();
+    late_polls += now >= late.value_or(now + milliseconds(1));
+    late = late.value_or(now + milliseconds(10));
+    return 0;
+  };
+  EXPECT_EQ(poll_within(&fake.cq, milliseconds(120)).has_value(), false);
+  EXPECT_GT(late_polls, 0);
+  EXPECT_LE(late_polls, 112);
 }
 
 } // namespace

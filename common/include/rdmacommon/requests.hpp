@@ -37,9 +37,9 @@ void post_recv(ibv_qp *qp, ibv_recv_wr request, Where where = Where::here());
 /// @throws Error if the queue is full or the request is not right
 void post_srq_recv(ibv_srq *srq, ibv_recv_wr request, Where where = Where::here());
 
-/// Polls until one request has completed: on one CPU all the while for 10 ms, and then once a
-/// millisecond, since the other side may need that CPU. Not to be called by two threads for one CQ:
-/// each would take the other's completions.
+/// Polls until one request has completed. For 10 ms it polls without a pause, which uses a whole
+/// CPU. After that it polls once a millisecond, since the other side may need that CPU. Not to be
+/// called by two threads for one CQ: each would take the other's completions.
 /// @param what    what is waited for, in words, for the error message: "the receive"
 /// @param timeout how long
 /// @return the completion, whose status is IBV_WC_SUCCESS
