@@ -47,7 +47,7 @@ class Exercises(unittest.TestCase):
     @unittest.skipUnless(
         needs_device.PLACE.device.startswith("rxe"), "the double stands on SoftRoCE")
     def test_on_memory_of_the_nic(self):
-        """A double stands in for it, and says which calls come to it."""
+        """A double stands in for that memory, and says which calls come to it."""
         # By a relative path, since LD_PRELOAD takes a space for the end of one.
         under = [
             "env", f"--chdir={needs_device.BUILD}/tests/doubles", "FAKE_CALLS=1",
@@ -60,7 +60,7 @@ class Exercises(unittest.TestCase):
             expected = variants.expected(examples.expected_file(name), needs_device.PLACE)
             self.assertEqual(lines[1:], expected.read_text().splitlines()[1:])
 
-    # Some wait in vain.
+    # Some starts wait for a message that never comes. A reader waits 5 s for it, too.
     @unittest.mock.patch.dict(os.environ, {"RDMA_TIMEOUT": "5"})
     def test_start_fails(self):
         """Where the reader starts from the lesson's program, test_examples has run it: its recorded

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The headers that nearly every file includes, compiled once for all of them. A file still includes
-// what it uses: it is copied out without this one, and neither the libraries alone nor a build with
-// -Db_pch=false have it.
+// what it uses: it is copied out without this one. The libraries alone do not have it, and a build
+// with -Db_pch=false does not.
 #include <algorithm>
 #include <array>
 #include <atomic>
