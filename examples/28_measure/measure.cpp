@@ -94,8 +94,9 @@ void measure(PingSide &side, const Settings &settings) {
     if (round > settings.warm_up)
       times.add(took);
   }
+  const double passed_us = monotonic_us() - began_us; // before length.us(), which may wait
   const double tick_us = length.us();
-  check_sum(static_cast<double>(all) * tick_us, monotonic_us() - began_us);
+  check_sum(static_cast<double>(all) * tick_us, passed_us);
   // A round has two messages, one in each direction. A READ is one, though its packets go both
   // ways.
   const double unit = tick_us / (settings.shape.operation == Operation::read ? 1 : 2);
