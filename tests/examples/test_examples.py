@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Every example, and every "Break it" change, prints what the lessons show, and ends as they say;
 and when an example closes its device, it has destroyed every QP, CQ, MR and PD."""
+import concurrent.futures
 import os
+import threading
 import unittest
 import unittest.mock
 
@@ -121,6 +123,22 @@ class Examples(unittest.TestCase):
             needs_device.PLACE, needs_device.BUILD, "measure", "pair",
             ["--warm-up", "0", "--rounds", "10"])
         self.assertFalse(outcome.failed, outcome.text())
+
+    def test_one_at_a_time_joins_the_multicast_group(self):
+        """From two builds: test_builds runs its own beside other tests."""
+        both = threading.Barrier(2)
+
+        def wait_for_the_other(*_):
+            with self.assertRaises(threading.BrokenBarrierError):
+                both.wait(0.5)  # seconds
+
+        with unittest.mock.patch.object(examples, "_run", wait_for_the_other):
+            builds = [needs_device.BUILD, needs_device.BUILD / "other"]
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                list(
+                    pool.map(
+                        lambda build: examples.run(needs_device.PLACE, build, "multicast", "pair"),
+                        builds))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Optional, Sequence
 from lab import kbuild, ladder, normalise, pair, place as places, variants
 from lab.errors import LabError, UsageError, nearest
 from lab.listening import LISTENING
-from lab.paths import ROOT, WORK
+from lab.paths import ROOT, WORK, runtime_dir
 from lab.place import Place
 
 
@@ -241,7 +241,7 @@ def run(
     with contextlib.ExitStack() as stack:
         if program.partition(".")[0] in (group.program, group.number):
             fcntl.flock(
-                stack.enter_context(open(build / ".multicast-group", "w")), fcntl.LOCK_EX)
+                stack.enter_context(open(runtime_dir() / "multicast-group", "w")), fcntl.LOCK_EX)
         return _run(
             place, build, program, kind, extra, under, client_under, client_place, options)
 
