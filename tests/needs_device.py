@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from lab import kbuild, machine, place
-from lab.paths import ROOT
+from lab.paths import ROOT, cache_dir
 
 os.environ.setdefault("LAB_PROGRESS", "off")  # what the tests run is not the reader's progress
 ALONE = bool(os.environ.get("LAB_ALONE"))  # tests/meson.build sets it
@@ -46,7 +46,7 @@ def share_device() -> "TextIO | None":
     @return what holds the device until this process ends"""
     if PLACE.kind == "machine":
         return None
-    lock = open(BUILD / ".device", "w")
+    lock = open(cache_dir() / "device.lock", "w")  # test_builds has a second build folder
     fcntl.flock(lock, fcntl.LOCK_EX if ALONE else fcntl.LOCK_SH)
     return lock
 
