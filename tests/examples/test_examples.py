@@ -75,22 +75,6 @@ class Examples(unittest.TestCase):
             self, {lesson.stem: (lesson,) for lesson in ladder.read() if lesson.has_program},
             run_probed, check)
 
-    def test_a_lessons_other_programs_do_so_too(self):
-        def check(job, outcome):
-            lesson, other = job
-            self.compare(outcome, examples.expected_file(lesson.stem, other=other))
-            self.assertEqual(set(outcome.status.values()), {0}, outcome.text())
-
-        needs_device.each(
-            self,
-            {
-                f"{lesson.stem} {other}": (lesson, other)
-                for lesson in ladder.read()
-                for other in examples.others(lesson)
-            },
-            run,
-            check)
-
     @unittest.skipIf(os.environ.get("LAB_NESTED"), "not built with the sanitizers")
     # Some wait in vain for as long as the lesson shows.
     @unittest.mock.patch.dict(os.environ, {"RDMA_TIMEOUT": "5"})

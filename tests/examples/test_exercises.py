@@ -60,7 +60,8 @@ class Exercises(unittest.TestCase):
                 needs_device.PLACE, needs_device.BUILD, f"{name}.solution", "device", under=under)
             lines = [line for line in outcome.of("") if not line.startswith("fake: ")]
             self.assertLess(len(lines), len(outcome.of("")))
-            expected = variants.expected(examples.expected_file(name), needs_device.PLACE)
+            expected = variants.expected(
+                examples.exercise_part(name, ".txt"), needs_device.PLACE)
             self.assertEqual(lines[1:], expected.read_text().splitlines()[1:])
 
     # Some starts wait for a message that never comes. A reader waits 5 s for it, too.

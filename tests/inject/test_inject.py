@@ -72,10 +72,8 @@ def programs():
     for lesson in ladder.read():
         if not lesson.has_program or lesson.kind == "alone" or needs_device.why_not(lesson):
             continue
-        names = [lesson.program, *examples.others(lesson)]
-        for name in names:
-            if ONLY in ("", lesson.stem, name):
-                yield lesson, name
+        if ONLY in ("", lesson.stem, lesson.program):
+            yield lesson, lesson.program
 
 
 def has_timeout(lesson):

@@ -11,8 +11,8 @@ from lab.paths import ROOT
 from lab.place import Place
 
 NAMES = [
-    "x.txt", "x.kernel-6.4.txt", "x.kernel-6.12.txt", "x.break.y.txt", "x.transcript.txt",
-    "x.transcript.kernel-6.2.rdma-core-45.txt", "xx.kernel-6.1.txt"]
+    "x.txt", "x.kernel-6.4.txt", "x.kernel-6.12.txt", "x.y.txt", "x.command.txt",
+    "x.command.kernel-6.2.rdma-core-45.txt", "xx.kernel-6.1.txt"]
 
 
 class Choosing(unittest.TestCase):
@@ -45,21 +45,21 @@ class Choosing(unittest.TestCase):
         ):
             with self.subTest(kernel=kernel, library=library):
                 self.assertEqual(
-                    self.chosen("x.transcript.txt", kernel=kernel, rdma_core=library),
+                    self.chosen("x.command.txt", kernel=kernel, rdma_core=library),
                     (
-                        "x.transcript.kernel-6.2.rdma-core-45.txt"
+                        "x.command.kernel-6.2.rdma-core-45.txt"
                         if is_variant
-                        else "x.transcript.txt"))
+                        else "x.command.txt"))
 
     def test_without_a_variant(self):
         self.assertEqual(
-            self.chosen("x.break.y.txt", kernel=(9, 9), rdma_core=(99,)), "x.break.y.txt")
+            self.chosen("x.y.txt", kernel=(9, 9), rdma_core=(99,)), "x.y.txt")
         self.assertEqual(self.chosen("no_such.txt", kernel=(9, 9), rdma_core=(99,)), "no_such.txt")
         self.assertEqual(self.chosen("x.txt"), "x.txt")
 
     def test_names(self):
-        file = self.folder / "x.break.y.txt"
-        self.assertEqual(variants.named(file, "kernel-6.4").name, "x.break.y.kernel-6.4.txt")
+        file = self.folder / "x.y.txt"
+        self.assertEqual(variants.named(file, "kernel-6.4").name, "x.y.kernel-6.4.txt")
         for name in NAMES:
             path = self.folder / name
             self.assertEqual(bool(variants.conditions(path)), variants.base(path) != path, name)
@@ -97,10 +97,9 @@ class There(unittest.TestCase):
 
 
 class Used(unittest.TestCase):
-    """Those of tests/expected."""
+    """Those of the recorded outputs."""
 
-    FILES = [
-        path for path in sorted((ROOT / "tests/expected").iterdir()) if variants.conditions(path)]
+    FILES = [path for path in examples.recorded() if variants.conditions(path)]
 
     def test_each_differs_from_an_output_that_is_there(self):
         self.assertGreater(len(self.FILES), 5)
@@ -114,13 +113,15 @@ class Used(unittest.TestCase):
     def test_its_lesson_shows_it_and_names_the_condition(self):
         """No lesson shows what an exercise prints."""
         for path in self.FILES:
-            if path.name.split(".kernel")[0] in examples.exercises():
+            if path.parent.name == "exercises":
                 continue
             with self.subTest(path.name):
-                text = (ROOT / "lessons" / f"{path.name.split('.')[0]}.md").read_text()
+                where = path.relative_to(ROOT)
+                stem = path.name.split(".")[0] if where.parts[0] == "lessons" else where.parts[1]
+                text = (ROOT / "lessons" / f"{stem}.md").read_text()
                 self.assertTrue(
                     any(
-                        f"<!-- {marker} tests/expected/{path.name} -->" in text
+                        f"<!-- {marker} {where} -->" in text
                         for marker in ("newer", "output")))
                 words = " ".join(text.split())
                 for what, number in variants.conditions(path).items():

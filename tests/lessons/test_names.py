@@ -23,10 +23,13 @@ def files():
 
 class Names(unittest.TestCase):
     def test_basenames_are_unique(self):
-        # A header and its source share a stem, not a name; a change that is shown may have one name
-        # in two lessons. What ./lab new copies has the names that a project of one's own would
-        # have.
-        names = Counter(path.name for path in files() if path.parent.name not in ("break", "new"))
+        # A header and its source share a stem, not a name. Each example has its expected.txt; a
+        # change that is shown may have one name in two lessons. What ./lab new copies has the names
+        # that a project of one's own would have.
+        recorded = set(examples.recorded())
+        names = Counter(
+            path.name for path in files()
+            if path.parent.name not in ("break", "new") and path not in recorded)
         self.assertEqual([name for name, count in names.items() if count > 1], [])
 
     def test_each_lesson_has_its_files(self):
@@ -51,20 +54,17 @@ class Names(unittest.TestCase):
         for path in (ROOT / "shared").rglob("*.?pp"):
             self.assertLessEqual(len(path.read_text().splitlines()), 500, path)
 
-    def test_no_expected_output_is_left_over(self):
-        known = set()
-        for lesson in ladder.read():
-            folder = ROOT / "examples" / lesson.stem
-            known |= {lesson.stem} | {
-                f"{lesson.stem}.break.{path.stem}" for path in folder.glob("break/*.patch")}
-            known |= {name for name, its in examples.exercises().items() if its == lesson}
-            known |= {f"{lesson.stem}.{other}" for other in examples.others(lesson)}
-        names = {
-            path.stem
-            for path in map(variants.base, (ROOT / "tests/expected").iterdir())
-            if not path.stem.endswith(".transcript")
-        }
-        self.assertLessEqual(names, known)
+    def test_no_recorded_output_is_left_over(self):
+        """Each is that of a program, of a change, of an exercise or of a lesson's command."""
+        for path in {variants.base(path) for path in examples.recorded()}:
+            if path.parent.name == "break":
+                self.assertTrue(path.with_suffix(".patch").exists(), path)
+            elif path.parent.name == "exercises":
+                self.assertIn(path.stem, examples.exercises())
+            elif path.parent.name == "transcripts":
+                self.assertTrue((ROOT / f"lessons/{path.name.split('.')[0]}.md").exists(), path)
+            else:
+                self.assertEqual(path.name, "expected.txt")
 
 
 def banner(lesson, name):

@@ -69,9 +69,10 @@ class Sync(unittest.TestCase):
     def test_output_of_a_changed_program(self):
         """Without the lines that the unchanged one prints as well, if they are not the point."""
         with tempfile.TemporaryDirectory() as folder:
-            good = Path(folder, "07_x.txt")
+            good = Path(folder, "expected.txt")
             good.write_text("[a] on TCP port 1\n[a] b\n[a] c\n[a] 1.000 us\n[a] d\n")
-            changed = Path(folder, "07_x.break.y.txt")
+            changed = Path(folder, "break/y.txt")
+            changed.parent.mkdir()
             changed.write_text("[a] on TCP port 2\n[a] b\n[a] c\n[a] 2.000 us\n[a] d\n[a] no\n")
             self.assertEqual(sync.news(changed), ["...", "[a] 2.000 us", "[a] d", "[a] no"])
             self.assertEqual(sync.news(good), good.read_text().splitlines())

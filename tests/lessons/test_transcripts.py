@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The transcripts in tests/expected: a command, and what it prints."""
+"""The transcripts in lessons/transcripts: a command, and what it prints."""
 import re
 import unittest
 
@@ -10,7 +10,7 @@ from lab.paths import ROOT
 
 class Transcripts(unittest.TestCase):
     def test_transcripts(self):
-        for path in sorted((ROOT / "tests/expected").glob("*.transcript.txt")):
+        for path in transcript.files():
             expected = variants.expected(path, needs_device.PLACE).read_text()
             with self.subTest(path.name):
                 found = transcript.run(expected)
@@ -19,7 +19,7 @@ class Transcripts(unittest.TestCase):
                     self.assertEqual(found, [], "\n".join(found))
 
     def test_what_a_capture_may_differ_in(self):
-        expected = (ROOT / "tests/expected/02_send_recv.capture.transcript.txt").read_text()
+        expected = (ROOT / "lessons/transcripts/02_send_recv.capture.txt").read_text()
         command, title, *rows = expected.splitlines(True)
         send, ack, answer, last = rows
         not_ready = ack.replace("ACK", "RNR NAK, retry after 0.64 ms")

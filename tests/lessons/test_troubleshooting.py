@@ -4,7 +4,7 @@ has one."""
 import re
 import unittest
 
-from lab import headings
+from lab import examples, headings
 from lab.paths import ROOT
 
 PAGE = ROOT / "lessons/troubleshooting.md"
@@ -103,14 +103,14 @@ class Troubleshooting(unittest.TestCase):
         self.assertEqual(anchors_of('    {"call", EX, "do it", ""},\n', True)[1], ['"call", EX'])
 
     def test_hints_that_were_printed(self):
-        for path in (ROOT / "tests/expected").glob("*.txt"):
+        for path in examples.recorded():
             for line in re.findall(r"hint: .*", path.read_text()):
                 self.assertRegex(line, r"; see lessons/troubleshooting\.md#[a-z-]+$", path.name)
                 self.assertIn(line.rpartition("#")[2], ANCHORS, path.name)
 
     def test_every_failure_that_the_examples_show_has_an_entry(self):
         """Statuses of completions, events, calls that fail: also where no hint is printed."""
-        for path in (ROOT / "tests/expected").glob("*.txt"):
+        for path in examples.recorded():
             text = path.read_text()
             for status in set(re.findall(r"\bstatus (\d+), [A-Za-z]", text)):
                 self.assertRegex(SEEN, rf"status {status}\b", path.name)

@@ -29,16 +29,12 @@ class Trace(unittest.TestCase):
     @unittest.mock.patch.dict(os.environ, {"RDMA_TIMEOUT": "5"})
     def test_runs_are_still_like_the_pictures(self):
         for lesson in ladder.read():
-            breaks = examples.breaks(lesson)
-            for name in ["", *breaks, *examples.others(lesson)]:
+            for name in ["", *examples.breaks(lesson)]:
                 file = recording.file_of(lesson.stem, name)
                 if file.exists():
                     with self.subTest(file.stem):
                         kept = recording.Recording.load(file)
-                        program = (
-                            examples.program(lesson, name)
-                            if name in breaks
-                            else name or lesson.program)
+                        program = examples.program(lesson, name) if name else lesson.program
                         _, run = trace.of_example(lesson.kind, program, kept.arguments)
                         found = kept.differences(run, A.device)
                         self.assertEqual(found, [], "\n".join(found))

@@ -69,11 +69,6 @@ def programs(lesson: ladder.Lesson) -> list[str]:
     return [of(lesson)["module"]] if lesson.kind == "kernel" else of(lesson)["programs"]
 
 
-def others(lesson: ladder.Lesson) -> list[str]:
-    """Programs besides the one that stands for the lesson whose output the lesson shows."""
-    return [name for name in programs(lesson) if expected_file(lesson.stem, other=name).exists()]
-
-
 def program(lesson: ladder.Lesson, broken: str) -> str:
     """The built program that has this change."""
     return f"{of(lesson)['breaks'][broken]}.{broken}"
@@ -95,7 +90,8 @@ def own_program(name: str) -> Optional[str]:
 
 
 def exercise_part(name: str, suffix: str) -> Path:
-    """What comes with an exercise: its ".hints", its ".patch", and its ".task" or its start."""
+    """What comes with an exercise: its ".hints", its ".patch", what its solution prints
+    (".txt"), and its ".task" or its start."""
     return ROOT / "examples" / exercises()[name].stem / "exercises" / (name + suffix)
 
 
@@ -119,7 +115,7 @@ def exercise_source(name: str) -> Path:
 
 def exercise_output(name: str, place: Place) -> "dict[str, list[str]]":
     """What each side of the solved exercise prints, at this place."""
-    roles = normalise.split_roles(variants.expected(expected_file(name), place).read_text())
+    roles = normalise.split_roles(variants.expected(exercise_part(name, ".txt"), place).read_text())
     like = lesson_output(name)
     if not like:
         return roles
@@ -130,12 +126,7 @@ def exercise_output(name: str, place: Place) -> "dict[str, list[str]]":
 def lesson_output(name: str) -> Optional[Path]:
     """What the program prints that the exercise changes: the exercise's expected output has only
     what differs (normalise.shortened). None for an exercise that changes no program."""
-    program = own_program(name)
-    if not program:
-        return None
-    stem = exercises()[name].stem
-    file = expected_file(stem, other=program)
-    return file if file.exists() else expected_file(stem)
+    return expected_file(exercises()[name].stem) if own_program(name) else None
 
 
 def with_task(name: str, text: str) -> str:
@@ -316,10 +307,16 @@ def run_pair(
         **options)
 
 
-def expected_file(stem: str, broken: Optional[str] = None, other: Optional[str] = None) -> Path:
-    """@param other a program of the lesson's that has not its name"""
-    return (
-        ROOT
-        / "tests"
-        / "expected"
-        / (stem + (f".{other}" if other else "") + (f".break.{broken}" if broken else "") + ".txt"))
+def expected_file(stem: str, broken: Optional[str] = None) -> Path:
+    """What the lesson's program prints, or its change; exercise_part() has an exercise's."""
+    return ROOT / "examples" / stem / (f"break/{broken}.txt" if broken else "expected.txt")
+
+
+def recorded() -> list[Path]:
+    """All recorded outputs, with their variants."""
+    return sorted(
+        path
+        for where in (
+            "examples/*/expected*", "examples/*/break/*", "examples/*/exercises/*",
+            "lessons/transcripts/*")
+        for path in ROOT.glob(f"{where}.txt"))

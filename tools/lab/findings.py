@@ -34,8 +34,7 @@ def programs(lessons) -> "list[tuple[str, str, bool]]":
     result = []
     for lesson in lessons:
         if lesson.has_program and lesson.kind != "kernel" and lesson.name != "measure":
-            for program in [lesson.program, *examples.others(lesson)]:
-                result.append((program, lesson.kind, False))
+            result.append((lesson.program, lesson.kind, False))
             for broken in examples.breaks(lesson):
                 result.append((examples.program(lesson, broken), lesson.kind, True))
     return result

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""./lab record: runs examples and writes what they print to tests/expected, for lessons and tests.
+"""./lab record: runs examples and writes what they print beside them, for lessons and tests.
 
 After a change of an example, ./lab record --all renews everything that is made from its runs, and
 what the lessons show of it. A file stays as it is if only what each run has of its own differs: its
@@ -58,25 +58,23 @@ def main(args) -> int:
 
 
 def record_outputs(where, folder, lesson, since: "str | None") -> None:
-    """Those of the lesson's programs, its changes, and its exercises' solutions."""
-    for name in [None, *examples.others(lesson)]:
-        record(
-            where, folder, name or lesson.program, lesson.kind,
-            examples.expected_file(lesson.stem, other=name), True, since)
+    """Those of the lesson's program, its changes, and its exercises' solutions."""
+    record(
+        where, folder, lesson.program, lesson.kind, examples.expected_file(lesson.stem), True,
+        since)
     for name in examples.breaks(lesson):
         record(
             where, folder, examples.program(lesson, name), lesson.kind,
             examples.expected_file(lesson.stem, name), False, since)
     for name, kind in examples.of(lesson)["exercises"].items():
         record(
-            where, folder, name + ".solution", kind, examples.expected_file(name), True, since,
-            examples.lesson_output(name))
+            where, folder, name + ".solution", kind, examples.exercise_part(name, ".txt"), True,
+            since, examples.lesson_output(name))
 
 
 def record_transcripts(lesson, where) -> None:
     """Each by the command that is its first line."""
-    expected = examples.expected_file(lesson.stem).parent
-    for file in sorted(expected.glob(f"{lesson.stem}.*transcript.txt")):
+    for file in transcript.files(lesson.stem):
         file = variants.expected(file, where)
         old = file.read_text()
         new = transcript.run(old)

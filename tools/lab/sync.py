@@ -8,11 +8,11 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
         the lines between two // [post-recv]
     <!-- usage shared/include/rdmashared/messages.hpp -->
         the code in a header's first comment
-    <!-- output tests/expected/02_send_recv.txt -->
+    <!-- output examples/02_send_recv/expected.txt -->
         what a run printed; of a changed program, without the lines that nothing has changed
-    <!-- newer tests/expected/10_memory_windows.kernel-6.4.txt -->
+    <!-- newer examples/10_memory_windows/expected.kernel-6.4.txt -->
         the lines of it that older software prints otherwise
-    <!-- table tests/expected/11_when_it_breaks.txt -->
+    <!-- table examples/11_when_it_breaks/expected.txt -->
         the table that a run printed
     <!-- table latency -->
         what ./lab bench has published, as a table: latency, p99, rate, groups, requests (time),
@@ -163,13 +163,11 @@ def news(file: Path) -> list[str]:
     """The lines of an expected output. Of a changed program's, three lines or more that the
     unchanged program prints as well become one of three dots."""
     lines = file.read_text().splitlines()
-    if ".break." not in file.name:
+    if file.parent.name != "break":
         return lines
-    stem = file.name.split(".")[0]
     known = {
         _alike(line)
-        for other in file.parent.glob(f"{stem}*.txt")
-        if ".break." not in other.name
+        for other in file.parent.parent.glob("expected*.txt")
         for line in other.read_text().splitlines()
     }
     result: list[str] = []

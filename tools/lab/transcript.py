@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The transcripts, tests/expected/NAME.transcript.txt: a command behind "$ ", and what it prints.
+"""The transcripts, lessons/transcripts/LESSON.NAME.txt: a command behind "$ ", and what it prints.
 
 ./lab record writes them, and a test runs the commands again. What a capture prints is compared by
 packets.lanes(), everything else to the letter.
@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
-from lab import capture, normalise, packets
+from lab import capture, normalise, packets, variants
 from lab.paths import ROOT
 
 LIMIT = 900  # seconds
+
+
+def files(stem: str = "*") -> list[Path]:
+    """Those of all lessons or of one, without their variants (variants.py)."""
+    return sorted(
+        path for path in (ROOT / "lessons/transcripts").glob(f"{stem}.*.txt")
+        if not variants.conditions(path))
 
 
 def said(command: str) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Which expected output holds where.
 
-tests/expected/NAME.txt is what Debian 12 prints. Where newer software prints something else, a
+NAME.txt is what Debian 12 prints. Where newer software prints something else, a
 variant beside it names the condition: NAME.kernel-6.4.txt is what SoftRoCE prints since kernel 6.4,
 in which the behaviour changed, and NAME.kernel-6.2.rdma-core-45.txt needs both to be as new. Only
 SoftRoCE has variants: what another device does does not depend on its kernel's rdma_rxe.
