@@ -23,7 +23,7 @@ In detail:
 
 whole_programs.json has the counts of the system on which CI runs this: they depend on the compiler,
 the kernel and the libraries. --record writes those of this system:
-PYTHONPATH=tools:tests python3 tests/counts/test_whole_programs.py --record"""
+PYTHONPATH=tools:tests/support python3 tests/counts/test_whole_programs.py --record"""
 import json
 import os
 import platform

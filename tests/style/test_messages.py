@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The error messages of the library, the examples and ./lab, as a user sees them: plain words, and
-no riddle. `PYTHONPATH=tools:tests:tests/lessons python3 tests/style/test_messages.py --list`
+no riddle. `PYTHONPATH=tools:tests/support:tests/lessons python3 tests/style/test_messages.py --list`
 prints all of them."""
 import ast
 import re
