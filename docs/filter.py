@@ -65,7 +65,7 @@ def link(match, here: Path) -> str:
             return f"[{text}](index.html)"
         return f"[{text}](#{label(page_of(path), anchor)})"
     if any(
-        path.is_relative_to(ROOT / folder) for folder in ("examples", "shared/src")
+        path.is_relative_to(ROOT / folder) for folder in ("examples", "rdmashared/src")
     ) and path.suffix in (".cpp", ".hpp", ".c", ".h"):
         return f'<a href="{example_page(path)}">{text}</a>'
     if path.suffix == ".hpp":

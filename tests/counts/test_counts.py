@@ -3,7 +3,8 @@
 A count has no noise, so a change that makes a request dearer is found at once.
 
 The counts depend on the compiler. counts.json has those of the compilers that CI uses;
-`PYTHONPATH=tools:tests/support python3 tests/counts/test_counts.py --record` writes those of this one."""
+`PYTHONPATH=tools:tests/support python3 tests/counts/test_counts.py --record` writes those of this
+one."""
 import json
 import os
 import platform

@@ -27,7 +27,7 @@ TOP = BUILD / "other" / "fuzz"
 SECONDS = int(os.environ.get("LAB_FUZZ_SECONDS", "30"))
 SEED = int(os.environ.get("LAB_FUZZ_SEED", random.randrange(1, 1 << 31)))
 AT_ONCE = 2
-# Fuzzer -> its sources beside its own, in common/src, shared/src and here.
+# Fuzzer -> its sources beside its own, in rdmacommon/src, rdmashared/src and here.
 FUZZERS = {
     "exchange_line": "exchange handles options resolve device wait_for check hints",
     "private_data": "description wire immediate requests handles check hints",
@@ -47,8 +47,8 @@ FLAGS = [
     *(
         f"-I{ROOT / folder}"
         for folder in (
-            "common/include", "common/src", "shared/include", "shared/src", "examples/08_datagrams",
-            "examples/14_multicast", "examples/30_device_memory")),
+            "rdmacommon/include", "rdmacommon/src", "rdmashared/include", "rdmashared/src",
+            "examples/08_datagrams", "examples/14_multicast", "examples/30_device_memory")),
 ]
 SANITIZERS = "-fsanitize=fuzzer-no-link,address,undefined"
 
@@ -63,7 +63,7 @@ def run(argv, **options):
 
 
 def source(name):
-    folders = (HERE, ROOT / "common/src", ROOT / "shared/src")
+    folders = (HERE, ROOT / "rdmacommon/src", ROOT / "rdmashared/src")
     return next(folder / f"{name}.cpp" for folder in folders if (folder / f"{name}.cpp").exists())
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import copies
 from lab.paths import ROOT
 
-LIBRARIES = {"rdmacommon": ROOT / "common", "rdmashared": ROOT / "shared"}
+LIBRARIES = ("rdmacommon", "rdmashared")
 
 
 def run(*argv, **options):
@@ -44,8 +44,8 @@ class Headers(unittest.TestCase):
     def test_all_are_installed(self):
         there = {
             f"{name}/{path.name}"
-            for name, folder in LIBRARIES.items()
-            for path in (folder / "include" / name).iterdir()
+            for name in LIBRARIES
+            for path in (ROOT / name / "include" / name).iterdir()
         }
         self.assertEqual(set(self.headers), there)
         self.assertGreater(len(there), 20)

@@ -61,7 +61,7 @@ class Language(unittest.TestCase):
     def test_comments(self):
         sources = [
             path
-            for folder in ("common", "shared", "examples")
+            for folder in ("rdmacommon", "rdmashared", "examples")
             for ending in ("*.hpp", "*.cpp", "*.h", "*.c")
             for path in sorted((ROOT / folder).rglob(ending))
         ]

@@ -8,7 +8,7 @@ from itertools import takewhile
 from lab import examples, ladder, variants
 from lab.paths import ROOT
 
-FOLDERS = ["common", "shared", "examples", "tests", "tools", "picture", "docs"]
+FOLDERS = ["rdmacommon", "rdmashared", "examples", "tests", "tools", "picture", "docs"]
 SUFFIXES = {".cpp", ".hpp", ".c", ".h", ".py", ".sh", ".svg", ".txt", ".patch"}
 
 
@@ -51,7 +51,7 @@ class Names(unittest.TestCase):
         ]:
             self.assertLessEqual(len(path.read_text().splitlines()), 300, path)
         # A library is read by its layers: few files, of a job each.
-        for path in (ROOT / "shared").rglob("*.?pp"):
+        for path in (ROOT / "rdmashared").rglob("*.?pp"):
             self.assertLessEqual(len(path.read_text().splitlines()), 500, path)
 
     def test_no_recorded_output_is_left_over(self):

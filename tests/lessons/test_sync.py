@@ -25,7 +25,7 @@ class Sync(unittest.TestCase):
     def test_the_version_of_the_protocol(self):
         """The tables of its messages are written by hand."""
         version = re.search(
-            r"newest_version = (\d+);", (ROOT / "shared/src/wire.hpp").read_text()
+            r"newest_version = (\d+);", (ROOT / "rdmashared/src/wire.hpp").read_text()
         )[1]
         rows = re.findall(
             r"^\| 4 \| 2 \| version \| (\d+) \|$",
@@ -34,7 +34,7 @@ class Sync(unittest.TestCase):
 
     def test_the_numbers_of_the_protocol(self):
         """Those of the kinds of messages, and of the refusals."""
-        code = (ROOT / "shared/src/wire.hpp").read_text()
+        code = (ROOT / "rdmashared/src/wire.hpp").read_text()
         page = (ROOT / "lessons/protocol.md").read_text()
 
         def names(enum):
@@ -62,7 +62,7 @@ class Sync(unittest.TestCase):
 
     def test_usage_of_a_header(self):
         new = sync.renewed(
-            "<!-- usage shared/include/rdmashared/messages.hpp -->\n<!-- end -->\n", LESSON)
+            "<!-- usage rdmashared/include/rdmashared/messages.hpp -->\n<!-- end -->\n", LESSON)
         self.assertRegex(new, r"(?s)-->\n```cpp\nstruct .*\n\n[^\n]+\n```\n<!-- end -->\n$")
         self.assertNotIn("///", new)
 
@@ -79,7 +79,8 @@ class Sync(unittest.TestCase):
 
     def test_errors_name_file_and_line(self):
         for text, says in {
-            "<!-- usage shared/src/wire.hpp -->\n<!-- end -->\n": "no code in its first comment",
+            "<!-- usage rdmashared/src/wire.hpp -->\n<!-- end -->\n": (
+                "no code in its first comment"),
             "x\n<!-- snippet examples/02_send_recv/send_recv.cpp no-such -->\n<!-- end -->\n": (
                 ":2: "),
             "<!-- snippet no/such/file.cpp tag -->\n<!-- end -->\n": "No such file",

@@ -19,7 +19,7 @@ ROW = re.compile(
 def sources() -> dict:
     return {
         path: path.read_text()
-        for folder in ("common", "shared", "examples")
+        for folder in ("rdmacommon", "rdmashared", "examples")
         for path in (ROOT / folder).rglob("*.?pp")
     }
 
@@ -86,7 +86,7 @@ class Troubleshooting(unittest.TestCase):
         self.assertGreater(len(named), 35)
 
     def test_the_table_of_hints_is_read_whole(self):
-        text = (ROOT / "common/src/hints.cpp").read_text()
+        text = (ROOT / "rdmacommon/src/hints.cpp").read_text()
         rows = re.findall(r'^    \{', text, re.M)
         self.assertEqual(len(ROW.findall(text)), len(rows))
 

@@ -9,7 +9,7 @@ import unittest
 from lab import build
 from lab.paths import ROOT
 
-FOLDER = ROOT / "shared/include/rdmashared"
+FOLDER = ROOT / "rdmashared/include/rdmashared"
 # Header -> what its usage takes for granted.
 HEADERS = {
     "caller.hpp": "std::span<const std::byte> bytes",
@@ -18,7 +18,7 @@ HEADERS = {
     "sender.hpp": "",
     "server.hpp": "",
 }
-FOLDER = ROOT / "shared/include/rdmashared"
+FOLDER = ROOT / "rdmashared/include/rdmashared"
 
 
 def usage(text: str) -> "tuple[str, str]":

@@ -9,7 +9,7 @@ from lab.paths import ROOT
 
 
 COLUMNS = 100  # of C and C++; flake8 counts those of Python
-FOLDERS = ("common", "shared", "examples", "tests", "tools", "picture", "docs")
+FOLDERS = ("rdmacommon", "rdmashared", "examples", "tests", "tools", "picture", "docs")
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".py", ".sh", ".css"}
 
 
@@ -17,7 +17,7 @@ class Format(unittest.TestCase):
     def test_cpp(self):
         files = [
             str(path)
-            for folder in ("common", "shared", "examples", "tests", "tools")
+            for folder in ("rdmacommon", "rdmashared", "examples", "tests", "tools")
             for path in (ROOT / folder).rglob("*.?pp")
         ]
         if not shutil.which("clang-format"):

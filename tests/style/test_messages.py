@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The error messages of the library, the examples and ./lab, as a user sees them: plain words, and
-no riddle. `PYTHONPATH=tools:tests/support:tests/lessons python3 tests/style/test_messages.py --list`
-prints all of them."""
+no riddle. This command prints all of them:
+
+    PYTHONPATH=tools:tests/support:tests/lessons python3 tests/style/test_messages.py --list
+"""
 import ast
 import re
 import sys
@@ -12,7 +14,7 @@ from lab.paths import ROOT
 sys.path.insert(0, str(ROOT / "tests/lessons"))
 from test_language import phrases  # noqa: E402
 
-TOPS = ("common", "shared", "examples", "tools")
+TOPS = ("rdmacommon", "rdmashared", "examples", "tools")
 STRING = r'"(?:[^"\\]|\\.)*"'
 THROWN = re.compile(rf"\b(?:Error|Unsupported|nonsense)\(\s*((?:{STRING}|[^;\"])*?)\)\s*;", re.S)
 RIDDLE = re.compile(

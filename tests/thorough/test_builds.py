@@ -55,7 +55,7 @@ def check_syntax(command):
 SANITIZED = [
     "unit", "test_examples", "test_atomics", "test_fragments", "test_datagrams", "test_trace"]
 # The folders with their programs, and programs of other folders.
-FOLDERS = ["common", "shared", "examples", "tools/trace", "tests/unit"]
+FOLDERS = ["rdmacommon", "rdmashared", "examples", "tools/trace", "tests/unit"]
 PROGRAMS = ["tests/trace/traced", "tests/faults/lying_writer", "tests/faults/lying_datagrams"]
 
 
@@ -64,7 +64,7 @@ class Builds(unittest.TestCase):
     def test_clang(self):
         """It builds what is installed. Of the examples and the tests it reads the sources."""
         folder = configure("clang", "clang++")
-        installed = build.default_targets(folder, "common", "shared", "tools")
+        installed = build.default_targets(folder, "rdmacommon", "rdmashared", "tools")
         run(["ninja", "-C", str(folder), *installed])
         commands = json.loads((folder / "compile_commands.json").read_text())
         examples = build.default_targets(folder, "examples")

@@ -132,7 +132,7 @@ class Examples(copies.Copies):
         for number in ("08", "12", "23"):
             for command in self.commands(examples.find(number)):
                 fast = re.sub(r"\.\./\.\./(\w+)/src/\*\.cpp", "", command)
-                libraries = "-lrdmashared " * ("shared/src/*.cpp" in command) + "-lrdmacommon"
+                libraries = "-lrdmashared " * ("rdmashared/src/*.cpp" in command) + "-lrdmacommon"
                 fast = fast.replace(" -lrdmacm", f" -L'{static}/lib' {libraries} -lrdmacm")
                 with self.subTest(command):
                     program = self.compile(examples.find(number), fast)

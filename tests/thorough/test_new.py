@@ -123,7 +123,7 @@ $""",
         later = Path(tempfile.mkdtemp(dir=self.top))
         for name in ("meson.build", "meson_options.txt"):
             shutil.copy(ROOT / name, later)
-        for name in ("common", "shared", "tools/cmake"):
+        for name in ("rdmacommon", "rdmashared", "tools/cmake"):
             shutil.copytree(ROOT / name, later / name)
         patch = ROOT / "tests/thorough/later_library.patch"
         run(["patch", "-p1", "--fuzz=0", "-i", patch], later)

@@ -75,8 +75,8 @@ def example_pages():
     """A page for each source that a lesson quotes: those of the examples and of the libraries. Its
     lines are numbered, and each is an anchor."""
     folders = [(lesson.stem, ROOT / "examples", lesson.stem) for lesson in ladder.read()]
-    folders += [("23_shared_client", ROOT / "shared", part) for part in ("src", "include")]
-    folders += [("README", ROOT / "common", part) for part in ("src", "include")]
+    folders += [("23_shared_client", ROOT / "rdmashared", part) for part in ("src", "include")]
+    folders += [("README", ROOT / "rdmacommon", part) for part in ("src", "include")]
     for stem, top, part in folders:
         for source in sorted([*(top / part).rglob("*.?pp"), *(top / part).rglob("*.[ch]")]):
             yield (

@@ -180,7 +180,7 @@ def main(args) -> int:
     (folder / "lessons").mkdir()
     (folder / "lessons/troubleshooting.md").write_text(
         _without_links((ROOT / "lessons/troubleshooting.md").read_text()))
-    linked = "rdmashared" if "shared" in sources.libraries(parts) else "rdmacommon"
+    linked = sources.libraries(parts)[-1]
     found = "rdmacommon" if args.sources else linked
     if args.sources:
         _copy_library(folder / "rdmashared")
@@ -227,7 +227,7 @@ def _without_links(text: str) -> str:
 
 def _copy_library(folder: Path) -> None:
     for part in ("include", "src"):
-        shutil.copytree(ROOT / "shared" / part, folder / part)
+        shutil.copytree(ROOT / "rdmashared" / part, folder / part)
     shutil.copy(ROOT / "LICENSE", folder)
     sources = sorted(path.name for path in (folder / "src").glob("*.cpp"))
     (folder / "meson.build").write_text(

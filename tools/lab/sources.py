@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.paths import ROOT
 
 # The programs of lesson 23 may use these, besides the library's public headers.
-SHARED = ROOT / "shared/src"
+SHARED = ROOT / "rdmashared/src"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
 
@@ -35,7 +35,7 @@ def libraries(paths: list[Path]) -> list[str]:
     """The project's libraries that the files use."""
     text = "".join(path.read_text() for path in paths)
     inside = any((SHARED / name).exists() for name in INCLUDE.findall(text))
-    return ["common", *(["shared"] if inside or "<rdmashared/" in text else [])]
+    return ["rdmacommon", *(["rdmashared"] if inside or "<rdmashared/" in text else [])]
 
 
 def members(paths: list[Path]) -> list[str]:

@@ -6,7 +6,7 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
 
     <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->
         the lines between two // [post-recv]
-    <!-- usage shared/include/rdmashared/messages.hpp -->
+    <!-- usage rdmashared/include/rdmashared/messages.hpp -->
         the code in a header's first comment
     <!-- output examples/02_send_recv/expected.txt -->
         what a run printed; of a changed program, without the lines that nothing has changed

@@ -183,18 +183,18 @@ def words(source: str) -> "tuple[set[str], set[str]]":
 
 
 def sources() -> "dict[str, list[Path]]":
-    """Stem of a lesson, or "common" -> its sources. Exercises and changes are copies of them;
+    """Stem of a lesson, or "rdmacommon" -> its sources. Exercises and changes are copies of them;
     rdmashared is lesson 23's."""
     folders = {lesson.stem: [ROOT / "examples" / lesson.stem] for lesson in ladder.read()}
-    folders["23_shared_client"] += [ROOT / "shared/include/rdmashared", ROOT / "shared/src"]
-    folders["common"] = [ROOT / "common/include/rdmacommon", ROOT / "common/src"]
+    folders["23_shared_client"] += [ROOT / "rdmashared/include/rdmashared", ROOT / "rdmashared/src"]
+    folders["rdmacommon"] = [ROOT / "rdmacommon/include/rdmacommon", ROOT / "rdmacommon/src"]
     return {
         name: sorted(path for folder in paths for path in folder.glob("*.?pp"))
         for name, paths in folders.items()}
 
 
 def uses() -> "dict[str, dict[str, list[Path]]]":
-    """Call -> lesson or "common" -> files."""
+    """Call -> lesson or "rdmacommon" -> files."""
     found: "dict[str, dict[str, list[Path]]]" = {name: {} for name in CALLS}
     for where, paths in sources().items():
         for path in paths:
@@ -238,13 +238,13 @@ def index(path: Path) -> "list[str]":
                 if name in MAN_SINCE
                 else " (no man page)")
             man = "" if page == name else f" (`man {page}`)" if page else since
-            users = [where for where in used[name] if where != "common"]
+            users = [where for where in used[name] if where != "rdmacommon"]
             listed = users if len(users) <= FEW else users[:2]
             parts = [f"{where.split('_')[0]} " + links(used[name][where], path) for where in listed]
             if more := users[len(listed) :]:
                 parts.append("also " + ", ".join(where.split("_")[0] for where in more))
-            if "common" in used[name]:
-                parts.append("common " + links(used[name]["common"], path))
+            if "rdmacommon" in used[name]:
+                parts.append("rdmacommon " + links(used[name]["rdmacommon"], path))
             places = "; ".join(parts)
             lines.append(
                 f"| `{name}` | {what}{man} | [{lesson.number}]({lesson.file.name}) | {places} |")
