@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 from drawing.picture import Picture
-from lab.measured import Measured, size_words
+from bench.measured import Measured, size_words
 from drawing.plot import footer, in_words, key, lines_of, missing, panel
 
 PANELS = (

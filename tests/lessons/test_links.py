@@ -9,7 +9,7 @@ from pathlib import Path
 from lab import ladder
 from lab.paths import ROOT
 
-sys.path.insert(0, str(ROOT / "docs"))
+sys.path.insert(0, str(ROOT / "tools/site"))
 from filter import LINK  # noqa: E402
 from lab.headings import slug  # noqa: E402
 

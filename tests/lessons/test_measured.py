@@ -10,7 +10,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from unittest import mock
 
-from lab import measured, plots, publish, sync
+from bench import measured, plots, publish
+from lab import sync
 from lab.errors import LabError
 from lab.paths import ROOT
 from lab.timeline_svg import pixels
@@ -113,21 +114,22 @@ class Measured(unittest.TestCase):
             "commit": "0123456789abcdef",
             "options": {"quick": False, "repeats": 60},
         }
-        patch = mock.patch.object(measured, "PUBLISHED", self.published)
-        patch.start()
-        self.addCleanup(patch.stop)
+        for module, name in ((measured, "PUBLISHED"), (publish, "PICTURES")):
+            patch = mock.patch.object(module, name, self.published)
+            patch.start()
+            self.addCleanup(patch.stop)
 
-    def write(self, folder=None, prefix="") -> None:
+    def write(self, folder=None) -> None:
         folder = folder or self.folder
         for name, head, lines in (
             ("results.csv", RESULTS, self.rows),
             ("ratios.csv", RATIOS, self.ratios),
         ):
-            with (folder / (prefix + name)).open("w", newline="") as file:
+            with (folder / name).open("w", newline="") as file:
                 writer = csv.DictWriter(file, head)
                 writer.writeheader()
                 writer.writerows(lines)
-        (folder / (prefix + "machine.json")).write_text(json.dumps(self.machine))
+        (folder / "machine.json").write_text(json.dumps(self.machine))
 
     def draw(self) -> dict:
         """The plots of the run, by name, each parsed."""
@@ -245,7 +247,7 @@ class Measured(unittest.TestCase):
     # ---- tables
 
     def table(self, name: str) -> str:
-        self.write(self.published, measured.PREFIX)
+        self.write(self.published)
         return sync.renewed(
             f"<!-- table {name} -->\nold\n<!-- end -->\n", ROOT / "lessons/28_measure.md")
 
@@ -291,7 +293,7 @@ class Measured(unittest.TestCase):
 
     def test_a_table_of_nothing_is_an_error(self):
         with self.assertRaisesRegex(
-            LabError, "28_measure.md:1: .*No such file.*28_measure_results.csv"
+            LabError, "28_measure.md:1: .*no results folder.*results.csv"
         ):
             sync.renewed("<!-- table latency -->\n<!-- end -->\n", ROOT / "lessons/28_measure.md")
         self.rows = [row for row in self.rows if row["group"] != "rate"]
@@ -313,7 +315,7 @@ class Measured(unittest.TestCase):
         self.publish()
         for name in measured.FILES:
             self.assertEqual(
-                (self.published / f"28_measure_{name}").read_text(),
+                (self.published / name).read_text(),
                 (self.folder / name).read_text())
         plots.draw_all(self.folder, self.folder)
         for plot in ("latency", "groups", "processes", "cpu"):

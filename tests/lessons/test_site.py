@@ -13,7 +13,7 @@ from lab import book, docs, ladder
 from lab.errors import LabError
 from lab.paths import ROOT
 
-sys.path.insert(0, str(ROOT / "docs"))
+sys.path.insert(0, str(ROOT / "tools/site"))
 import filter as docs_filter  # noqa: E402
 
 
@@ -61,7 +61,7 @@ class Site(unittest.TestCase):
                 self.assertIn(f'id="{anchor}"', (self.html / page).read_text(), page)
 
     def test_find_knows_every_section(self):
-        """What docs/find.js shows; tests/thorough/test_browser.py types into the box."""
+        """What tools/site/find.js shows; tests/thorough/test_browser.py types into the box."""
         text = (self.html / "find_data.js").read_text()
         sections = json.loads(text.removeprefix("const sections = ").removesuffix(";\n"))
         ids = {

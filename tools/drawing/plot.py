@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bench.measured import Row, figure, is_peer, name_of
 from drawing.picture import Picture
-from lab.measured import Row, figure, is_peer, name_of
 from lab.timeline_svg import wrapped
 
 LEFT, RIGHT = 80, 600  # of the plotted area; the names of the lines stand to its right

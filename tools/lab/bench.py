@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, List, Optional
 
-from bench import arms, describe, results, table
-from lab import build, machine, packages, place, plots
+from bench import arms, describe, plots, results, table
+from lab import build, machine, packages, place
 from lab.errors import LabError, UsageError, nearest
 from lab.paths import ROOT
 
@@ -96,7 +96,7 @@ def main(args) -> int:
             found.write(folder, {**machine_json(args, only, found), **described})
             plots.draw_all(folder, folder)
     if args.publish:
-        from lab import publish
+        from bench import publish
 
         publish.publish(folder)
     print(table.table(found))

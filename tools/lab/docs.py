@@ -36,7 +36,7 @@ def make(out: Path) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     (out / "examples.dox").write_text("".join(example_pages()))
-    settings = (ROOT / "docs/Doxyfile").read_text()
+    settings = (ROOT / "tools/site/Doxyfile").read_text()
     for name, value in {"ROOT": ROOT, "OUT": out}.items():
         settings = settings.replace(f"@{name}@", str(value))
     result = subprocess.run(
@@ -50,7 +50,7 @@ def make(out: Path) -> Path:
 
 
 def sections() -> "list[list[str]]":
-    """What docs/find.js looks in: [page's title, heading, address, text] of each section."""
+    """What tools/site/find.js looks in: [page's title, heading, address, text] of each section."""
     found = []
     for path in sorted((ROOT / "lessons").glob("*.md")):
         page = f"page_lessons_{path.stem}"

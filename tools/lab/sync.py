@@ -116,7 +116,7 @@ def renewed(text: str, path: Path) -> str:
                 f"{path}:{number}: no marker is called {match[1]}; there are {', '.join(BLOCKS)}")
         try:
             result += make(path, *words)
-        except (OSError, TypeError, ValueError) as error:
+        except (LabError, OSError, TypeError, ValueError) as error:
             raise LabError(f"{path}:{number}: {error}") from error
         for _, inner in lines:
             if inner == "<!-- end -->":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from lab.measured import (
+from bench.measured import (
     Measured, Row, figure, in_flight_words, name_of, processes_of, size_words, slots_words)
 from lab.paths import ROOT
 
@@ -193,5 +193,5 @@ TABLES = {
 
 
 def make(name: str) -> list[str]:
-    """@raises OSError if nothing has been published, KeyError if there is no such table"""
+    """@raises LabError if nothing has been published, KeyError if there is no such table"""
     return TABLES[name](Measured.published())

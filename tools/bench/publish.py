@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""./lab bench --publish: makes a run the one that the lesson shows: its data and plots in picture/,
-and the lesson's tables."""
+"""./lab bench --publish: makes a run the one that the lesson shows: its data in
+tools/bench/published, the plots in picture/, and the lesson's tables."""
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from bench import arms
-from lab import measured, plots, sync
+from bench import arms, measured, plots
+from drawing import gallery
+from lab import sync
 from lab.errors import LabError
 
+PICTURES = gallery.FOLDER
 RUNS = 5  # of an arm, at least
 
 
@@ -20,9 +22,9 @@ def publish(results_folder: Path) -> None:
     check(run, results_folder)
     drawn = {plot: plots.drawn(plot, run) for plot in plots.GROUP}  # before anything is changed
     for name in measured.FILES:
-        shutil.copyfile(results_folder / name, measured.PUBLISHED / (measured.PREFIX + name))
+        shutil.copyfile(results_folder / name, measured.PUBLISHED / name)
     for plot, svg in drawn.items():
-        (measured.PUBLISHED / f"{measured.PREFIX}{plot}.svg").write_text(svg)
+        (PICTURES / f"{plots.PREFIX}{plot}.svg").write_text(svg)
     sync.renew()
 
 

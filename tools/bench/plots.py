@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bench.measured import Measured
 from drawing import gallery
-from lab.measured import PREFIX, Measured
 
+PREFIX = "28_measure_"  # of the lesson's pictures
 # plot -> what it shows
 GROUP = {"latency": "latency", "groups": "groups", "processes": "requests", "cpu": "requests"}
 

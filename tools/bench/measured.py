@@ -2,7 +2,7 @@
 """What a run of ./lab bench has written: its rows, its ratios, and the machine that it ran on.
 
 A results folder has results.csv, ratios.csv and machine.json. The run that the lesson shows is kept
-in picture/, by publish.py. Pictures and tables read both through this module.
+in tools/bench/published, by publish.py. Pictures and tables read both through this module.
 """
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from lab.errors import LabError
 from lab.paths import ROOT
 
 FILES = ("results.csv", "ratios.csv", "machine.json")
-PUBLISHED = ROOT / "picture"
-PREFIX = "28_measure_"  # of the published run's files, and of the pictures that show it
+PUBLISHED = ROOT / "tools/bench/published"
 
 # What is measured, in words; what begins with ib_ is a command of perftest's.
 NAMES = {
@@ -123,7 +122,7 @@ class Measured:
 
     @classmethod
     def published(cls) -> Measured:
-        return cls(*(PUBLISHED / (PREFIX + name) for name in FILES))
+        return cls.of(PUBLISHED)
 
     def of_metric(self, group: str, metric: str) -> list[Row]:
         """What failed or was skipped altogether may have a single row, without a metric or a

@@ -13,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tools"))
 from lab import ladder  # noqa: E402
 from lab.headings import slug  # noqa: E402
@@ -23,7 +23,7 @@ BESIDE = (
     "what_is_rdma", "reading_a_packet", "real_hardware", "protocol", "troubleshooting", "glossary",
     "verbs")
 LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s]+)\)")
-# For docs/find.js, on the first page and on the index of the lessons.
+# For tools/site/find.js, on the first page and on the index of the lessons.
 FIND = r"""
 \htmlonly
 <p><label>Find a verb, an error message or any word:
