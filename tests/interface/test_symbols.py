@@ -10,7 +10,7 @@ from pathlib import Path
 from lab import build
 
 RECORDED = Path(__file__).parent / "rdmashared.symbols"
-LIBRARY = build.directory() / "shared/librdmashared.so"
+LIBRARY = build.directory() / "rdmashared/librdmashared.so"
 PUBLIC = re.compile(
     r"_ZNK?10rdmashared(6Caller|7Metrics|7Pending|7Request|6Sender|6Server|9Histogram)"
     r"|_Z(N|T[ISV]N)10rdmashared13RequestFailed|_ZN10rdmashared(9words_for|18serve_until_signal)E")
