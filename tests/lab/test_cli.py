@@ -41,9 +41,23 @@ class CommandLine(unittest.TestCase):
             status, out, _ = lab(*words)
             self.assertEqual(status, 0)
             for command in cli.COMMANDS:
-                self.assertIn(f"\n    {command} ", out)
+                self.assertIn(f"\n  {command} ", out)
+            self.assertIn("./lab dev --help", out)
         for command in cli.COMMANDS:
             self.assertEqual(lab(command, "--help")[0], 0, command)
+
+    def test_what_only_contributors_need(self):
+        for words in (["dev"], ["dev", "--help"]):
+            status, out, _ = lab(*words)
+            self.assertEqual(status, 0)
+            for command in cli.DEV:
+                self.assertIn(f"\n  {command} ", out)
+        for command in cli.DEV:
+            status, out, _ = lab("dev", command, "--help")
+            self.assertEqual(status, 0)
+            self.assertIn(f"usage: ./lab dev {command} ", out)
+            self.wrong(command, says=f"no command {command}")
+        self.wrong("dev", "snyc", says="no command snyc (did you mean sync?)")
 
     def test_a_programs_own_arguments_may_follow_any_option(self):
         self.wrong("run", "--program", "rat", "07", "--", "--size", "1", says="no program rat")
@@ -101,7 +115,9 @@ class CommandLine(unittest.TestCase):
             for path in (ROOT / "tools").rglob("*.py")
             if "packages.ensure(" in path.read_text()
         }
-        self.assertEqual(calling - {cli.MODULES.get(name, name) for name in cli.COMMANDS}, set())
+        self.assertEqual(
+            calling - {cli.MODULES.get(name, name) for name in [*cli.COMMANDS, *cli.DEV]},
+            set())
         with unittest.mock.patch.object(
             packages, "missing", lambda *groups: ["meson"]
         ), unittest.mock.patch.object(packages, "_apt", self.fail), self.assertRaises(LabError):

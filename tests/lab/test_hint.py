@@ -47,7 +47,28 @@ class Hint(unittest.TestCase):
                 solved = hint.solution(name)
                 self.assertNotEqual(solved, start)
                 self.assertEqual(solved.split("\n\n")[0], start.split("\n\n")[0])  # its banner
-        self.assertEqual(self.run_lab("05.1", "--solution").split("\n")[1][:16], "// Exercise 05.1")
+        whole = self.run_lab("05.1", "--solution", "--all")
+        self.assertEqual(whole.split("\n")[1][:16], "// Exercise 05.1")
+
+    def test_what_a_solution_changes_is_shown_whole(self):
+        for name in examples.exercises():
+            with self.subTest(name):
+                parts, whole = hint.changed_parts(name), hint.solution(name)
+                self.assertLess(len(parts), len(whole))
+                for part in re.split(r"\n\n(?=\S)", parts.rstrip()):
+                    self.assertIn(f"\n\n{part}\n", whole)
+                for line in re.findall(r"^\+(?!\+\+ )(.+)", hint.patch(name).read_text(), re.M):
+                    self.assertIn(f"\n{line}\n", f"\n{parts}")
+        self.assertRegex(self.run_lab("05.1", "--solution"), r"^void doorbell\(")
+
+    def test_without_a_number_it_is_the_next_one(self):
+        self.assertIn("./lab hint 01.1 again", self.run_lab())
+        Path(self.progress).write_text("run 02_send_recv\n")
+        self.assertIn("./lab hint 02.1 again", self.run_lab())
+        solved = [f"solved {name}\n" for name in examples.exercises()]
+        Path(self.progress).write_text("".join(solved[:-1]))
+        last = list(examples.exercises())[-1].split("_")[0]
+        self.assertIn(f"./lab hint {last} again", self.run_lab())
 
     def test_each_exercise_has_some(self):
         for name in examples.exercises():

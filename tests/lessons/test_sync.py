@@ -20,7 +20,7 @@ class Sync(unittest.TestCase):
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             stale = sync.renew(check=True)
-        self.assertEqual(stale, 0, "run ./lab sync:\n" + output.getvalue())
+        self.assertEqual(stale, 0, "run ./lab dev sync:\n" + output.getvalue())
 
     def test_the_version_of_the_protocol(self):
         """The tables of its messages are written by hand."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The examples and their "Break it" changes have the findings that findings.json lists, and no
-other. Notes do not count. An example that is not listed has none. `./lab record --findings` writes
-what is found now; look at the difference."""
+other. Notes do not count. An example that is not listed has none. `./lab dev record --findings`
+writes what is found now; look at the difference."""
 import unittest
 
 import needs_device

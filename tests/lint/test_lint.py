@@ -33,7 +33,7 @@ FOLLOWS = {
 }
 
 
-# Statuses that SoftRoCE does not report on every kernel: ./lab inject's library makes them.
+# Statuses that SoftRoCE does not report on every kernel: ./lab dev inject's library makes them.
 INJECTED = {"local-protection": "LOC_PROT_ERR", "local-operation": "LOC_QP_OP_ERR"}
 if variants.since(PLACE, variants.LOCAL_ERRORS_ARE_FLUSHES):
     INJECTED["window-bind"] = "MW_BIND_ERR"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""./lab sync fills the lines of Markdown, and leaves alone what is no running text."""
+"""./lab dev sync fills the lines of Markdown, and leaves alone what is no running text."""
 import unittest
 
 from lab import headings

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What the lessons' pictures are drawn from: picture/NAME.py defines draw() -> str, and
-picture/NAME_trace.txt is a run of an example that ./lab record has kept.
+picture/NAME_trace.txt is a run of an example that ./lab dev record has kept.
 """
 from __future__ import annotations
 

@@ -14,14 +14,15 @@ from lab.errors import LabError
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser("check", help="check an exercise: ./lab check 02.1")
-    parser.add_argument("exercise", help="its number")
+    parser.add_argument(
+        "exercise", nargs="?", help="its number; the next unsolved one if you name none")
     parser.add_argument(
         "--watch", action="store_true", help="check again each time that the file is saved")
     parser.set_defaults(main=main)
 
 
 def main(args) -> int:
-    name = examples.find_exercise(args.exercise)
+    name = progress.exercise(args.exercise)
     packages.ensure("build", *examples.groups(examples.exercises()[name]))
     made = examples.start_exercise(name)
     if made:

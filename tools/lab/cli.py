@@ -1,22 +1,29 @@
 # SPDX-License-Identifier: MIT
 """./lab: finds the sub-command, runs it, and turns how it ended into an exit status.
 
-A sub-command is a module with add_parser(subparsers) and main(args) -> exit status.
+A sub-command is a module with add_parser(subparsers) and main(args) -> exit status. Those that only
+contributors need have the word `dev` in front: ./lab dev sync.
 """
 from __future__ import annotations
 
 import argparse
 import importlib
 import sys
+import textwrap
 
 from lab import process
 from lab.errors import UsageError, nearest
 from lab.obstacles import guarded
 
-# In the order in which --help lists them.
-COMMANDS = [
-    "run", "test", "check", "hint", "progress", "hosts", "capture", "trace", "lint", "inject",
-    "doctor", "exec", "shell", "down", "new", "docs", "sync", "record", "bench"]
+# As --help lists them.
+GROUPS = {
+    "Learn": ["run", "check", "hint", "progress", "test"],
+    "Look inside": ["trace", "capture", "lint", "doctor"],
+    "Use in your project": ["new", "docs", "bench"],
+    "Machines": ["exec", "shell", "hosts", "down"],
+}
+COMMANDS = [name for names in GROUPS.values() for name in names]
+DEV = ["sync", "record", "inject"]
 MODULES = {"exec": "execute"}  # a name that Python keeps for itself
 
 
@@ -31,24 +38,41 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
     return [name for action in parser._actions for name in action.option_strings]
 
 
-def _parser(names: list[str]) -> "tuple[Parser, dict[str, Parser]]":
+def _parser(prog: str, names: list[str]) -> "tuple[Parser, dict[str, Parser], dict[str, str]]":
     """For these sub-commands only: to load all takes seconds where ./lab itself runs in an emulated
-    machine."""
-    parser = Parser(
-        prog="./lab", description="Runs, tests and explains the examples of RDMA by Example.")
+    machine. @return the parser, and the parser and the help of each sub-command"""
+    parser = Parser(prog=prog)
     subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for name in names:
         importlib.import_module("lab." + MODULES.get(name, name)).add_parser(subparsers)
-    return parser, subparsers.choices
+    helps = {action.dest: action.help % {} for action in subparsers._choices_actions}
+    return parser, subparsers.choices, helps
+
+
+def _print_help(prog: str, groups: "dict[str, list[str]]") -> None:
+    print(f"usage: {prog} COMMAND ...")
+    for title, names in groups.items():
+        print(f"\n{title}:")
+        for name, text in _parser(prog, names)[2].items():
+            print(
+                textwrap.fill(text, 80, initial_indent=f"  {name:10}", subsequent_indent=" " * 12))
+    print(f"\n{prog} COMMAND --help says more of each.")
 
 
 def run(argv: list[str]) -> int:
-    if not argv or argv[0].startswith("-"):  # --help, or nothing that there is
-        _parser(COMMANDS)[0].parse_args(argv or ["--help"])
+    prog, groups = "./lab", GROUPS
+    if argv[:1] == ["dev"]:
+        prog, groups, argv = "./lab dev", {"For contributors": DEV}, argv[1:]
+    names = [name for group in groups.values() for name in group]
+    if not argv or argv[0] in ("-h", "--help"):
+        _print_help(prog, groups)
+        if groups is GROUPS:
+            print("./lab dev --help lists what only contributors need.")
+        return 0
     name, given = argv[0], None
-    if name not in COMMANDS:
-        raise UsageError(f"no command {name}" + nearest(name, COMMANDS))
-    parser, commands = _parser([name])
+    if name not in names:
+        raise UsageError(f"no command {name}" + nearest(name, [*names, "dev"]))
+    parser, commands, _ = _parser(prog, [name])
     if "--" in argv and any(action.dest == "arguments" for action in commands[name]._actions):
         # argparse takes "any number" to be none as soon as it can, and has no place for what comes
         # after an option.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What ./lab lint finds in the examples and their changes, as it is recorded; and what ./lab sync
-writes about that: the table of the rules, and what is found in a lesson's changes."""
+"""What ./lab lint finds in the examples and their changes, as it is recorded; and what ./lab dev
+sync writes about that: the table of the rules, and what is found in a lesson's changes."""
 from __future__ import annotations
 
 import concurrent.futures

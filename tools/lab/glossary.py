@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Links each term of lessons/glossary.md where a lesson uses it first. Part of ./lab sync, which
-makes these links anew each time.
+"""Links each term of lessons/glossary.md where a lesson uses it first. Part of ./lab dev sync,
+which makes these links anew each time.
 
 Below the heading of a term stands, in a comment, which words are linked to it: `words: memory
 region, MR`. A word that means something else in other lessons is linked in those only that are

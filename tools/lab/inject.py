@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""./lab inject: makes one verbs call of a program fail, and shows what the program does about it.
+"""./lab dev inject: makes one verbs call of a program fail, and shows what the program does about
+it.
 
 A run without a failure lists the calls of each side. Each distinct call, by function and by the
 path of calls from main() to it, then fails once, in a run of its own.
@@ -222,8 +223,8 @@ def add_parser(subparsers) -> None:
         "inject",
         help="make a program's verbs calls fail, one in each run",
         description=(
-            "./lab inject 02_send_recv;  ./lab inject 02_send_recv --call ibv_reg_mr:1 --side"
-            " client;  ./lab inject -- ibv_devinfo"))
+            "./lab dev inject 02_send_recv;  ./lab dev inject 02_send_recv --call ibv_reg_mr:1"
+            " --side client;  ./lab dev inject -- ibv_devinfo"))
     parser.add_argument(
         "--program", metavar="NAME",
         help="another program of the example's than the one with its name")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Iterable, Optional
 
 from lab import examples, ladder
-from lab.errors import LabError
+from lab.errors import LabError, UsageError
 from lab.paths import ROOT
 
 WORDS = {"run": 2, "broken": 3, "solved": 2, "hint": 3}  # of a line that begins so
@@ -132,20 +132,24 @@ class State:
                     f" {examples.exercise_task(name).relative_to(examples.ROOT)}")
         return commands
 
+    def here(self) -> int:
+        """The place of the last lesson of which something has been done."""
+        return max(
+            (
+                number
+                for number, lesson in enumerate(self.lessons)
+                if self.run[lesson.stem]
+                or any(self.breaks[lesson.stem].values())
+                or any(self.exercises[lesson.stem].values())),
+            default=0)
+
     def next(self) -> "list[str]":
         """What comes next: what is left in the lesson that the reader has got to, the one after it,
         and the first one that was left out.
 
         Who begins with lesson 02, as the README does, is so led to 00 and 01 as well.
         """
-        touched = [
-            number
-            for number, lesson in enumerate(self.lessons)
-            if self.run[lesson.stem]
-            or any(self.breaks[lesson.stem].values())
-            or any(self.exercises[lesson.stem].values())
-        ]
-        here = max(touched, default=0)
+        here = self.here()
         left = self.undone(self.lessons[here])[:1]
         left += [
             command
@@ -158,6 +162,23 @@ class State:
         if not left:
             left = [command for lesson in self.lessons for command in self.undone(lesson)][:1]
         return left
+
+    def next_exercise(self) -> Optional[str]:
+        """The first unsolved one, from the lesson on that the reader has got to."""
+        here = self.here()
+        left = [
+            name for lesson in [*self.lessons[here:], *self.lessons[:here]]
+            for name, done in self.exercises[lesson.stem].items() if not done]
+        return left[0] if left else None
+
+
+def exercise(number: Optional[str]) -> str:
+    """The name of exercise 02.1, or of the next unsolved one if there is no number. @raises
+    UsageError if there is none"""
+    name = examples.find_exercise(number) if number else State(read()).next_exercise()
+    if not name:
+        raise UsageError("all exercises are solved: name one")
+    return name
 
 
 def add_parser(subparsers) -> None:

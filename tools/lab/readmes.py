@@ -2,7 +2,7 @@
 """The README.md of each example: what it shows, its files in reading order, how to run it, and how
 to compile it without Meson.
 
-./lab sync writes them, from the ladder and from the first comment of each file."""
+./lab dev sync writes them, from the ladder and from the first comment of each file."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +14,7 @@ TEXT = """# {stem}
 
 The new idea: {idea}. Lesson: [{stem}](../../lessons/{stem}.md).
 
-This file is generated from the first comments of the sources (`./lab sync`).
+This file is generated from the first comments of the sources (`./lab dev sync`).
 
 ## The files, in the order in which to read them
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""./lab record: runs examples and writes what they print beside them, for lessons and tests.
+"""./lab dev record: runs examples and writes what they print beside them, for lessons and tests.
 
-After a change of an example, ./lab record --all renews everything that is made from its runs, and
-what the lessons show of it. A file stays as it is if only what each run has of its own differs: its
-numbers, and the order of what happens at the same time. Look at the difference before you commit.
+After a change of an example, ./lab dev record --all renews everything that is made from its runs,
+and what the lessons show of it. A file stays as it is if only what each run has of its own differs:
+its numbers, and the order of what happens at the same time. Look at the difference before you
+commit.
 """
 from __future__ import annotations
 
@@ -21,14 +22,14 @@ from lab.recording import Recording
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "record", help="for contributors: write an example's expected output anew")
+        "record", help="write anew what an example prints: ./lab dev record 02")
     parser.add_argument("example", nargs="*", help="name or number; all of them if you name none")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--all", action="store_true",
-        help="also what ./lab lint finds, the pictures, and what ./lab sync renews")
+        help="also what ./lab lint finds, the pictures, and what ./lab dev sync renews")
     what.add_argument(
-        "--findings", action="store_true", help="only what ./lab lint finds, and ./lab sync")
+        "--findings", action="store_true", help="only what ./lab lint finds, and ./lab dev sync")
     what.add_argument(
         "--since",
         metavar="CONDITION",

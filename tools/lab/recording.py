@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A traced run: ./lab trace shows it, ./lab record keeps it in picture/*_trace.txt, the tests
+"""A traced run: ./lab trace shows it, ./lab dev record keeps it in picture/*_trace.txt, the tests
 compare another with it.
 
 The picture is drawn from the file, so it shows a real run, and the tests see whether runs are still

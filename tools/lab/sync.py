@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""./lab sync: writes the generated blocks of the Markdown files anew, from the sources that they
-quote; and the README.md of each example, all of it (lab/readmes.py).
+"""./lab dev sync: writes the generated blocks of the Markdown files anew, from the sources that
+they quote; and the README.md of each example, all of it (lab/readmes.py).
 
 A block begins with a marker and ends with `<!-- end -->`; what stands between is this program's:
 
@@ -63,7 +63,7 @@ TAG = re.compile(r"\s*// \[[\w-]+\]$")
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "sync", help="for contributors: renew what is generated in the lessons")
+        "sync", help="renew what is generated in the Markdown files, and fill their lines")
     parser.add_argument(
         "--check", action="store_true", help="change nothing; fail where something would change")
     parser.set_defaults(main=main)
@@ -88,7 +88,7 @@ def renew(check: bool = False) -> int:
             sys.stdout.writelines(
                 difflib.unified_diff(
                     old.splitlines(True), new.splitlines(True), f"{name}",
-                    f"{name} after ./lab sync"))
+                    f"{name} after ./lab dev sync"))
         else:
             path.write_text(new)
             print(f"renewed {name}")

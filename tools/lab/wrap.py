@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Fills the paragraphs and list items of a Markdown text to 100 columns, and changes nothing of
-what a reader sees. Part of ./lab sync."""
+what a reader sees. Part of ./lab dev sync."""
 from __future__ import annotations
 
 import re
@@ -8,7 +8,7 @@ from typing import Iterator, List
 
 COLUMNS = 100
 FENCE = re.compile(r"\s*(```+|~~~+)")
-# What ./lab sync generates stands between a marker and its end.
+# What ./lab dev sync generates stands between a marker and its end.
 MARKER = re.compile(r"<!-- (?!end|not-run)\w+[^:]*-->$")
 ITEM = re.compile(r"( *)([-+*]|\d{1,9}[.)])( +)(?=\S)")
 QUOTE = re.compile(r" {0,3}> ?")
