@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from lab import sync
+from lab import readmes, sync
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -52,6 +52,16 @@ class Sync(unittest.TestCase):
         for path in sync.files():
             once = sync.renewed(path.read_text(), path)
             self.assertEqual(sync.renewed(once, path), once, path)
+
+    def test_every_page_is_filled(self):
+        """None is forgotten by sync.renew(), which fills their lines."""
+        pages = set(ROOT.glob("*.md"))
+        folders = (
+            "rdmacommon", "rdmashared", "examples", "lessons", "picture", "tests", "tools")
+        for folder in folders:
+            pages.update((ROOT / folder).rglob("*.md"))
+        known = {*sync.files(), *sync.others(), *(path for path, _ in readmes.all_files())}
+        self.assertEqual(pages - known, set())
 
     def test_old_block_is_replaced(self):
         marker = "<!-- snippet examples/02_send_recv/send_recv.cpp to-rts -->"

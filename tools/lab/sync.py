@@ -36,7 +36,7 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
         which of the lesson's changes ./lab lint finds
 
 Outside of the blocks, it links each term of lessons/glossary.md where a lesson uses it first:
-lab/glossary.py.
+lab/glossary.py. Then it fills the lines of all Markdown files of the project: lab/wrap.py.
 
 `--check`, which the tests run, changes nothing and fails where something would change.
 """
@@ -51,7 +51,7 @@ import textwrap
 from pathlib import Path
 
 from lab import (
-    findings, glossary, headings, ladder, normalise, readmes, tables, variants, verbs)
+    findings, glossary, headings, ladder, normalise, readmes, tables, variants, verbs, wrap)
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -77,8 +77,10 @@ def renew(check: bool = False) -> int:
     """Writes each file that is not as it should be; with `check`, prints the difference instead.
     @return how many there were"""
     stale = 0
-    lessons = [(path, renewed(path.read_text(), path)) for path in files()]
-    for path, new in lessons + readmes.all_files():
+    wanted = [(path, renewed(path.read_text(), path)) for path in files()]
+    wanted += [(path, path.read_text()) for path in others()] + readmes.all_files()
+    for path, text in wanted:
+        new = wrap.filled(text)
         old = path.read_text() if path.exists() else ""
         if new == old:
             continue
@@ -98,6 +100,12 @@ def renew(check: bool = False) -> int:
 def files() -> list[Path]:
     return [
         ROOT / "README.md", ROOT / "tools/lint/README.md", *sorted((ROOT / "lessons").glob("*.md"))]
+
+
+def others() -> list[Path]:
+    """The Markdown files that have no generated blocks."""
+    found = {*ROOT.glob("*.md"), *ROOT.glob("tools/**/README.md")}
+    return sorted(found - set(files()))
 
 
 def renewed(text: str, path: Path) -> str:
