@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-from drawing.picture import Picture
 from bench.measured import Measured, figure, in_flight_words, load_words, name_of, processes_of
+from drawing.picture import Picture
 from drawing.plot import bars, footer, key, missing
 
 ARMS = (

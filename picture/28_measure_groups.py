@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-from drawing.picture import Picture
 from bench.measured import Measured, slots_words
+from drawing.picture import Picture
 from drawing.plot import footer, in_words, key, lines_of, missing, panel
 
 ARMS = (

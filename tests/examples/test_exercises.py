@@ -5,7 +5,9 @@ import unittest
 import unittest.mock
 
 import needs_device
-from lab import check, examples, findings, normalise, variants
+from lab import examples, normalise, variants
+from lab.commands import check
+from lab.pages import findings
 
 
 # The findings that ./lab lint may have in a solution that makes a mistake on purpose. Newer kernels

@@ -10,11 +10,12 @@ import sys
 import unittest
 
 import labtest
-from lab import build, examples, guest_module, kbuild, pair, place
+from lab import build, examples, pair, place
+from lab.machine import guest_module, kbuild
 from lab.paths import ROOT
 
 LESSON = examples.kernel_lesson("kernel_client")
-GUEST = ["python3", "-I", "-S", str(ROOT / "tools/lab/guest_module.py")]
+GUEST = ["python3", "-I", "-S", str(ROOT / "tools/lab/machine/guest_module.py")]
 ENDLESS = "rounds=4000000000"
 NOBODY = "4"  # a port on which nobody listens
 # The kernel overwrites memory that is freed, and checks it when it is allocated again. So it finds

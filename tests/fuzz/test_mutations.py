@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Feeds the lab's parsers with changed bytes: the trace's calls, the capture's packets, and the
-frames between client, keeper and agent. libFuzzer does not reach them, since they are Python.
+frames between client, daemon and agent. libFuzzer does not reach them, since they are Python.
 
 Ten seconds in all; LAB_FUZZ_SECONDS=3600 makes that an hour. LAB_FUZZ_SEED repeats a run.
 """
@@ -10,8 +10,9 @@ import random
 import time
 import unittest
 
-from lab import frames, packets, timeline
 from lab.errors import LabError
+from lab.machine import frames
+from lab.wire import packets, timeline
 
 SECONDS = int(os.environ.get("LAB_FUZZ_SECONDS", "9")) / 3
 SEED = int(os.environ.get("LAB_FUZZ_SEED", random.randrange(1, 1 << 31)))

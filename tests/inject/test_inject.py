@@ -2,7 +2,7 @@
 """Each verbs call of each example fails once: the program prints the message for that call, ends
 with exit status 1 within its time limit, and leaves nothing on the device.
 
-The list of calls comes from a run of each program (tools/lab/inject.py). A tenth of them fails,
+The list of calls comes from a run of each program (lab/commands/inject.py). A tenth of them fails,
 chosen by a seed; LAB_INJECT=all is all of them, and LAB_INJECT=SEED another tenth.
 """
 import concurrent.futures
@@ -12,7 +12,8 @@ import subprocess
 import unittest
 
 import needs_device
-from lab import examples, inject, ladder
+from lab import examples, ladder
+from lab.commands import inject
 
 PLACE = needs_device.PLACE
 AGAIN = "./lab test test_inject"

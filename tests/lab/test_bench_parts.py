@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 from bench import arms, describe, goals, programs, results, table
-from lab import bench
+from lab.commands import bench
 from lab.paths import ROOT
 
 # Stands in for a program of perftest's: a server that listens at -p until somebody comes, or its

@@ -4,7 +4,8 @@ of them on one."""
 import itertools
 import unittest
 
-from lab import check, examples, normalise
+from lab import examples, normalise
+from lab.commands import check
 from lab.place import Place
 
 

@@ -68,7 +68,7 @@ class CommandLine(unittest.TestCase):
 
     def test_what_goes_to_meson_keeps_its_order(self):
         words = ["--suite", "lessons", "--num-processes=1", "test_links"]
-        with unittest.mock.patch("lab.test.main", lambda args: args.passes_on):
+        with unittest.mock.patch("lab.commands.test.main", lambda args: args.passes_on):
             self.assertEqual(cli.run(["test", *words]), words)
 
     def test_works_from_any_folder(self):

@@ -15,9 +15,9 @@ import uuid
 from pathlib import Path
 
 import labtest
-from labtest import LAB, ENVIRONMENT, finish, run, start
-from lab import machine
+from lab.machine import machine
 from lab.paths import ROOT, cache_dir
+from labtest import LAB, ENVIRONMENT, finish, run, start
 
 # Says that it is ready, then what reaches it.
 # A handler and pause() would not do: a signal right before pause() does not end it.

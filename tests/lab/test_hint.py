@@ -7,7 +7,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from lab import examples, hint
+from lab import examples
+from lab.commands import hint
 from lab.paths import ROOT
 
 

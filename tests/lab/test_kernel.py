@@ -9,8 +9,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from lab import kernel, packages, place
+from lab import packages, place
 from lab.errors import LabError
+from lab.machine import kernel
 
 if place.INSIDE.exists():
     print("skipped: this is the emulated machine")
@@ -111,8 +112,8 @@ class Download(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="lab cache ") as temp:
             environment = {**os.environ, "LAB_CACHE": temp}
             subprocess.run(
-                [sys.executable, "-c", "from lab import kernel; kernel.get()"], env=environment,
-                check=True)
+                [sys.executable, "-c", "from lab.machine import kernel; kernel.get()"],
+                env=environment, check=True)
             self.assertEqual(
                 sorted(path.name for path in Path(temp, "kernel").iterdir()),
                 ["stable", "stable.lock"])

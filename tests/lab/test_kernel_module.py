@@ -5,8 +5,10 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from lab import examples, guest_module, headers, kbuild, kernel, trace
+from lab import examples
+from lab.commands import trace
 from lab.errors import LabError, UsageError
+from lab.machine import guest_module, headers, kbuild, kernel
 
 LESSON = examples.find("kernel_client")
 

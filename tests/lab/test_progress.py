@@ -13,7 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-from lab import build, check, examples, ladder, packages, pair, place, progress, run
+from lab import build, examples, ladder, packages, pair, place
+from lab.commands import check, progress, run
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -135,8 +136,8 @@ class Progress(unittest.TestCase):
 
     def test_two_at_a_time(self):
         code = (
-            "import sys; from lab import progress\nfor i in range(100): progress.note('run',"
-            " f'{sys.argv[1]}-{i}')")
+            "import sys; from lab.commands import progress\n"
+            "for i in range(100): progress.note('run', f'{sys.argv[1]}-{i}')")
         started = [
             subprocess.Popen(
                 [sys.executable, "-c", code, str(n)],

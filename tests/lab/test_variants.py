@@ -5,7 +5,8 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from lab import examples, normalise, record, sync, variants
+from lab import examples, normalise, variants
+from lab.commands import record, sync
 from lab.errors import UsageError
 from lab.paths import ROOT
 from lab.place import Place

@@ -10,8 +10,10 @@ import subprocess
 import unittest
 
 import needs_device
-from lab import examples, ladder, recording, sync
+from lab import examples, ladder
+from lab.commands import sync
 from lab.paths import ROOT
+from lab.wire import recording
 
 BLOCK = re.compile(r"^(<!-- not-run: [^\n]+ -->\n)?```sh\n(.*?)^```", re.S | re.M)
 NOT_HERE = {"./lab test": "the tests that run now"}

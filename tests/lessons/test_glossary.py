@@ -3,7 +3,9 @@
 import re
 import unittest
 
-from lab import glossary, ladder, sync
+from lab import ladder
+from lab.commands import sync
+from lab.pages import glossary
 from lab.paths import ROOT
 
 LESSON = ROOT / "lessons/02_send_recv.md"

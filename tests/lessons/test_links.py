@@ -11,7 +11,7 @@ from lab.paths import ROOT
 
 sys.path.insert(0, str(ROOT / "tools/site"))
 from filter import LINK  # noqa: E402
-from lab.headings import slug  # noqa: E402
+from lab.pages.headings import slug  # noqa: E402
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "lessons").glob("*.md"))]
 SECTIONS = [

@@ -11,10 +11,10 @@ from pathlib import Path
 from unittest import mock
 
 from bench import measured, plots, publish
-from lab import sync
+from lab.commands import sync
 from lab.errors import LabError
 from lab.paths import ROOT
-from lab.timeline_svg import pixels
+from lab.wire.timeline_svg import pixels
 
 SVG = "{http://www.w3.org/2000/svg}"
 RESULTS = "group,arm,parameter,metric,unit,median,low,high,runs,state,why".split(",")

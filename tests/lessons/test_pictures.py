@@ -6,7 +6,7 @@ import sys
 import unittest
 
 from lab.paths import ROOT
-from lab.timeline_svg import pixels
+from lab.wire.timeline_svg import pixels
 
 
 class Pictures(unittest.TestCase):

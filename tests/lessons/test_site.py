@@ -9,8 +9,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from lab import book, docs, ladder
+from lab import ladder
+from lab.commands import docs
 from lab.errors import LabError
+from lab.pages import book
 from lab.paths import ROOT
 
 sys.path.insert(0, str(ROOT / "tools/site"))

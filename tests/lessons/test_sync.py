@@ -8,8 +8,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from lab import readmes, sync
+from lab.commands import sync
 from lab.errors import LabError
+from lab.pages import readmes
 from lab.paths import ROOT
 
 LESSON = ROOT / "lessons/02_send_recv.md"

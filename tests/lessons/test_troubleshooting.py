@@ -4,7 +4,8 @@ has one."""
 import re
 import unittest
 
-from lab import examples, headings
+from lab import examples
+from lab.pages import headings
 from lab.paths import ROOT
 
 PAGE = ROOT / "lessons/troubleshooting.md"

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from lab import verbs
+from lab.pages import verbs
 
 HEADERS = [Path("/usr/include/infiniband/verbs.h"), Path("/usr/include/rdma/rdma_cma.h")]
 MAN = Path("/usr/share/man/man3")

@@ -5,7 +5,9 @@ writes what is found now; look at the difference."""
 import unittest
 
 import needs_device
-from lab import findings, ladder, lint, pair, trace
+from lab import ladder, pair
+from lab.commands import lint, trace
+from lab.pages import findings
 
 PLACE = needs_device.PLACE
 

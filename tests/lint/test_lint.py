@@ -4,7 +4,8 @@ have the findings that they are meant to have, and no other."""
 import unittest
 
 import needs_device
-from lab import lint, pair, variants
+from lab import pair, variants
+from lab.commands import lint
 
 PLACE = needs_device.PLACE
 CASES = str(needs_device.BUILD / "tests/lint/lint_cases")

@@ -2,9 +2,9 @@
 """./lab dev sync fills the lines of Markdown, and leaves alone what is no running text."""
 import unittest
 
-from lab import headings
+from lab.pages import headings
+from lab.pages.wrap import COLUMNS, filled
 from lab.paths import ROOT
-from lab.wrap import COLUMNS, filled
 
 LONG = " ".join(["word"] * 40)
 

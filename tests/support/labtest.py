@@ -9,7 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab import kernel, machine, packages, place
+from lab import packages, place
+from lab.machine import kernel, machine
 from lab.paths import ROOT
 
 LAB = str(ROOT / "lab")

@@ -13,7 +13,8 @@ import unittest
 from pathlib import Path
 from typing import TextIO
 
-from lab import kbuild, machine, place
+from lab import place
+from lab.machine import kbuild, machine
 from lab.paths import ROOT, cache_dir
 
 os.environ.setdefault("LAB_PROGRESS", "off")  # what the tests run is not the reader's progress

@@ -13,7 +13,9 @@ import unittest
 import urllib.parse
 from pathlib import Path
 
-from lab import book, docs, ladder
+from lab import ladder
+from lab.commands import docs
+from lab.pages import book
 
 HERE = Path(__file__).resolve().parent
 PHONE, WIDE = 390, 1280

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import copies
 import needs_device
-from lab import examples, headers, kbuild, kernel, ladder
+from lab import examples, ladder
+from lab.machine import headers, kbuild, kernel
 from lab.paths import ROOT
 
 LESSONS = [lesson for lesson in ladder.read() if lesson.has_program]

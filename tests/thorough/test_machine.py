@@ -10,9 +10,9 @@ import unittest
 from pathlib import Path
 
 import labtest
-from labtest import LAB, finish, lab, named, run, start, status, temporary_folder, wait_gone
-from lab import kernel, keeper
+from lab.machine import daemon, kernel
 from lab.paths import ROOT, cache_dir
+from labtest import LAB, finish, lab, named, run, start, status, temporary_folder, wait_gone
 
 
 def processes_with(text: str) -> "list[str]":
@@ -71,14 +71,14 @@ class Life(unittest.TestCase):
         environment = {**self.machine("idle"), "LAB_IDLE": "1"}
         self.assertEqual(run("sleep", "2", env=environment).returncode, 0)  # in use is not idle
         pids = status(environment)
-        self.assertTrue(wait_gone(pids["keeper"], 100))
+        self.assertTrue(wait_gone(pids["daemon"], 100))
         self.assertTrue(wait_gone(pids["qemu"], 60))
 
     def test_a_killed_keeper_takes_qemu_along_and_two_start_the_next(self):
-        environment = self.machine("keeper")
+        environment = self.machine("daemon")
         self.assertEqual(run("true", env=environment).returncode, 0)
         pids = status(environment)
-        os.kill(pids["keeper"], signal.SIGKILL)
+        os.kill(pids["daemon"], signal.SIGKILL)
         self.assertTrue(wait_gone(pids["qemu"], 60))
         # What it has left behind is in nobody's way, be it two who start the next machine at once.
         both = [
@@ -91,8 +91,8 @@ class Life(unittest.TestCase):
             process.send_signal(signal.SIGINT)
         for process in both:
             self.assertEqual(finish(process).returncode, -signal.SIGINT)
-        # The last host to end has ended the keeper.
-        self.assertTrue(wait_gone(pids["keeper"], 0) and wait_gone(pids["qemu"], 0))
+        # The last host to end has ended the daemon.
+        self.assertTrue(wait_gone(pids["daemon"], 0) and wait_gone(pids["qemu"], 0))
 
     def test_interrupted_while_it_starts(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
@@ -162,7 +162,7 @@ class Elsewhere(unittest.TestCase):
 def status_accelerator() -> str:
     """Does not have every new cache try KVM afresh."""
     return (
-        "tcg" if keeper.kvm_verdict_file().exists() or not os.access("/dev/kvm", os.W_OK) else "kvm"
+        "tcg" if daemon.kvm_verdict_file().exists() or not os.access("/dev/kvm", os.W_OK) else "kvm"
     )
 
 

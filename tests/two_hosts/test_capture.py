@@ -7,9 +7,9 @@ import unittest
 from pathlib import Path
 
 import two_hosts
-from lab import packets
 from lab.errors import LabError
-from lab.tap import Tap
+from lab.machine.tap import Tap
+from lab.wire import packets
 from two_hosts import A, B, lab, pcap
 
 ROW = re.compile(r" *\d+\.\d{3}  (a|b) -> (a|b)  (.+?)  +0x(\w+) +0x(\w+) +(\d*)  ?(.*)$")

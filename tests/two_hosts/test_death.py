@@ -8,7 +8,7 @@ import time
 import unittest
 
 import labtest
-from lab import machine
+from lab.machine import machine
 from lab.paths import runtime_dir
 
 MEMORY_LIMIT = 1 << 20  # KiB for each
@@ -48,7 +48,7 @@ class Hosts(unittest.TestCase):
         ):
             with self.subTest(victim=victim, words=words):
                 machine.start("a")
-                pids = [status[which] for status in self.statuses() for which in ("qemu", "keeper")]
+                pids = [status[which] for status in self.statuses() for which in ("qemu", "daemon")]
                 command = labtest.lab(*words)
                 program = "sleep" if "sleep" in words else "send_recv"
                 running = labtest.lab(

@@ -10,7 +10,9 @@ import unittest.mock
 from pathlib import Path
 
 import two_hosts
-from lab import examples, ladder, recording, timeline, timeline_svg, timeline_text, trace
+from lab import examples, ladder
+from lab.commands import trace
+from lab.wire import recording, timeline, timeline_svg, timeline_text
 from two_hosts import A, BUILD, lab
 
 

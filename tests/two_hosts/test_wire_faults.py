@@ -4,8 +4,9 @@ import subprocess
 import unittest
 
 import two_hosts
-from lab import examples, packets
-from lab.tap import Tap
+from lab import examples
+from lab.machine.tap import Tap
+from lab.wire import packets
 from two_hosts import A, B, BUILD, lab, on, pcap
 
 SIZE = 655_360

@@ -8,7 +8,8 @@ import sys
 import unittest
 from pathlib import Path
 
-from lab import build, machine, place
+from lab import build, place
+from lab.machine import machine
 from lab.paths import ROOT
 
 LAB = str(ROOT / "lab")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench import arms, measured, plots
 from drawing import gallery
-from lab import sync
+from lab.commands import sync
 from lab.errors import LabError
 
 PICTURES = gallery.FOLDER

@@ -7,8 +7,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from lab import recording, timeline_svg
 from lab.paths import ROOT
+from lab.wire import recording, timeline_svg
 
 FOLDER = ROOT / "picture"
 

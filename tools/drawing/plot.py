@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bench.measured import Row, figure, is_peer, name_of
 from drawing.picture import Picture
-from lab.timeline_svg import wrapped
+from lab.wire.timeline_svg import wrapped
 
 LEFT, RIGHT = 80, 600  # of the plotted area; the names of the lines stand to its right
 NAMES = 622

@@ -44,7 +44,7 @@ def _parser(prog: str, names: list[str]) -> "tuple[Parser, dict[str, Parser], di
     parser = Parser(prog=prog)
     subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for name in names:
-        importlib.import_module("lab." + MODULES.get(name, name)).add_parser(subparsers)
+        importlib.import_module("lab.commands." + MODULES.get(name, name)).add_parser(subparsers)
     helps = {action.dest: action.help % {} for action in subparsers._choices_actions}
     return parser, subparsers.choices, helps
 

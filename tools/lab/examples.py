@@ -11,9 +11,10 @@ import os
 from pathlib import Path
 from typing import Optional, Sequence
 
-from lab import kbuild, ladder, normalise, pair, place as places, variants
+from lab import ladder, normalise, pair, place as places, variants
 from lab.errors import LabError, UsageError, nearest
 from lab.listening import LISTENING
+from lab.machine import kbuild
 from lab.paths import ROOT, WORK, runtime_dir
 from lab.place import Place
 
@@ -271,7 +272,7 @@ def _run_module(
         raise LabError(f"{lesson.stem} is a kernel module, which runs in the emulated machine only")
     module = kbuild.module(lesson, program, build)
     client_argv = [
-        "python3", "-I", "-S", str(ROOT / "tools/lab/guest_module.py"), str(module), *extra]
+        "python3", "-I", "-S", str(ROOT / "tools/lab/machine/guest_module.py"), str(module), *extra]
     return pair.run(
         place,
         [

@@ -154,7 +154,7 @@ def ensure(*groups: str) -> None:
     _apt(prefix, ["install", "-y", "--no-install-recommends", *names])
     # Without dpkg, programs were looked for, and a package may not bring all of them.
     need(*groups)
-    from lab import machine
+    from lab.machine import machine
 
     machine.files_changed()
 

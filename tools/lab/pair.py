@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Callable, Optional, Sequence
 
-from lab import machine
+from lab.machine import machine
 from lab.place import Place
 
 # Seconds that a run may take. The tests set it higher, for a busy machine.

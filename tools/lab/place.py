@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, Sequence
 
-from lab import machine, network, packages
+from lab import packages
 from lab.errors import LabError
+from lab.machine import machine, network
 from lab.paths import ROOT, cache_dir
 
 NETDEV, RDMA, ADDRESS = "lab0", "rxe0", network.address()
@@ -243,7 +244,7 @@ def _machine(want: Optional[str]) -> "Place | str":
 
 def _prefix(host: str) -> tuple[str, ...]:
     # Without site (-S), which looks for packages: a tenth of what starting the client takes.
-    return (sys.executable, "-S", str(ROOT / "tools/lab/execute.py"), host)
+    return (sys.executable, "-S", str(ROOT / "tools/lab/commands/execute.py"), host)
 
 
 # ---- two hosts

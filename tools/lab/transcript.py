@@ -10,8 +10,10 @@ import re
 import subprocess
 from pathlib import Path
 
-from lab import capture, normalise, packets, variants
+from lab import normalise, variants
+from lab.commands import capture
 from lab.paths import ROOT
+from lab.wire import packets
 
 LIMIT = 900  # seconds
 

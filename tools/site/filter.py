@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tools"))
 from lab import ladder  # noqa: E402
-from lab.headings import slug  # noqa: E402
+from lab.pages.headings import slug  # noqa: E402
 
 # The pages beside the ladder, in the order in which they stand in the tree of pages.
 BESIDE = (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The box "Find" of the site: it looks in the sections of all lessons. find_data.js, which
-// tools/lab/docs.py writes, has them as `sections`: [title, heading, address, text]. An address
-// with ?find=WORDS begins with these words.
+// tools/lab/commands/docs.py writes, has them as `sections`: [title, heading, address, text]. An
+// address with ?find=WORDS begins with these words.
 "use strict";
 
 (() => {

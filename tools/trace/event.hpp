@@ -12,7 +12,8 @@
 //
 // and for tools, where a call has it: qp, srq, cq, wrs, bad, wcs, empty, state, path_mtu, rq_psn,
 // sq_psn, dest_qp, type, sq_sig_all, addr, length, lkey, rkey, event, status, id, tcp, bytes,
-// receives. tools/lab/timeline.py reads them. Lines stand in the order in which the calls ended.
+// receives. tools/lab/wire/timeline.py reads them. Lines stand in the order in which the calls
+// ended.
 #pragma once
 
 #include <cerrno>

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""./lab test: sets everything up and runs `meson test`; arguments go through to it."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from lab import build, packages, place
+from lab.errors import LabError
+from lab.machine import headers, kernel
+
+# The packages of every program that a test runs: nothing is installed once the tests have begun.
+PACKAGES = ["build", "device", "machine", "kernel", "docs", "wire", "bench"]
+# Suites and tests that need a second compiler, a browser or valgrind.
+NEED_MORE = {
+    "maintainer", "thorough", "counts", "fuzz", "test_builds", "test_browser", "test_counts",
+    "test_whole_programs", "test_fuzz"}
+# Tests at the same time. They share the emulated machine's two processors, and one of them usually
+# waits for an event.
+AT_ONCE = "3"
+SHOWN = 5  # of the slowest tests
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "test",
+        help="run all that a learner reads; other arguments go to meson test: --suite examples")
+    parser.add_argument(
+        "--all", action="store_true", help="also what asks whether ./lab, text and style are right")
+    parser.add_argument("tests", nargs="*", metavar="TEST", help="names, as meson test takes them")
+    parser.set_defaults(main=main, passes_on=[])
+
+
+def main(args) -> int:
+    wanted = [word for word in args.passes_on or args.tests if word != "--all"]
+    # A test or a suite that is named runs whatever it is.
+    whole = args.all or bool(wanted)
+    packages.ensure(
+        *PACKAGES, *(["check"] if whole else []),
+        *(["thorough"] if args.all or NEED_MORE & set(wanted) else []))
+    began = time.monotonic()
+    folder = build.build(default_only=not whole)
+    built = time.monotonic()
+    try:
+        print(f"lab: {place.find_place().why}", file=sys.stderr, flush=True)
+    except LabError as error:
+        print(
+            f"lab: the tests that need a device will be skipped: {error}", file=sys.stderr,
+            flush=True)
+    try:
+        headers.get(kernel.get())  # a download is not part of any test's time limit
+    except LabError as error:
+        print(f"lab: the tests of lesson 31 will be skipped: {error}", file=sys.stderr, flush=True)
+    setup = "all" if whole else "learner"
+    log = folder / f"meson-logs/testlog-{setup}.json"
+    log.unlink(missing_ok=True)
+    status = subprocess.run(
+        [
+            "meson", "test", "-C", str(folder), "--no-rebuild", "--print-errorlogs",
+            "--num-processes", AT_ONCE, "--setup", setup, *wanted],
+        env={**os.environ, "LAB_INSTALL": "no"},
+    ).returncode
+    if not log.exists():  # --list and --help, or a suite that does not exist
+        return status
+    tests = [json.loads(line) for line in log.read_text().splitlines()]
+    print(f"build {built - began:.0f} s, tests {time.monotonic() - built:.0f} s; the slowest:")
+    for test in sorted(tests, key=lambda test: test["duration"], reverse=True)[:SHOWN]:
+        print(f"{test['duration']:7.1f} s  {name_of(test)}")
+    failed = [
+        name_of(test) for test in tests if test["result"] not in ("OK", "EXPECTEDFAIL", "SKIP")]
+    if failed:
+        print("failed:", *failed)
+    skipped = sum(test["result"] == "SKIP" for test in tests)
+    print(
+        f"{len(tests) - len(failed) - skipped} passed, {len(failed)} failed, {skipped} skipped",
+        flush=True)
+    return status
+
+
+def name_of(test: dict) -> str:
+    """Without the suite."""
+    return test["name"].rpartition(" / ")[2]
