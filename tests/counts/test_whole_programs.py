@@ -4,7 +4,7 @@ processes and threads, posts, completions, wakes, sleeps, and instructions in us
 
 With ordinary scheduling, these counts differ from run to run: 10 to 12 % in three runs with 16
 processes. How many requests go in a group, and which threads sleep, depends on the order in which
-the processes run. So in_one_order.py fixes that order, and all sides wait for events: how often a
+the processes run. So fixed_schedule.py fixes that order, and all sides wait for events: how often a
 side looks before it sleeps depends on the time. Ten runs of each arm, four of them beside two
 endless loops, then differed by 3 % at most. The loads are those with a fixed pattern: one process
 with one request, or processes with 16 requests each. (16 processes with one request each may split
@@ -37,7 +37,7 @@ from lab import place
 from lab.paths import ROOT
 
 PROGRAMS = Path(os.environ.get("LAB_BUILD", ROOT / "build")) / "examples"
-RUNNER = str(Path(__file__).parent / "in_one_order.py")
+RUNNER = str(Path(__file__).parent / "fixed_schedule.py")
 EXPECTED = Path(__file__).parent / "whole_programs.json"
 SYSTEM = f"{platform.freedesktop_os_release().get('VERSION_CODENAME')} {platform.machine()}"
 MOST_CHANGE = 0.05

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""27_all_of_it: the services that somebody could write, and their clients."""
+"""27_in_production: the services that somebody could write, and their clients."""
 import re
 import subprocess
 import unittest

@@ -2,7 +2,7 @@
 // Preloaded into a server or a client, it holds the first registration of a megabyte or more until
 // a line comes in on standard input: a moment in which the test checks whether the rest goes on.
 
-#include "at_the_gate.hpp"
+#include "breakpoint.hpp"
 
 #include <atomic>
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ namespace {
 void hold(size_t length) {
   static std::atomic<bool> has_held = false;
   if (length >= 1 << 20 && !has_held.exchange(true))
-    wait_at_the_gate();
+    wait_at_breakpoint();
 }
 
 } // namespace

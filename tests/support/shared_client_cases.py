@@ -75,7 +75,7 @@ class Shared(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, now)
 
     def let_through(self, process):
-        """One with slow memory, which is at its gate."""
+        """One with slow memory, which is at its breakpoint."""
         process.stdin.write("\n")
         process.stdin.flush()
 
@@ -505,7 +505,7 @@ class Faults(Shared):
         self.serve(preload="tests/faults/libslow_memory.so")
         self.sender()
         large = self.client("--slots", "16384", "--requests", "10", "--timeout", "60")
-        self.assertEqual(next_line(self.server), "at the gate\n")
+        self.assertEqual(next_line(self.server), "at the breakpoint\n")
         self.assertEqual(self.right(self.attached("--requests", "100")), 200)
         self.assertIsNone(large.poll())
         self.let_through(self.server)
@@ -522,7 +522,7 @@ class Faults(Shared):
             "--cm-port", self.port, "--responses", "slots", "--serve", "--name", self.name,
             "--connections", "2", "--slots", "16384", "--timeout", "60",
             preload="tests/faults/libslow_memory.so")
-        self.assertEqual(next_line(self.sending), "at the gate\n")
+        self.assertEqual(next_line(self.sending), "at the breakpoint\n")
         self.assertGreater(self.right(self.attached("--patient", "--seconds", "7")), 0)
         self.let_through(self.sending)
         self.assertIn("2 connections are up", next_line(self.sending))

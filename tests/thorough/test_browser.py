@@ -38,7 +38,7 @@ class Browser(unittest.TestCase):
     def setUpClass(cls):
         cls.temp = tempfile.TemporaryDirectory(prefix="lab site ")
         cls.html = docs.make(Path(cls.temp.name) / "docs").parent
-        shutil.copy(HERE / "look.html", cls.html)
+        shutil.copy(HERE / "page_check.html", cls.html)
         handler = functools.partial(Quiet, directory=str(cls.html))
         cls.server = Server(("127.0.0.1", 0), handler)
         cls.address = f"http://127.0.0.1:{cls.server.server_port}"
@@ -47,7 +47,7 @@ class Browser(unittest.TestCase):
         cls.pages = sorted(
             path.name
             for path in cls.html.glob("*.html")
-            if path.name != "look.html"
+            if path.name != "page_check.html"
             and not re.search(
                 r"_source\.html$|-members\.html$|^(globals|functions|namespacemembers|dir_)",
                 path.name))
@@ -60,7 +60,7 @@ class Browser(unittest.TestCase):
 
     @classmethod
     def look(cls, width, *options, pages=None):
-        """@return what look.html has found on each page, and what the browser's console said"""
+        """@return the findings of page_check.html on each page, and the messages of the console"""
         found, said = {}, ""
         pages = pages or cls.pages
         for begin in range(0, len(pages), AT_ONCE):
@@ -73,7 +73,7 @@ class Browser(unittest.TestCase):
                         "--disable-dev-shm-usage", f"--user-data-dir={profile}",
                         "--enable-logging=stderr", "--virtual-time-budget=600000",
                         f"--window-size={WIDE + 40},1000", *options, "--dump-dom",
-                        f"{cls.address}/look.html#{wanted}"],
+                        f"{cls.address}/page_check.html#{wanted}"],
                     capture_output=True,
                     text=True,
                     timeout=LIMIT)

@@ -82,7 +82,7 @@ class Faults(unittest.TestCase):
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 text=True)
             self.addCleanup(client.kill)
-            self.assertTrue(any(line == "at the gate\n" for line in client.stdout))
+            self.assertTrue(any(line == "at the breakpoint\n" for line in client.stdout))
             lab("hosts", "cut")
             said = client.communicate("on\n", timeout=600)[0]
         self.assertEqual(client.returncode, 1, said)

@@ -3,7 +3,7 @@
 
 #include "channel_events.hpp"
 
-#include "kept.hpp"
+#include "object_registry.hpp"
 
 #include <fcntl.h>
 #include <mutex>

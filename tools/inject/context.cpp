@@ -5,7 +5,7 @@
 #include "context.hpp"
 
 #include "inject.hpp"
-#include "kept.hpp"
+#include "object_registry.hpp"
 
 #include <cstring>
 #include <unordered_map>

@@ -6,7 +6,7 @@
 
 #include "inject.hpp"
 
-#include "kept.hpp"
+#include "object_registry.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 // ibv_start_poll(). Their pointers are in each QP and CQ.
 
 #include "fast_path.hpp"
-#include "kept.hpp"
+#include "object_registry.hpp"
 #include "names.hpp"
 #include "next.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "fast_path.hpp"
 
-#include "kept.hpp"
+#include "object_registry.hpp"
 #include "names.hpp"
 
 #include <arpa/inet.h>

@@ -4,7 +4,7 @@
 #include "names.hpp"
 
 #include "event.hpp"
-#include "kept.hpp"
+#include "object_registry.hpp"
 #include "next.hpp"
 
 #include <arpa/inet.h>

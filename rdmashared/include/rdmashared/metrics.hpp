@@ -5,7 +5,7 @@
 ///     const std::string for_a_person = metrics.text(); // Sender::metrics(), Server::metrics()
 ///     const std::string for_prometheus = metrics.prometheus();
 ///
-/// Written out in lesson 27_all_of_it.
+/// Written out in lesson 27_in_production.
 #pragma once
 
 #include <array>

@@ -10,7 +10,7 @@
 ///         });
 ///     rdmashared::serve_until_signal(server);
 ///
-/// Written out in lesson 24_its_server.
+/// Written out in lesson 24_shared_server.
 #pragma once
 
 #include "rdmashared/basics.hpp"

@@ -2,7 +2,7 @@
 """Runs a server and a client where the device is, and counts their system calls and instructions.
 Prints one line of JSON.
 
-    python3 in_one_order.py SERVER CLIENT COUNTED    each is JSON; COUNTED: calls, server or client
+    python3 fixed_schedule.py SERVER CLIENT COUNTED   all JSON; COUNTED: calls, server or client
 
 Ordinarily the scheduler chooses the order in which processes run, and the counts depend on it. Here
 all of them run on one CPU, in the class SCHED_FIFO with the same priority: each runs until it
@@ -34,7 +34,7 @@ CALLGRIND = [
     "valgrind", "--tool=callgrind", "--trace-children=yes", "--callgrind-out-file=/dev/null"]
 
 
-def in_one_order():
+def fixed_schedule():
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 
@@ -62,7 +62,7 @@ def start(folder, whose, argv, counted):
     os.sched_setaffinity(0, every_cpu)
     process = subprocess.Popen(
         [*under, program, *argv[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        preexec_fn=in_one_order)
+        preexec_fn=fixed_schedule)
     os.sched_setaffinity(0, mine)
     return process
 

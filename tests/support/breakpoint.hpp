@@ -5,8 +5,8 @@
 
 #include <cstdio>
 
-inline void wait_at_the_gate() {
-  std::puts("at the gate");
+inline void wait_at_breakpoint() {
+  std::puts("at the breakpoint");
   std::fflush(stdout);
   while (const int letter = std::getchar())
     if (letter == '\n' || letter == EOF)

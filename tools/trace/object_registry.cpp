@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The lock of what is remembered, and what fork() does with it.
 
-#include "kept.hpp"
+#include "object_registry.hpp"
 
 #include <pthread.h>
 
