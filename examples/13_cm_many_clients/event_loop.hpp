@@ -32,16 +32,16 @@ public:
     rdmacommon::check_errno(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted), "epoll_ctl");
   }
 
-  // Sleeps until something is there or the time has come, and calls `look_at` with each file that
-  // can be read.
-  template <typename LookAt> void sleep_until(Clock::time_point when, LookAt look_at) {
+  // Sleeps until a file can be read or the time has come. Calls `on_ready` with each file that can
+  // be read.
+  template <typename OnReady> void sleep_until(Clock::time_point when, OnReady on_ready) {
     set_timer(when);
     std::array<epoll_event, 8> ready{};
     const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), -1);
     if (count < 0 && errno != EINTR)
       rdmacommon::throw_errno(errno, "epoll_wait");
     for (int i = 0; i < count; ++i)
-      look_at(ready.at(static_cast<size_t>(i)).data.fd); // the timer's only ends the sleep
+      on_ready(ready.at(static_cast<size_t>(i)).data.fd); // the timer's only ends the sleep
   }
 
   // Whether SIGTERM or SIGINT has come.

@@ -68,10 +68,10 @@ public:
   // [run]
   void run() {
     while (!has_ended()) {
-      loop_.sleep_until(next_deadline(), [&](int fd) { look_at(fd); });
+      loop_.sleep_until(next_deadline(), [&](int fd) { dispatch_event(fd); });
       if (loop_.is_to_end())
         begin_to_end();
-      look_at_the_clock();
+      check_deadlines();
       tear_down();
     }
     std::printf(
@@ -93,7 +93,7 @@ private:
     return (closing_ || enough) && clients_now() == 0;
   }
 
-  void look_at(int fd) {
+  void dispatch_event(int fd) {
     if (fd == channel_->fd)
       take_cm_events();
     for (auto &[context, device] : devices_)
@@ -186,7 +186,7 @@ private:
     return next;
   }
 
-  void look_at_the_clock() {
+  void check_deadlines() {
     const bool no_more_grace = closing_ && Clock::now() >= grace_ends_;
     for (auto &[context, device] : devices_)
       for (auto &[number, client] : device.clients) {

@@ -182,12 +182,12 @@ private:
 };
 
 // A worker process of the demonstration.
-struct Hand {
+struct DemoWorker {
   std::pair<Link, Link> link = make_link(); // closed after the child has ended
   std::unique_ptr<Child> child;
   uint32_t number = 0;
 
-  Hand(Sender &sender, const std::function<void(Worker &, const Link &orders)> &body) {
+  DemoWorker(Sender &sender, const std::function<void(Worker &, const Link &orders)> &body) {
     child = std::make_unique<Child>([&](const Link &orders) {
       link.first = Link(); // the sender's end
       Worker worker(link.second, timeout);
@@ -209,8 +209,8 @@ struct Hand {
 };
 
 // [killed]
-void killed(Sender &sender, const Hand &other, const std::string &point) {
-  const Hand victim(sender, [&](Worker &worker, const Link &orders) {
+void killed(Sender &sender, const DemoWorker &other, const std::string &point) {
+  const DemoWorker victim(sender, [&](Worker &worker, const Link &orders) {
     orders.hear(idle);
     worker.die_at = point;
     worker.request("slow fig");
@@ -227,7 +227,7 @@ void killed(Sender &sender, const Hand &other, const std::string &point) {
 
 // [late]
 void late(Sender &sender) {
-  const Hand next(sender, [](Worker &worker, const Link &orders) {
+  const DemoWorker next(sender, [](Worker &worker, const Link &orders) {
     const uint32_t slot = worker.put("slow plum");
     worker.submit();
     orders.tell("submitted");
@@ -259,8 +259,8 @@ void lie(Worker &worker, const Link &orders) {
   }
 }
 
-void nonsense(Sender &sender, const Hand &other) {
-  const Hand liar(sender, lie);
+void nonsense(Sender &sender, const DemoWorker &other) {
+  const DemoWorker liar(sender, lie);
   const auto line = [&](const char *what, const std::string &response) {
     std::printf("worker %u %s: it is %s; worker %u has \"%s\"\n", liar.number, what,
                 sender.members() == 2 ? "still there" : "dropped", other.number, response.c_str());
@@ -281,7 +281,7 @@ void workers(int argc, char **argv) {
   line.add("--timeout", timeout, "seconds for what another process has to do");
   line.parse(argc, argv);
   Sender sender;
-  const Hand other(sender, [](Worker &worker, const Link &orders) {
+  const DemoWorker other(sender, [](Worker &worker, const Link &orders) {
     for (;;) // each order is a request
       orders.tell(worker.request(orders.hear(idle)));
   });

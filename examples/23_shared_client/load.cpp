@@ -51,7 +51,7 @@ public:
         number_(uint64_t{seed_} << 32),
         timetable_(load.every_us, uint64_t{process % load.processes} * load.threads + thread,
                    uint64_t{load.processes} * load.threads),
-        places_(load.in_flight) {}
+        slots_(load.in_flight) {}
 
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
@@ -67,13 +67,13 @@ public:
         else
           send(i++);
       });
-    for (size_t i = 0; i < places_.size(); ++i)
-      guarded([&] { collect(next_place()); });
+    for (size_t i = 0; i < slots_.size(); ++i)
+      guarded([&] { collect(next_slot()); });
     return score_;
   }
 
 private:
-  struct Place { // of a request that is under way
+  struct Slot { // of a request that is under way
     Bytes request;
     std::optional<Pending> pending;
     Time began;
@@ -117,8 +117,8 @@ private:
   // Keeps `in_flight` requests under way, and sends all that it may together.
   // @param i counts the requests that it sends, also if one of them, or an older one, fails
   void send_together(uint32_t &i, uint32_t most) {
-    const auto size = static_cast<uint32_t>(places_.size());
-    const auto oldest = [&]() -> Place & { return places_[(next_ + size - under_way_) % size]; };
+    const auto size = static_cast<uint32_t>(slots_.size());
+    const auto oldest = [&]() -> Slot & { return slots_[(next_ + size - under_way_) % size]; };
     if (under_way_ == size)
       do
         collect(oldest());
@@ -126,14 +126,14 @@ private:
     RequestOptions how;
     requests_.clear();
     for (uint32_t k = 0; k < std::min(most, size - under_way_); ++k) {
-      Place &place = places_[(next_ + k) % size];
-      how = make_request(place.request, load_, random_, ++number_);
-      place.began = now();
-      requests_.emplace_back(place.request);
+      Slot &slot = slots_[(next_ + k) % size];
+      how = make_request(slot.request, load_, random_, ++number_);
+      slot.began = now();
+      requests_.emplace_back(slot.request);
     }
     std::vector<Pending> sent = caller_.request_batch(requests_, how);
     for (Pending &each : sent) {
-      next_place().pending.emplace(std::move(each));
+      next_slot().pending.emplace(std::move(each));
       ++under_way_;
     }
     i += static_cast<uint32_t>(sent.size());
@@ -142,8 +142,8 @@ private:
     if (under_way_ > 0) // the area is full
       return collect(oldest());
     ++i;
-    check(caller_.request(requests_.front(), how), places_[next_ % size].request); // waits for room
-    count(places_[next_ % size].began);
+    check(caller_.request(requests_.front(), how), slots_[next_ % size].request); // waits for room
+    count(slots_[next_ % size].began);
   }
 
   void send(uint32_t i) {
@@ -151,18 +151,18 @@ private:
                          : load_.in_flight > 1 ? 0
                                                : 1;
     if (way < 6 && way != 1 && way != 2 && load_.in_flight > 1) {
-      Place &place = next_place();
-      collect(place);
-      const RequestOptions how = make_request(place.request, load_, random_, ++number_);
-      place.began = now();
-      if (auto pending = caller_.try_request_async(place.request, how)) {
-        place.pending.emplace(std::move(*pending));
+      Slot &slot = next_slot();
+      collect(slot);
+      const RequestOptions how = make_request(slot.request, load_, random_, ++number_);
+      slot.began = now();
+      if (auto pending = caller_.try_request_async(slot.request, how)) {
+        slot.pending.emplace(std::move(*pending));
         return;
       }
       collect_all();
       // What has room may be requests that nobody waits for. This way to ask waits for room.
-      check(caller_.request(place.request, how), place.request);
-      count(place.began);
+      check(caller_.request(slot.request, how), slot.request);
+      count(slot.began);
       return;
     }
     collect_all();
@@ -192,26 +192,26 @@ private:
       caller_.wait_connected(some_time, static_cast<uint32_t>(load_.server));
   }
 
-  Place &next_place() { // where the oldest one is, if all are taken
-    return places_[next_++ % places_.size()];
+  Slot &next_slot() { // where the oldest one is, if all are taken
+    return slots_[next_++ % slots_.size()];
   }
 
   // Before this thread waits for room: the room may be where its own responses are. The oldest
   // first.
   void collect_all() {
-    for (size_t i = 0; i < places_.size(); ++i)
-      collect(next_place());
+    for (size_t i = 0; i < slots_.size(); ++i)
+      collect(next_slot());
   }
 
-  void collect(Place &place) {
-    if (!place.pending)
+  void collect(Slot &slot) {
+    if (!slot.pending)
       return;
-    Pending pending = std::move(*place.pending);
-    place.pending.reset();
+    Pending pending = std::move(*slot.pending);
+    slot.pending.reset();
     under_way_ -= std::min(under_way_, 1U);
     pending.wait(std::chrono::milliseconds::max(),
-                 [&](std::span<const std::byte> response) { check(response, place.request); });
-    count(place.began);
+                 [&](std::span<const std::byte> response) { check(response, slot.request); });
+    count(slot.began);
   }
 
   Caller &caller_;
@@ -222,7 +222,7 @@ private:
   Timetable timetable_;
   Score score_;
   Bytes request_; // of one that is not kept
-  std::vector<Place> places_;
+  std::vector<Slot> slots_;
   size_t next_ = 0;
   uint32_t under_way_ = 0;                           // of send_together()
   std::vector<std::span<const std::byte>> requests_; // that go together

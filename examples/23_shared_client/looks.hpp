@@ -4,7 +4,7 @@
 
 #include "console.hpp"
 
-#include "epoll_loop.hpp" // of the shared client: Patience
+#include "epoll_loop.hpp" // of the shared client: IdlePolicy
 
 #include <rdmacommon/options.hpp>
 
@@ -41,5 +41,5 @@ public:
 
 private:
   std::string how_ = "events";
-  std::optional<rdmashared::Patience> patience_;
+  std::optional<rdmashared::IdlePolicy> patience_;
 };

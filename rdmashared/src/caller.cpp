@@ -62,7 +62,7 @@ void Pending::drop() {
   CallerArea &area = *std::exchange(area_, nullptr);
   if (getpid() != area.process_) // a forked child has no area
     return;
-  const AreaUse::Place place{.slot = slot_, .slots = slots_, .room = room_};
+  const AreaUse::Allocation place{.slot = slot_, .slots = slots_, .room = room_};
   if (area.area().answer(slot_).outcome.load(std::memory_order_acquire) != 0) {
     area.free(place);
     return;
@@ -210,7 +210,7 @@ uint32_t Caller::largest_response() const {
 // [request]
 Response Caller::call(std::span<const std::byte> bytes, const RequestOptions &options) {
   const auto deadline = rdmacommon::deadline_in(options.limit);
-  AreaUse::Place place;
+  AreaUse::Allocation place;
   const Outcome outcome = area_->request(bytes, options, Want::response, deadline, place);
   if (outcome != Outcome::response)
     return {.outcome = outcome};
@@ -230,7 +230,7 @@ std::vector<std::byte> Caller::request(std::span<const std::byte> bytes,
 void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place,
                      const RequestOptions &options) {
   const auto deadline = rdmacommon::deadline_in(options.limit);
-  AreaUse::Place place;
+  AreaUse::Allocation place;
   const Outcome outcome = area_->request(bytes, options, Want::response, deadline, place);
   if (outcome != Outcome::response)
     area_->fail(outcome, bytes, options);
@@ -238,7 +238,7 @@ void Caller::request(std::span<const std::byte> bytes, const InPlace &in_place,
 }
 
 Pending Caller::request_async(std::span<const std::byte> bytes, const RequestOptions &options) {
-  AreaUse::Place place;
+  AreaUse::Allocation place;
   const Outcome outcome = area_->try_request(bytes, options, Want::response, place);
   if (outcome != Outcome::response)
     area_->fail(outcome, bytes, options);
@@ -247,7 +247,7 @@ Pending Caller::request_async(std::span<const std::byte> bytes, const RequestOpt
 
 std::optional<Pending> Caller::try_request_async(std::span<const std::byte> bytes,
                                                  const RequestOptions &options) {
-  AreaUse::Place place;
+  AreaUse::Allocation place;
   const Outcome outcome = area_->try_request(bytes, options, Want::response, place);
   if (outcome == Outcome::no_room)
     return std::nullopt;
@@ -269,7 +269,7 @@ std::vector<Pending> Caller::request_batch(std::span<const std::span<const std::
   sent.reserve(requests.size());
   const std::lock_guard lock(area_->mutex_);
   for (const auto bytes : requests) {
-    AreaUse::Place place;
+    AreaUse::Allocation place;
     if (area_->add(bytes, options, Want::response, place) != Outcome::response)
       break;
     sent.push_back(area_->pending(place, options, deadline));
@@ -280,7 +280,7 @@ std::vector<Pending> Caller::request_batch(std::span<const std::span<const std::
 
 // Nobody waits for what becomes of it, so its slots are free once the sender has sent it.
 void Caller::post(std::span<const std::byte> bytes, const RequestOptions &options) {
-  AreaUse::Place place;
+  AreaUse::Allocation place;
   const Outcome outcome =
       area_->request(bytes, options, Want::nothing, rdmacommon::deadline_in(options.limit), place);
   if (outcome != Outcome::response)

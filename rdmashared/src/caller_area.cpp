@@ -39,7 +39,7 @@ void CallerArea::check_closely(const RequestOptions &options) const {
 }
 
 Outcome CallerArea::add(std::span<const std::byte> bytes, const RequestOptions &options, Want want,
-                        Place &place) {
+                        Allocation &place) {
   const uint64_t needed = this->needed(bytes.size(), options);
   if (needed > longest())
     return Outcome::too_long;
@@ -83,7 +83,7 @@ void CallerArea::announce() {
 
 // [try-request]
 Outcome CallerArea::try_request(std::span<const std::byte> bytes, const RequestOptions &options,
-                                Want want, Place &place) {
+                                Want want, Allocation &place) {
   check(options);
   if (is_known_to_be_over())
     return Outcome::sender_gone;
@@ -95,7 +95,7 @@ Outcome CallerArea::try_request(std::span<const std::byte> bytes, const RequestO
 }
 
 Outcome CallerArea::request(std::span<const std::byte> bytes, const RequestOptions &options,
-                            Want want, Clock::time_point deadline, Place &place) {
+                            Want want, Clock::time_point deadline, Allocation &place) {
   Outcome outcome = try_request(bytes, options, want, place);
   if (outcome != Outcome::no_room)
     return outcome;

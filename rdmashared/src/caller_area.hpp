@@ -46,7 +46,7 @@ public:
   bool is_over() { return is_known_to_be_over() || (is_alone_ = joined_.is_alone()); }
   bool is_known_to_be_over() const { return board().is_over.load() != 0 || is_alone_; }
 
-  using Place = AreaUse::Place;
+  using Allocation = AreaUse::Allocation;
   uint64_t longest() const; // request, or response in the slots, in bytes
   static uint64_t needed(size_t bytes, const RequestOptions &options);
   // @throws Error if the sender has no such server, or no such responses
@@ -59,23 +59,24 @@ public:
 
   // With the lock; announce() follows.
   Outcome add(std::span<const std::byte> bytes, const RequestOptions &options, Want want,
-              Place &place);
+              Allocation &place);
   Outcome try_request(std::span<const std::byte> bytes, const RequestOptions &options, Want want,
-                      Place &place);
+                      Allocation &place);
   // Waits for room.
   Outcome request(std::span<const std::byte> bytes, const RequestOptions &options, Want want,
-                  Clock::time_point deadline, Place &place);
+                  Clock::time_point deadline, Allocation &place);
   [[noreturn]] void fail(Outcome outcome, std::span<const std::byte> bytes,
                          const RequestOptions &options) const;
 
-  Pending pending(const Place &place, const RequestOptions &options, Clock::time_point deadline) {
+  Pending pending(const Allocation &place, const RequestOptions &options,
+                  Clock::time_point deadline) {
     return {*this,    place.slot,   place.slots, place.room, options.waiting.value_or(waiting_),
             deadline, options.where};
   }
   // With the lock. Several submissions can be announced together.
   void submit(const Submission &what);
   void announce();
-  void free(const Place &place) {
+  void free(const Allocation &place) {
     use_.release(place);
     wake_those_without_room();
   }
@@ -88,9 +89,9 @@ public:
 
   const pid_t process_ = getpid();
   const Waiting waiting_;
-  std::array<Patience, 3> patience_{Patience(Waiting::poll), Patience(Waiting::events),
-                                    Patience(Waiting::adaptive)}; // by Waiting
-  Joined joined_;
+  std::array<IdlePolicy, 3> patience_{IdlePolicy(Waiting::poll), IdlePolicy(Waiting::events),
+                                      IdlePolicy(Waiting::adaptive)}; // by Waiting
+  Membership joined_;
   std::atomic<bool> is_alone_ = false;
 
   std::mutex mutex_; // of the two below, apart from AreaUse::release()
@@ -118,7 +119,7 @@ template <typename IsDone>
 CallerArea::Slept CallerArea::sleep_until(IsDone is_done, Clock::time_point deadline, Waiting how) {
   if (is_done())
     return Slept::done;
-  Patience &patience = patience_.at(static_cast<size_t>(how));
+  IdlePolicy &patience = patience_.at(static_cast<size_t>(how));
   int looked = 0;
   // [look]
   // Looking pays for one process, and not for many: they would keep the CPUs from the sender.

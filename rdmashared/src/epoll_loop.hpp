@@ -94,7 +94,7 @@ private:
 // [no-signals]
 
 // The program's function, called by one thread at a time.
-inline Log one_at_a_time(Log log) {
+inline Log serialized_log(Log log) {
   if (!log)
     return log;
   return [mutex = std::make_shared<std::mutex>(), its = std::move(log)](Level level,
@@ -132,9 +132,9 @@ inline std::string words_of(const std::exception_ptr &failure) {
 // [patience]
 // How often a thread that has found nothing looks again before it sleeps. Some looks cost less than
 // a sleep and a wake, as long as looking has paid lately.
-class Patience {
+class IdlePolicy {
 public:
-  explicit Patience(Waiting how) : how_(how) {}
+  explicit IdlePolicy(Waiting how) : how_(how) {}
 
   // For this time.
   int looks() const {
@@ -346,7 +346,7 @@ private:
     }
   }
 
-  Patience patience_;
+  IdlePolicy patience_;
   std::mutex mutex_;
   std::condition_variable awake_;
   std::deque<std::function<void()>> urgent_, usual_;
@@ -357,11 +357,11 @@ private:
 };
 // [pool]
 
-// [aside]
+// [background]
 // Does work that takes long in a thread of a pool, and what follows in the loop's thread.
 // @param then called with what `work` has thrown, or null
-inline void aside(Pool &pool, Loop &loop, std::function<void()> work,
-                  std::function<void(std::exception_ptr failure)> then) {
+inline void run_in_background(Pool &pool, Loop &loop, std::function<void()> work,
+                              std::function<void(std::exception_ptr failure)> then) {
   pool.add([&loop, work = std::move(work), then = std::move(then)]() mutable {
     std::exception_ptr failure;
     try {
@@ -373,6 +373,6 @@ inline void aside(Pool &pool, Loop &loop, std::function<void()> work,
     loop.send([work = std::move(work), then = std::move(then), failure] { then(failure); });
   });
 }
-// [aside]
+// [background]
 
 } // namespace rdmashared

@@ -50,25 +50,26 @@ template <typename Function> bool Lane::try_to(Function function) {
 }
 // [try-to]
 
-// [work-aside]
+// [background-work]
 // Another thread does the work that may take long. Then this thread does what follows. Until then
 // this thread destroys nothing that the other one works with: a connection that breaks meanwhile
 // waits for it.
-void Lane::work_aside(std::function<void()> work, std::function<void()> then) {
-  is_aside_ = true;
-  aside(pool_, loop_, std::move(work), [this, then = std::move(then)](std::exception_ptr failure) {
-    is_aside_ = false;
-    try_to([&] {
-      if (failure)
-        std::rethrow_exception(failure);
-      then();
-      return true;
-    });
-    if (is_broken_ && !is_aside_)
-      take_down();
-  });
+void Lane::start_background_work(std::function<void()> work, std::function<void()> then) {
+  background_pending_ = true;
+  run_in_background(pool_, loop_, std::move(work),
+                    [this, then = std::move(then)](std::exception_ptr failure) {
+                      background_pending_ = false;
+                      try_to([&] {
+                        if (failure)
+                          std::rethrow_exception(failure);
+                        then();
+                        return true;
+                      });
+                      if (is_broken_ && !background_pending_)
+                        take_down();
+                    });
 }
-// [work-aside]
+// [background-work]
 
 // ---- connecting
 
@@ -76,11 +77,12 @@ void Lane::work_aside(std::function<void()> work, std::function<void()> then) {
 void Lane::begin() {
   state_ = State::connecting;
   deadline_ = Clock::now() + options_.connect_within;
-  work_aside([this] { address_ = cm_address(address_of_server_.host, address_of_server_.port); },
-             [this] {
-               if (!is_broken_)
-                 resolve(id_);
-             });
+  start_background_work(
+      [this] { address_ = cm_address(address_of_server_.host, address_of_server_.port); },
+      [this] {
+        if (!is_broken_)
+          resolve(id_);
+      });
 }
 
 void Lane::resolve(unique_cm_id &id) {
@@ -94,7 +96,7 @@ void Lane::resolve(unique_cm_id &id) {
 void Lane::route_resolved() {
   set_ack_timeout(id_.get());
   const auto made = std::make_shared<std::unique_ptr<Connection>>();
-  work_aside(
+  start_background_work(
       [this, made] {
         *made = std::make_unique<Connection>(id_.get(), shape_, options_.group, stats_);
       },
@@ -218,12 +220,12 @@ std::optional<Room> Lane::rooms_of(uint16_t worker, const std::shared_ptr<Area> 
     return Room{.address = reinterpret_cast<uint64_t>(rooms.region->addr),
                 .rkey = rooms.region->rkey,
                 .length = shape_.largest};
-  if (is_aside_) // one after the other
+  if (background_pending_) // one after the other
     return std::nullopt;
   rooms.region.reset(); // of an earlier worker with this number
   rooms.area = area;
   const auto region = std::make_shared<unique_mr>();
-  work_aside(
+  start_background_work(
       [this, pd = connection_->pd(), area, region] {
         try {
           *region = reg_mr(pd, area->rooms().data(), area->rooms().size(),
@@ -279,7 +281,7 @@ void Lane::message(const Header &header, std::span<const std::byte> bytes) {
     if (state_ == State::up) {
       state_ = State::draining;
       why_ = "the server is about to end";
-      say_down();
+      mark_down();
     }
     return;
   case Kind::response:
@@ -338,7 +340,7 @@ bool Lane::arm() {
 // ---- its end
 
 // [clock]
-void Lane::look_at_the_clock() {
+void Lane::check_deadlines() {
   const auto now = Clock::now();
   if (now < deadline_ || is_broken_)
     return;
@@ -347,7 +349,7 @@ void Lane::look_at_the_clock() {
     if (state_ == State::resting)
       begin();
     else if (has_been_up())
-      look_whether_alive();
+      probe_peer();
     else
       throw Error("the server",
                   "no answer within " + std::to_string(options_.connect_within.count()) + " ms");
@@ -357,7 +359,7 @@ void Lane::look_at_the_clock() {
 
 // A host that has died says nothing, and a process that is stopped neither. So a server that has
 // said nothing for a while is asked, and its loop must answer.
-void Lane::look_whether_alive() {
+void Lane::probe_peer() {
   if (std::exchange(has_heard_, false)) {
     silent_ticks_ = 0;
     return;
@@ -384,12 +386,12 @@ void Lane::lose(const std::string &why) {
     backoff_.reset();
   state_ = State::resting;
   deadline_ = now + backoff_.next();
-  say_down();
-  if (!is_aside_)
+  mark_down();
+  if (!background_pending_)
     loop_.send([this] { take_down(); });
 }
 
-void Lane::say_down() {
+void Lane::mark_down() {
   if (std::exchange(said_up_, false))
     owner_.went_down(*this);
 }
@@ -397,7 +399,7 @@ void Lane::say_down() {
 // First the queue pairs go, then their requests are lost: as long as there is a queue pair, the
 // server may write a response.
 void Lane::take_down() {
-  if (!is_broken_ || is_aside_)
+  if (!is_broken_ || background_pending_)
     return;
   if (connection_)
     loop_.forget(connection_->fd());
@@ -409,7 +411,7 @@ void Lane::take_down() {
   };
   const auto gone = std::make_shared<Gone>(
       Gone{std::move(id_), std::move(data_id_), std::exchange(rooms_, {}), std::move(connection_)});
-  work_aside(
+  start_background_work(
       [gone] {
         if (gone->connection)
           gone->connection->destroy_queue_pairs();

@@ -131,9 +131,9 @@ public:
   // @return false if there is something to take: do not sleep
   bool arm();
   void on_cm_event(const rdma_cm_event &event);
-  // When look_at_the_clock() wants to be called.
+  // When check_deadlines() wants to be called.
   Clock::time_point deadline() const { return is_broken_ ? Clock::time_point::max() : deadline_; }
-  void look_at_the_clock();
+  void check_deadlines();
 
 private:
   enum class State { resting, connecting, up, draining };
@@ -144,7 +144,7 @@ private:
   };
 
   bool has_been_up() const { return state_ == State::up || state_ == State::draining; }
-  void work_aside(std::function<void()> work, std::function<void()> then);
+  void start_background_work(std::function<void()> work, std::function<void()> then);
   template <typename Function> bool try_to(Function function);
   void begin();
   void resolve(rdmacommon::unique_cm_id &id);
@@ -155,11 +155,11 @@ private:
   void come_up();
   void message(const Header &header, std::span<const std::byte> bytes);
   bool answers_given_up(const Header &header);
-  void look_whether_alive();
+  void probe_peer();
   bool ping();
   void lose(const std::string &why);
   void take_down();
-  void say_down();
+  void mark_down();
   void log(Level level, const std::string &line) const;
 
   const SenderOptions &options_;
@@ -177,8 +177,8 @@ private:
   uint32_t window_ = 0, under_way_ = 0, long_under_way_ = 0;
   uint32_t pings_ = 0; // without a pong
   uint64_t token_ = 0;
-  bool is_broken_ = false; // take_down() follows
-  bool is_aside_ = false;  // a thread works with what is below, which must stay
+  bool is_broken_ = false;          // take_down() follows
+  bool background_pending_ = false; // a thread works with what is below, which must stay
   bool has_heard_ = false, said_up_ = false;
   bool is_leaving_ = false; // a server that ends, once it has answered the last ping
   uint32_t silent_ticks_ = 0;

@@ -206,7 +206,7 @@ uint32_t Members::silent() const {
 }
 
 void Members::take_in(Link link) {
-  const Place guest =
+  const GuestIterator guest =
       guests_.insert(guests_.end(), Guest{.link = std::move(link),
                                           .process = File(),
                                           .silent_until = Clock::now() + hello_limit});
@@ -221,7 +221,7 @@ void Members::take_in(Link link) {
 // [welcome]
 // The guest sends a pidfd of its own: the kernel's word for "this very process", which never comes
 // to mean another one, as a process id does.
-void Members::welcome(Place guest) {
+void Members::welcome(GuestIterator guest) {
   const auto host = static_cast<uint32_t>(std::ranges::min_element(joined_) - joined_.begin());
   const auto free = std::ranges::find(is_taken_[host], false);
   try {
@@ -262,7 +262,7 @@ void Members::welcome(Place guest) {
 // [forget]
 // Its process has ended, or its link is closed. The process may still have its area: nobody else
 // has, so what it writes there does not matter.
-void Members::forget(Place guest) {
+void Members::forget(GuestIterator guest) {
   loop_.forget(guest->link.fd());
   loop_.forget(guest->process.get());
   if (guest->has_joined())
@@ -293,7 +293,7 @@ Link connect_to(const std::string &name, milliseconds limit, Where where) {
 }
 
 // [join-sender]
-Joined join(Link link, milliseconds limit) {
+Membership join(Link link, milliseconds limit) {
   link.tell(hello, std::array{pidfd_of_this_process().get()});
   std::vector<File> files;
   const std::string said = link.hear(limit, files, 5);
@@ -312,7 +312,7 @@ Joined join(Link link, milliseconds limit) {
 }
 
 // Its process has ended, or it has let this worker go.
-bool Joined::is_alone() const {
+bool Membership::is_alone() const {
   std::array<pollfd, 2> fds{{{.fd = sender.get(), .events = POLLIN, .revents = 0},
                              {.fd = link.fd(), .events = POLLIN, .revents = 0}}};
   return poll(fds.data(), fds.size(), 0) > 0;

@@ -88,15 +88,15 @@ private:
     Clock::time_point silent_until;
     bool has_joined() const { return process.get() >= 0; }
   };
-  using Place = std::list<Guest>::iterator;
+  using GuestIterator = std::list<Guest>::iterator;
 
   void run();
   void accept();
   void watch_listener();
   void pause_listener(Clock::time_point until);
   void take_in(rdmacommon::Link link);
-  void welcome(Place guest);
-  void forget(Place guest);
+  void welcome(GuestIterator guest);
+  void forget(GuestIterator guest);
   uint32_t silent() const;
 
   const AreaShape shape_;
@@ -115,7 +115,7 @@ private:
 
 // [join]
 // The worker's side.
-struct Joined {
+struct Membership {
   rdmacommon::Link link;
   rdmacommon::File sender; // a pidfd
   std::unique_ptr<SharedBoard> board;
@@ -127,7 +127,7 @@ struct Joined {
 };
 
 // @throws Error if the sender does not answer in time
-Joined join(rdmacommon::Link link, std::chrono::milliseconds limit);
+Membership join(rdmacommon::Link link, std::chrono::milliseconds limit);
 // @throws Error if nobody listens, or a user does who is neither this one nor root
 rdmacommon::Link connect_to(const std::string &name, std::chrono::milliseconds limit,
                             rdmacommon::Where where);

@@ -145,7 +145,7 @@ std::optional<uint32_t> AreaUse::find_room() {
 }
 // [find-slots]
 
-std::optional<AreaUse::Place> AreaUse::take(uint32_t slots, bool needs_room) {
+std::optional<AreaUse::Allocation> AreaUse::take(uint32_t slots, bool needs_room) {
   const auto room = needs_room ? find_room() : no_room;
   if (!room)
     return std::nullopt;
@@ -156,7 +156,7 @@ std::optional<AreaUse::Place> AreaUse::take(uint32_t slots, bool needs_room) {
     uses_[slot].store(Use::used, std::memory_order_relaxed);
   if (needs_room)
     is_room_used_[*room].store(true, std::memory_order_relaxed);
-  return Place{.slot = *first, .slots = slots, .room = *room};
+  return Allocation{.slot = *first, .slots = slots, .room = *room};
 }
 
 // ---- the board of a sender

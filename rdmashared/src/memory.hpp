@@ -157,20 +157,20 @@ public:
 
   const Area &area() const { return area_; }
 
-  struct Place {
+  struct Allocation {
     uint32_t slot = 0, slots = 0, room = no_room; // the first slot, and how many
   };
   // For a request: slots that follow each other, and a room if it needs one.
   // @return nothing if they are not free
-  std::optional<Place> take(uint32_t slots, bool needs_room);
-  void release(const Place &place) {
+  std::optional<Allocation> take(uint32_t slots, bool needs_room);
+  void release(const Allocation &place) {
     for (uint32_t slot = place.slot; slot < place.slot + place.slots; ++slot)
       uses_[slot].store(Use::free, std::memory_order_release);
     if (place.room != no_room)
       is_room_used_[place.room].store(false, std::memory_order_release);
   }
   // Nobody waits for the response: all that the request has is free once it is answered.
-  void give_up(const Place &place) {
+  void give_up(const Allocation &place) {
     given_up_[place.slot] = place;
     for (uint32_t slot = place.slot; slot < place.slot + place.slots; ++slot)
       uses_[slot].store(Use::unwanted, std::memory_order_relaxed);
@@ -190,7 +190,7 @@ private:
 
   const Area &area_;
   std::vector<std::atomic<Use>> uses_; // of each slot
-  std::vector<Place> given_up_;        // by the first slot; no slots: none
+  std::vector<Allocation> given_up_;   // by the first slot; no slots: none
   std::vector<std::atomic<bool>> is_room_used_;
   uint32_t next_slot_ = 0;
   uint32_t in_use_; // from the first slot on; the others have never been used

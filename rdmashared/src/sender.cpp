@@ -53,7 +53,7 @@ Shape shape_of(const SenderOptions &options) {
 }
 
 SenderOptions with_log(SenderOptions options) {
-  options.log = one_at_a_time(std::move(options.log));
+  options.log = serialized_log(std::move(options.log));
   return options;
 }
 

@@ -89,7 +89,7 @@ void SenderLoop::free_if_gone(Worker &worker) {
 // [sender-run]
 // [sender-turn]
 void SenderLoop::run() {
-  Patience patience(options_.waiting);
+  IdlePolicy patience(options_.waiting);
   int looked = 0;
   for (uint32_t turns = 1; !is_stopped_; ++turns) {
     bool was_busy = false;
@@ -151,7 +151,7 @@ void SenderLoop::sleep() {
 void SenderLoop::look_around(Clock::time_point until, bool may_sleep) {
   loop_.wait(until, may_sleep);
   for (const auto &lane : lanes_)
-    lane->look_at_the_clock();
+    lane->check_deadlines();
 }
 // [sender-run]
 

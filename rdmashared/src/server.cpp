@@ -58,7 +58,7 @@ void reject(rdma_cm_id *id, Refusal why) {
 }
 
 ServerOptions with_log(ServerOptions options) {
-  options.log = one_at_a_time(std::move(options.log));
+  options.log = serialized_log(std::move(options.log));
   return options;
 }
 
@@ -76,32 +76,32 @@ private:
   friend void serve_until_signal(Server &server);
 
   // One of the threads.
-  struct Place {
+  struct ServingThread {
     size_t number;
     std::unique_ptr<SessionLoop> loop;
     uint32_t sessions; // that it has, or will have; the first thread's
   };
-  // A client on its way to a place.
+  // A client on its way to a thread.
   struct Opening {
     unique_cm_id id;
     Hello hello;
-    Place &place;
+    ServingThread &thread;
     Client client;
     std::list<Session> made; // of one
   };
 
   RequestHandler with_health(RequestHandler handler);
-  Loop &first() { return places_.front()->loop->loop(); }
+  Loop &first() { return threads_.front()->loop->loop(); }
   void take_request(rdma_cm_event &event);
   void answer(unique_cm_id &id, const std::function<Refusal()> &accept);
   Refusal open(unique_cm_id &id, const Hello &hello);
   void open_data(unique_cm_id &id, uint64_t token);
   void begin(Opening &opening, const std::exception_ptr &failure);
-  void has_settled(const std::string &host);
-  void has_gone(Place &place, bool was_dropped);
+  void on_settled(const std::string &host);
+  void on_session_closed(ServingThread &thread, bool was_dropped);
   uint32_t sessions() const;
-  void look_whether_to_stop();
-  void look_whether_to_end();
+  void check_stop_request();
+  void check_finished();
   void log(Level level, const std::string &line) const {
     if (options_.log)
       options_.log(level, line);
@@ -111,15 +111,15 @@ private:
   const RequestHandler handler_;
   Event stop_;
   std::atomic<uint32_t> stops_{0}; // calls of stop()
-  std::vector<std::unique_ptr<Place>> places_;
+  std::vector<std::unique_ptr<ServingThread>> threads_;
   std::shared_ptr<Budget> budget_;
   unique_cm_id listener_;
   uint32_t stops_seen_ = 0, opening_ = 0, opened_ = 0;
   std::map<std::string, uint32_t> half_open_; // connections of each host that are on the way
   std::atomic<uint64_t> connections_{0};      // ever
   std::atomic<uint32_t> served_{0}, dropped_{0}, rejected_{0};
-  Pool pool_;  // of handlers
-  Pool aside_; // makes sessions, and takes them down
+  Pool pool_;       // of handlers
+  Pool background_; // makes sessions, and takes them down
 };
 // [server-threads]
 
@@ -138,7 +138,7 @@ RequestHandler ServerThreads::with_health(RequestHandler handler) {
 
 ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handler)
     : options_(with_log(options)), handler_(with_health(std::move(handler))),
-      pool_(options.workers, options.waiting), aside_(1) {
+      pool_(options.workers, options.waiting), background_(1) {
   check_options("ServerOptions",
                 {{"connections", options.connections, 1, UINT32_MAX},
                  {"window", options.window, 1, UINT32_MAX},
@@ -150,33 +150,34 @@ ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handle
   if (!handler_)
     throw Error("a server", "its handler is empty");
   for (uint32_t i = 0; i < options.threads; ++i) {
-    places_.push_back(std::make_unique<Place>(Place{.number = i, .loop = {}, .sessions = 0}));
-    Place &place = *places_.back();
-    place.loop = std::make_unique<SessionLoop>(
-        options_, handler_, pool_, aside_,
-        [this](const std::string &host) { first().send([this, host] { has_settled(host); }); },
-        [this, &place](bool was_dropped) {
-          first().send([this, &place, was_dropped] { has_gone(place, was_dropped); });
+    threads_.push_back(
+        std::make_unique<ServingThread>(ServingThread{.number = i, .loop = {}, .sessions = 0}));
+    ServingThread &thread = *threads_.back();
+    thread.loop = std::make_unique<SessionLoop>(
+        options_, handler_, pool_, background_,
+        [this](const std::string &host) { first().send([this, host] { on_settled(host); }); },
+        [this, &thread](bool was_dropped) {
+          first().send([this, &thread, was_dropped] { on_session_closed(thread, was_dropped); });
         });
   }
   std::vector<std::shared_ptr<Answers>> loops;
-  for (const auto &place : places_)
-    loops.push_back(place->loop->answers());
+  for (const auto &thread : threads_)
+    loops.push_back(thread->loop->answers());
   budget_ = std::make_shared<Budget>(options.total_memory, std::move(loops));
   CmAddress address = cm_address(options.host, options.port);
   listener_ =
-      cm_listen(places_.front()->loop->channel(), address, static_cast<int>(options.connections));
-  places_.front()->loop->on_request([this](rdma_cm_event &event) { take_request(event); });
+      cm_listen(threads_.front()->loop->channel(), address, static_cast<int>(options.connections));
+  threads_.front()->loop->on_request([this](rdma_cm_event &event) { take_request(event); });
   first().watch(stop_.fd(), [this] {
     stop_.take_back();
-    look_whether_to_stop();
+    check_stop_request();
   });
 }
 
 uint32_t ServerThreads::sessions() const {
   uint32_t all = 0;
-  for (const auto &place : places_)
-    all += place->sessions;
+  for (const auto &thread : threads_)
+    all += thread->sessions;
   return all;
 }
 
@@ -230,22 +231,22 @@ Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
   ++half_open_[client.host];
   // Making so much memory, and pinning it, takes long. The other clients' requests do not wait for
   // that. The program is asked first.
-  const auto load = [](const std::unique_ptr<Place> &place) { return place->sessions; };
-  Place &place = **std::ranges::min_element(places_, {}, load);
+  const auto load = [](const std::unique_ptr<ServingThread> &thread) { return thread->sessions; };
+  ServingThread &thread = **std::ranges::min_element(threads_, {}, load);
   const auto opening = std::make_shared<Opening>(Opening{.id = std::move(id),
                                                          .hello = hello,
-                                                         .place = place,
+                                                         .thread = thread,
                                                          .client = std::move(client),
                                                          .made = {}});
-  ++place.sessions;
+  ++thread.sessions;
   ++opening_;
-  aside(
-      aside_, place.loop->loop(),
+  run_in_background(
+      background_, thread.loop->loop(),
       [this, opening, memory, since = Clock::now()] {
         Shape shape = opening->hello.shape;
-        const auto state =
-            std::make_shared<SessionState>(opening->client, opening->place.loop->answers(), budget_,
-                                           memory, options_.memory - memory, shape.largest);
+        const auto state = std::make_shared<SessionState>(
+            opening->client, opening->thread.loop->answers(), budget_, memory,
+            options_.memory - memory, shape.largest);
         if (stops_ > 0)
           throw Error("the server", words_for(Refusal::closing));
         if (Clock::now() - since > options_.connect_within) // the client has given up
@@ -254,8 +255,8 @@ Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
           state->state = options_.new_client(state->client);
         shape.window = std::min(shape.window, options_.window);
         opening->made.emplace_back(opening->id, opening->hello, shape, state,
-                                   secret(opening->place.number, places_.size()), options_.group,
-                                   opening->place.loop->stats());
+                                   secret(opening->thread.number, threads_.size()), options_.group,
+                                   opening->thread.loop->stats());
       },
       [this, opening](const std::exception_ptr &failure) { begin(*opening, failure); });
   return Refusal::none;
@@ -266,7 +267,7 @@ Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
 // By the thread that is to serve it.
 void ServerThreads::begin(Opening &opening, const std::exception_ptr &failure) {
   const Refusal why = stops_ > 0 ? Refusal::closing : Refusal::unable;
-  SessionLoop &loop = *opening.place.loop;
+  SessionLoop &loop = *opening.thread.loop;
   bool has_failed = false;
   try {
     if (failure)
@@ -286,54 +287,54 @@ void ServerThreads::begin(Opening &opening, const std::exception_ptr &failure) {
     }
   }
   // The first thread counts, so it alone knows when there is room, and when all have gone.
-  first().send([this, &place = opening.place, host = opening.client.host, has_failed] {
+  first().send([this, &thread = opening.thread, host = opening.client.host, has_failed] {
     --opening_;
     if (has_failed)
-      has_settled(host);
+      on_settled(host);
     opened_ += !has_failed;
-    place.sessions -= has_failed;
-    look_whether_to_end();
+    thread.sessions -= has_failed;
+    check_finished();
   });
 }
 // [begin-session]
 
 void ServerThreads::open_data(unique_cm_id &id, uint64_t token) {
-  SessionLoop &loop = *places_[token % places_.size()]->loop;
+  SessionLoop &loop = *threads_[token % threads_.size()]->loop;
   loop.loop().send([this, &loop, token, its = std::make_shared<unique_cm_id>(std::move(id))] {
     answer(*its, [&] { return loop.accept_data(token, *its); });
   });
 }
 
-void ServerThreads::has_settled(const std::string &host) {
+void ServerThreads::on_settled(const std::string &host) {
   if (const auto its = half_open_.find(host); its != half_open_.end() && --its->second == 0)
     half_open_.erase(its);
 }
 
-void ServerThreads::has_gone(Place &place, bool was_dropped) {
-  --place.sessions;
+void ServerThreads::on_session_closed(ServingThread &thread, bool was_dropped) {
+  --thread.sessions;
   ++(was_dropped ? dropped_ : served_);
-  look_whether_to_end();
+  check_finished();
 }
 
-void ServerThreads::look_whether_to_end() {
+void ServerThreads::check_finished() {
   const bool enough = options_.clients > 0 && served_ + dropped_ >= options_.clients;
   if ((stops_seen_ > 0 || enough) && sessions() == 0)
-    places_.front()->loop->end();
+    threads_.front()->loop->end();
 }
 
 // [server-end]
-void ServerThreads::look_whether_to_stop() {
+void ServerThreads::check_stop_request() {
   const uint32_t stops = stops_.load();
   if (stops == stops_seen_)
     return;
   const auto when = stops == 1 ? deadline_in(options_.grace) : Clock::now();
   if (std::exchange(stops_seen_, stops) == 0)
     log(Level::info, "closing: " + std::to_string(sessions() - opening_) + " clients may finish");
-  for (const auto &place : places_) {
-    SessionLoop &loop = *place->loop;
+  for (const auto &thread : threads_) {
+    SessionLoop &loop = *thread->loop;
     loop.loop().send([&loop, when] { loop.finish_by(when); });
   }
-  look_whether_to_end();
+  check_finished();
 }
 // [server-end]
 
@@ -358,14 +359,14 @@ uint16_t Server::port() const {
 void Server::run() {
   std::vector<std::jthread> others; // wait for their end
   const auto end = [&] {
-    for (const auto &place : threads_->places_)
-      place->loop->loop().send([its = place->loop.get()] { its->end(); });
+    for (const auto &thread : threads_->threads_)
+      thread->loop->loop().send([its = thread->loop.get()] { its->end(); });
     others.clear();
   };
   try {
-    for (const auto &place : std::span(threads_->places_).subspan(1)) {
+    for (const auto &thread : std::span(threads_->threads_).subspan(1)) {
       const NoSignals no_signals;
-      others.emplace_back([this, its = place->loop.get()] {
+      others.emplace_back([this, its = thread->loop.get()] {
         try {
           its->run();
         } catch (...) { // comes out of the first thread's run()
@@ -374,8 +375,8 @@ void Server::run() {
         }
       });
     }
-    threads_->look_whether_to_stop(); // before it has begun
-    threads_->places_.front()->loop->run();
+    threads_->check_stop_request(); // before it has begun
+    threads_->threads_.front()->loop->run();
   } catch (...) {
     end();
     throw;
@@ -393,8 +394,8 @@ Metrics Server::metrics() const {
   using enum Metrics::Type;
   Metrics all;
   std::vector<const Stats *> stats;
-  for (const auto &place : threads_->places_) {
-    SessionLoop &loop = *place->loop;
+  for (const auto &thread : threads_->threads_) {
+    SessionLoop &loop = *thread->loop;
     all = loop.loop()
               .ask<Metrics>([&loop, all]() mutable {
                 loop.add_to(all);
@@ -416,8 +417,8 @@ Metrics Server::metrics() const {
 
 Counts Server::counts() const {
   Counts all;
-  for (const auto &place : threads_->places_)
-    add(all, place->loop->counts());
+  for (const auto &thread : threads_->threads_)
+    add(all, thread->loop->counts());
   return all;
 }
 

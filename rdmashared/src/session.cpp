@@ -280,7 +280,7 @@ bool Session::send_one(Received &request) {
 // A host that has died says nothing, and neither does a program that is stopped, whose host may die
 // later. A client whose pings wait for memory must hear that this server lives. If the client takes
 // nothing, the message waits in the ring, and only the probe goes out.
-bool Session::look_whether_alive() {
+bool Session::probe_peer() {
   if (is_closed() || !is_established() || std::exchange(has_heard_, false))
     return false;
   if (connection_.has_room(1))

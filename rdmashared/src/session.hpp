@@ -262,7 +262,7 @@ public:
 
   // Asks the host of a client of which nothing has been taken for a while.
   // @return false if it need not
-  bool look_whether_alive();
+  bool probe_peer();
   void say_closing() { wants_to_say_closing_ = true; } // no more requests, please
   void close() noexcept;
   bool was_dropped = false; // the server's mark
@@ -308,13 +308,13 @@ private:
 class SessionLoop {
 public:
   // @param pool    for handlers; without threads they run in this loop
-  // @param aside   for what takes long
+  // @param background for what takes long
   // @param settled called in this thread for the host of each session that is established now, or
   //                has gone before it was
   // @param gone    called in this thread for each session that was adopted and is no more
   // All of them outlive this object.
-  SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool, Pool &aside,
-              std::function<void(const std::string &host)> settled,
+  SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool,
+              Pool &background, std::function<void(const std::string &host)> on_settled,
               std::function<void(bool was_dropped)> gone);
   ~SessionLoop();
   SessionLoop(const SessionLoop &) = delete;
@@ -355,16 +355,16 @@ private:
   template <typename Function> bool each_session(Function function);
   void take_cm_events();
   void move_here(rdma_cm_id *id);
-  void look_at_the_clock();
+  void check_deadlines();
   void drop(Session &session, const char *why);
   void tear_down();
 
   const ServerOptions &options_;
   const RequestHandler &handler_;
-  Pool &pool_, &aside_;
+  Pool &pool_, &background_;
   const std::array<Session::Came::Way, 256> ways_; // of each service
-  const std::function<void(const std::string &)> settled_;
-  const std::function<void(bool)> gone_;
+  const std::function<void(const std::string &)> on_settled_;
+  const std::function<void(bool)> on_closed_;
   std::function<void(rdma_cm_event &)> on_request_;
   Stats stats_;
   const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();

@@ -31,10 +31,11 @@ std::array<Came::Way, 256> ways(const ServerOptions &options, bool has_pool) {
 } // namespace
 
 SessionLoop::SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool,
-                         Pool &aside, std::function<void(const std::string &)> settled,
-                         std::function<void(bool)> gone)
-    : options_(options), handler_(handler), pool_(pool), aside_(aside),
-      ways_(ways(options, pool.size() > 0)), settled_(std::move(settled)), gone_(std::move(gone)) {
+                         Pool &background, std::function<void(const std::string &)> on_settled,
+                         std::function<void(bool)> on_closed)
+    : options_(options), handler_(handler), pool_(pool), background_(background),
+      ways_(ways(options, pool.size() > 0)), on_settled_(std::move(on_settled)),
+      on_closed_(std::move(on_closed)) {
   loop_.watch(channel_->fd, [this] { take_cm_events(); });
   loop_.watch(
       answers_->event().fd(), [] {}, true); // its turn takes the answers
@@ -48,7 +49,7 @@ SessionLoop::~SessionLoop() {
 // [session-loop]
 void SessionLoop::run() {
   answers_->set_thread();
-  Patience patience(options_.waiting);
+  IdlePolicy patience(options_.waiting);
   int looked = 0;
   for (uint32_t turns = 1; !is_over_; ++turns) {
     if (turn())
@@ -63,7 +64,7 @@ void SessionLoop::run() {
     }
     if (turns % busy_turns == 0) {
       loop_.wait(Clock::now(), false);
-      look_at_the_clock();
+      check_deadlines();
     }
     tear_down();
   }
@@ -137,7 +138,7 @@ void SessionLoop::sleep() {
     loop_.wait(std::min({next_look_, end_}), true);
   }
   answers_->wakes();
-  look_at_the_clock();
+  check_deadlines();
 }
 
 // [session-events]
@@ -153,7 +154,7 @@ void SessionLoop::take_cm_events() {
     if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
       session->established();
       if (session->is_established())
-        settled_(session->client().host);
+        on_settled_(session->client().host);
     } else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
       session->close();
     else if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT)
@@ -197,7 +198,7 @@ Refusal SessionLoop::accept_data(uint64_t token, unique_cm_id &id) {
 }
 // [adopt]
 
-void SessionLoop::look_at_the_clock() {
+void SessionLoop::check_deadlines() {
   const auto now = Clock::now();
   if (now >= end_) {
     end_ = Clock::time_point::max(); // once
@@ -210,7 +211,7 @@ void SessionLoop::look_at_the_clock() {
   for (Session &session : sessions_)
     if (!session.is_established() && now - session.began() > options_.connect_within)
       drop(session, "it does not finish to connect");
-  each_session([](Session &session) { return session.look_whether_alive(); });
+  each_session([](Session &session) { return session.probe_peer(); });
 }
 
 void SessionLoop::finish_by(Clock::time_point when) {
@@ -232,8 +233,8 @@ void SessionLoop::tear_down() {
   for (auto next = sessions_.begin(); next != sessions_.end();)
     if (const auto session = next++; session->is_closed()) {
       if (!session->is_established())
-        settled_(session->client().host);
-      gone_(session->was_dropped);
+        on_settled_(session->client().host);
+      on_closed_(session->was_dropped);
       take_down(sessions_, session);
     }
 }
@@ -254,8 +255,8 @@ void SessionLoop::take_down(std::list<Session> &whose, std::list<Session>::itera
   session->leave_channel();
   const auto gone = std::make_shared<std::list<Session>>();
   gone->splice(gone->end(), whose, session);
-  aside(
-      aside_, loop_, [gone] { gone->clear(); }, [](const std::exception_ptr &) {});
+  run_in_background(
+      background_, loop_, [gone] { gone->clear(); }, [](const std::exception_ptr &) {});
 }
 
 } // namespace rdmashared

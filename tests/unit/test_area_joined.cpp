@@ -13,14 +13,14 @@ bool joins(const std::string &text, const std::vector<int> &files) {
   auto [sender, worker] = make_link();
   sender.tell(text, files);
   try {
-    const Joined joined = join(std::move(worker), soon);
+    const Membership joined = join(std::move(worker), soon);
     return true;
   } catch (const Error &) {
     return false;
   }
 }
 
-TEST(Joined, BelievesNoAnswerThatCannotBe) {
+TEST(Membership, BelievesNoAnswerThatCannotBe) {
   const OwnBoard board(1);
   const File area = Area::make(small);
   const Event event;
@@ -44,7 +44,7 @@ TEST(Joined, BelievesNoAnswerThatCannotBe) {
   EXPECT_FALSE(joins(seven, {pidfd, board.fd(), bell, bell, bell}));
 }
 
-TEST(Joined, SaysHelloWithAFileAndHasALimit) {
+TEST(Membership, SaysHelloWithAFileAndHasALimit) {
   auto [sender, worker] = make_link();
   EXPECT_THROW(join(std::move(worker), milliseconds(1)), Error); // nobody answers
   std::vector<File> files;
@@ -52,11 +52,11 @@ TEST(Joined, SaysHelloWithAFileAndHasALimit) {
   EXPECT_FALSE(is_readable(files[0].get())); // it is of a process that lives
 }
 
-TEST(Joined, IsAloneWhenTheMembersGo) {
+TEST(Membership, IsAloneWhenTheMembersGo) {
   Door door;
   auto members = std::make_unique<Members>(small, std::vector{door.host()}, std::string(),
                                            std::optional<gid_t>());
-  const Joined here = join_here(*members);
+  const Membership here = join_here(*members);
   EXPECT_FALSE(here.is_alone());
   EXPECT_FALSE(here.is_alone());
   members.reset();
@@ -89,19 +89,19 @@ private:
   Child child_;
 };
 
-TEST(Joined, IsAloneWhenTheSenderIsKilled) {
+TEST(Membership, IsAloneWhenTheSenderIsKilled) {
   const std::string name = a_name();
   SenderProcess sender(name);
-  const Joined here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
+  const Membership here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
   EXPECT_FALSE(here.is_alone());
   sender.kill();
   EXPECT_TRUE(here.is_alone());
 }
 
-TEST(Joined, IsAloneWhenTheSenderIsKilledAndAnotherProcessHasItsLinks) {
+TEST(Membership, IsAloneWhenTheSenderIsKilledAndAnotherProcessHasItsLinks) {
   const std::string name = a_name();
   SenderProcess sender(name);
-  const Joined here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
+  const Membership here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
   sender.hold();
   EXPECT_FALSE(here.is_alone());
   sender.kill();
@@ -110,10 +110,10 @@ TEST(Joined, IsAloneWhenTheSenderIsKilledAndAnotherProcessHasItsLinks) {
 }
 
 // The board and the area stay while the worker has them, whatever has become of the sender.
-TEST(Joined, HasItsMemoryAlsoWhenItIsAlone) {
+TEST(Membership, HasItsMemoryAlsoWhenItIsAlone) {
   const std::string name = a_name();
   SenderProcess sender(name);
-  const Joined here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
+  const Membership here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
   sender.kill();
   EXPECT_EQ((*here.board)->servers, 1U);
   here.area->slots(0)[0] = std::byte{1};
@@ -131,7 +131,7 @@ Caller caller_of(Members &members) {
 
 // The sender answers each request just after the caller has given it up, and takes no cancel. So
 // each slot has the cancel of an answered request, and a new request with its cancel.
-TEST(Joined, HasRoomForAllThatAWorkerCanSubmit) {
+TEST(Membership, HasRoomForAllThatAWorkerCanSubmit) {
   Door door;
   Members members(with_requests, {door.host()}, {}, {});
   Caller caller = caller_of(members);
@@ -156,7 +156,7 @@ TEST(Joined, HasRoomForAllThatAWorkerCanSubmit) {
 
 // The answer can come while a thread gives the request up. Then the sender's ring comes too early
 // for a thread that waits for room: it looks, finds the slots in use, and sleeps again.
-TEST(Joined, WakesThoseWhoWaitForRoomWhenARequestIsGivenUp) {
+TEST(Membership, WakesThoseWhoWaitForRoomWhenARequestIsGivenUp) {
   Door door;
   Members members(with_requests, {door.host()}, {}, {});
   Caller caller = caller_of(members);

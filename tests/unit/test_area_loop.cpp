@@ -46,8 +46,8 @@ TEST(Event, IsReadableOnceSomebodyHasRung) {
 
 // ---- patience
 
-TEST(Patience, LooksAsOftenAsItIsTold) {
-  Patience polls(Waiting::poll), sleeps(Waiting::events);
+TEST(IdlePolicy, LooksAsOftenAsItIsTold) {
+  IdlePolicy polls(Waiting::poll), sleeps(Waiting::events);
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(polls.looks(), INT_MAX);
     EXPECT_EQ(sleeps.looks(), 0);
@@ -56,8 +56,8 @@ TEST(Patience, LooksAsOftenAsItIsTold) {
   }
 }
 
-TEST(Patience, LooksLessOnceThatHasNotPaidAndMoreOnceItHas) {
-  Patience patience(Waiting::adaptive);
+TEST(IdlePolicy, LooksLessOnceThatHasNotPaidAndMoreOnceItHas) {
+  IdlePolicy patience(Waiting::adaptive);
   const int most = patience.looks();
   for (int i = 0; i < 100; ++i)
     patience.note(0, false); // it has not looked, so it has learned nothing

@@ -12,7 +12,7 @@ TEST(Members, JoinByLinkAndByNameOneAfterTheOther) {
   EXPECT_EQ(first.join_by_link(members), "joined 0");
   EXPECT_EQ(second.join_by_name(name), "joined 1");
   EXPECT_EQ(third.join_by_link(members), "joined 2");
-  const Joined here = join_here(members);
+  const Membership here = join_here(members);
   EXPECT_EQ(here.number, 3U);
   EXPECT_TRUE(door.wait_for_joined(4));
   EXPECT_EQ(door.joined(), (std::vector<uint32_t>{0, 1, 2, 3}));
@@ -91,7 +91,7 @@ TEST(Members, LeaveByThemselves) {
   EXPECT_EQ(process.join_by_link(members), "joined 0");
   EXPECT_EQ(process.tell("leave"), "done");
   EXPECT_TRUE(door.wait_for_left(1));
-  { const Joined here = join_here(members); }
+  { const Membership here = join_here(members); }
   EXPECT_TRUE(door.wait_for_left(2));
   EXPECT_EQ(door.left(), (std::vector<uint32_t>{0, 1}));
 }
@@ -99,7 +99,7 @@ TEST(Members, LeaveByThemselves) {
 TEST(Members, OneThatGoesOnTalkingHasToLeave) {
   Door door;
   Members members(small, {door.host()}, {}, {});
-  const Joined here = join_here(members);
+  const Membership here = join_here(members);
   here.link.tell("and another thing");
   EXPECT_TRUE(door.wait_for_left(1));
   EXPECT_TRUE(becomes_alone(here));
@@ -110,7 +110,7 @@ TEST(Members, CanBeDropped) {
   std::array<Door, 2> doors;
   Members members(small, {doors[0].host(), doors[1].host()}, {}, {});
   EXPECT_EQ(process.join_by_link(members), "joined 0");
-  const Joined other = join_here(members); // the first one, too, of the other host
+  const Membership other = join_here(members); // the first one, too, of the other host
   EXPECT_EQ(other.number, 0U);
   members.drop(0, 5); // there is none
   members.drop(1, 0);
@@ -127,16 +127,16 @@ TEST(Members, CanBeDropped) {
 TEST(Members, ANumberIsGivenAgainOnceItIsFree) {
   Door door;
   Members members(small, {door.host()}, {}, {});
-  auto first = std::make_unique<Joined>(join_here(members));
-  const Joined second = join_here(members);
+  auto first = std::make_unique<Membership>(join_here(members));
+  const Membership second = join_here(members);
   EXPECT_EQ(first->number, 0U);
   EXPECT_EQ(second.number, 1U);
   first.reset();
   ASSERT_TRUE(door.wait_for_left(1));
-  const Joined third = join_here(members);
+  const Membership third = join_here(members);
   EXPECT_EQ(third.number, 2U); // answers for the first may still come
   members.is_free(0, 0);
-  const Joined fourth = join_here(members);
+  const Membership fourth = join_here(members);
   EXPECT_EQ(fourth.number, 0U);
   EXPECT_FALSE(second.is_alone());
   EXPECT_FALSE(third.is_alone());
@@ -158,7 +158,7 @@ TEST(Members, AreAsManyAsCanBe) {
 TEST(Members, AreDividedAmongTheHosts) {
   std::array<Door, 3> doors;
   Members members(small, {doors[0].host(), doors[1].host(), doors[2].host()}, {}, {});
-  std::vector<Joined> here;
+  std::vector<Membership> here;
   for (int i = 0; i < 6; ++i)
     here.push_back(join_here(members));
   for (Door &door : doors) {

@@ -129,7 +129,7 @@ TEST(Pool, SaysWhetherItHasWokenAThread) {
   EXPECT_LT(Clock::now(), deadline);
 }
 
-// ---- aside
+// ---- work in the background
 
 TEST(Aside, WorksInThePoolAndGoesOnInTheLoop) {
   Loop loop;
@@ -137,7 +137,7 @@ TEST(Aside, WorksInThePoolAndGoesOnInTheLoop) {
   const auto here = std::this_thread::get_id();
   std::thread::id worked_in, went_on_in, destroyed_in;
   const auto give_away = [&](std::shared_ptr<void> its) {
-    aside(
+    run_in_background(
         pool, loop, [&, its = std::move(its)] { worked_in = std::this_thread::get_id(); },
         [&](const std::exception_ptr &failure) {
           EXPECT_FALSE(failure);
@@ -162,9 +162,9 @@ TEST(Aside, TellsWhatTheWorkHasThrown) {
   Pool pool(1);
   std::vector<std::string> said;
   const auto note = [&](const std::exception_ptr &failure) { said.push_back(words_of(failure)); };
-  aside(
+  run_in_background(
       pool, loop, [] { throw std::runtime_error("it did not work"); }, note);
-  aside(
+  run_in_background(
       pool, loop, [] { throw 5; }, note);
   const auto deadline = Clock::now() + seconds(60);
   while (said.size() < 2 && Clock::now() < deadline)
@@ -179,7 +179,7 @@ TEST(Aside, AClosedLoopDropsWhatFollows) {
   std::promise<void> worked;
   {
     Pool pool(1);
-    aside(
+    run_in_background(
         pool, loop, [&worked, owned] { worked.set_value(); },
         [](const std::exception_ptr &) { ADD_FAILURE() << "the loop is closed"; });
     EXPECT_TRUE(comes(worked.get_future()));

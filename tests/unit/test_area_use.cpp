@@ -50,7 +50,7 @@ TEST(AreaUse, TakesAllOfTheArea) {
 
 TEST(AreaUse, SlotsOfARequestFollowEachOther) {
   Used its;
-  std::vector<AreaUse::Place> places;
+  std::vector<AreaUse::Allocation> places;
   for (uint32_t i = 0; i < slots / 2; ++i)
     places.push_back(its.use.take(2, false).value());
   EXPECT_FALSE(its.use.take(2, false));
