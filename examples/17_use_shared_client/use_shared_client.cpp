@@ -51,9 +51,12 @@ size_t count_words(std::span<const std::byte> request, std::span<std::byte> resp
 
 // [serve]
 void serve(const CmOptions &where) {
-  Server server(
-      {.host = where.host, .port = where.cm_port, .clients = 1, .workers = 2, .log = log_line},
-      count_words);
+  Server server({.host = where.host,
+                 .port = where.cm_port,
+                 .clients = 1,
+                 .handler_threads = 2,
+                 .log = log_line},
+                count_words);
   std::printf("listening on rdma_cm port %u\n", server.port());
   serve_until_signal(server); // or until one client has come and gone
   std::printf("served %u, dropped %u\n", server.served(), server.dropped());
@@ -83,7 +86,7 @@ void ask(const CmOptions &where, uint32_t lines) {
   } catch (const RequestFailed &failure) { // of this request: the connection is as good as before
     std::printf("  %s\n", failure.what());
   }
-  caller.request(std::as_bytes(std::span(letters)), print, {.room = 200});
+  caller.request(std::as_bytes(std::span(letters)), print, {.max_response = 200});
   // [ask]
 
   // [ask-more]

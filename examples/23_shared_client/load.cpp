@@ -20,7 +20,7 @@ using Random = std::minstd_rand;
 // @return how to send it
 RequestOptions make_request(Bytes &bytes, const Load &load, Random &random, uint64_t number) {
   uint32_t size = load.size, response = load.response_size;
-  RequestOptions how{.room = load.is_long ? RequestOptions::any_length : response,
+  RequestOptions how{.max_response = load.is_long ? RequestOptions::any_length : response,
                      .limit = load.limit};
   if (load.server >= 0)
     how.server = static_cast<uint32_t>(load.server);
@@ -29,7 +29,7 @@ RequestOptions make_request(Bytes &bytes, const Load &load, Random &random, uint
     response = static_cast<uint32_t>(random()) % (load.response_size + 1);
     if (load.is_long && random() % 2 == 0) {
       response = std::min(response, size);
-      how.room = 0; // in the request's slots
+      how.max_response = 0; // in the request's slots
     }
   }
   bytes.resize(size);

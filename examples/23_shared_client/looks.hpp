@@ -26,20 +26,20 @@ public:
   // @param is_there called as often as looking pays
   // @return what it has returned last; false: sleep
   template <typename IsThere> bool find(IsThere is_there) {
-    if (!patience_)
-      patience_.emplace(waiting_of(how_));
+    if (!idle_policy_)
+      idle_policy_.emplace(waiting_of(how_));
     int looked = 0;
     bool is_found = false;
-    for (; !is_found && looked < patience_->looks(); ++looked) {
+    for (; !is_found && looked < idle_policy_->looks(); ++looked) {
       if (looked > 0)
         sched_yield();
       is_found = is_there();
     }
-    patience_->note(looked, is_found);
+    idle_policy_->note(looked, is_found);
     return is_found;
   }
 
 private:
   std::string how_ = "events";
-  std::optional<rdmashared::IdlePolicy> patience_;
+  std::optional<rdmashared::IdlePolicy> idle_policy_;
 };

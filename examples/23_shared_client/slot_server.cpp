@@ -39,7 +39,7 @@ void slot_server(int argc, char **argv) {
   line.add("--window", options.window,
            "requests of a connection that may be without an answer [4096]", 1, 1 << 16);
   line.add("--threads", options.threads, "threads that have the connections [1]", 1, 256);
-  line.add("--workers", options.workers,
+  line.add("--handler-threads", options.handler_threads,
            "threads of the pool; 0: none, for requests that take no time [1]", 0, 256);
   line.add("--group", options.group, "most slots in a group of answers; 1: each by itself [64]", 1,
            255);

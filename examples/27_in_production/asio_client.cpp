@@ -71,7 +71,7 @@ void use(int argc, char **argv) {
                               : words_for(got.outcome));
               responses.stop();
             },
-            {.room = 1 + longest_value, .service = get});
+            {.max_response = 1 + longest_value, .service = get});
       },
       {.service = put});
   loop.run(); // until there is nothing to wait for

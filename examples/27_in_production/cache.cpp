@@ -76,9 +76,12 @@ void serve(const CmOptions &where, size_t most_bytes) {
     cache.put(key, value);
     request.reply(0);
   };
-  Server server(
-      {.host = where.host, .port = where.cm_port, .clients = 1, .workers = 2, .log = log_line},
-      answer);
+  Server server({.host = where.host,
+                 .port = where.cm_port,
+                 .clients = 1,
+                 .handler_threads = 2,
+                 .log = log_line},
+                answer);
   std::printf("listening on rdma_cm port %u\n", server.port());
   std::fflush(stdout);
   serve_until_signal(server);
@@ -92,7 +95,8 @@ void work(Caller caller, uint32_t number, uint32_t values, const Link &parent) {
   for (uint32_t i = 0; i < values; ++i) {
     const std::string key = std::to_string(number) + '/' + std::to_string(i);
     caller.request(bytes_of(put_request(key, "value of " + key)), {.service = put});
-    const auto answer = caller.request(bytes_of(key), {.room = 1 + longest_value, .service = get});
+    const auto answer =
+        caller.request(bytes_of(key), {.max_response = 1 + longest_value, .service = get});
     const auto value = value_in(text_of(answer));
     hits += value.has_value();
     right += value == "value of " + key;

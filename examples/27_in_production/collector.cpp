@@ -50,9 +50,12 @@ void serve(const CmOptions &where) {
     ++summary.count;
   });
   typed.on<Summarize>([&](const Summarize &what) { return summaries[what.of]; });
-  Server server(
-      {.host = where.host, .port = where.cm_port, .clients = 1, .workers = 0, .log = log_line},
-      typed);
+  Server server({.host = where.host,
+                 .port = where.cm_port,
+                 .clients = 1,
+                 .handler_threads = 0,
+                 .log = log_line},
+                typed);
   std::printf("listening on rdma_cm port %u\n", server.port());
   std::fflush(stdout);
   serve_until_signal(server);

@@ -58,7 +58,8 @@ struct Task {
 // [coroutine]
 Task put_and_get(Caller &caller, std::string key, uint32_t &left, uint32_t &right) {
   co_await asked(caller, put_request(key, "value of " + key), {.service = put});
-  const Response got = co_await asked(caller, key, {.room = 1 + longest_value, .service = get});
+  const Response got =
+      co_await asked(caller, key, {.max_response = 1 + longest_value, .service = get});
   right += got && value_in(text_of(got.bytes)) == "value of " + key;
   --left;
 }

@@ -58,11 +58,14 @@ void serve(const CmOptions &where) {
       return typed(std::move(request));
     const auto from = from_bytes<Position>(request.bytes()).of_entry;
     const auto bytes = std::as_bytes(std::span(log).subspan(std::min(from, log.size())));
-    request.reply(bytes.first(std::min(bytes.size(), request.room().size() / 8 * 8)));
+    request.reply(bytes.first(std::min(bytes.size(), request.response_space().size() / 8 * 8)));
   };
-  Server server(
-      {.host = where.host, .port = where.cm_port, .clients = 1, .workers = 0, .log = log_line},
-      answer);
+  Server server({.host = where.host,
+                 .port = where.cm_port,
+                 .clients = 1,
+                 .handler_threads = 0,
+                 .log = log_line},
+                answer);
   std::printf("listening on rdma_cm port %u\n", server.port());
   std::fflush(stdout);
   serve_until_signal(server);
@@ -80,8 +83,9 @@ std::vector<uint64_t> whole_log(Caller &caller) {
   std::vector<uint64_t> log;
   for (;;) {
     const Position from{log.size()};
-    const auto bytes = caller.request(std::as_bytes(std::span(&from, 1)),
-                                      {.room = RequestOptions::any_length, .service = read_log});
+    const auto bytes =
+        caller.request(std::as_bytes(std::span(&from, 1)),
+                       {.max_response = RequestOptions::any_length, .service = read_log});
     if (bytes.empty())
       return log;
     log.resize(log.size() + bytes.size() / sizeof(uint64_t));

@@ -141,7 +141,7 @@ std::span<const std::byte> Request::bytes() const {
   return what_->bytes();
 }
 
-std::span<std::byte> Request::room() const {
+std::span<std::byte> Request::response_space() const {
   if (!what_->has_room())
     throw Error("the server", no_memory);
   return what_->response;
@@ -182,10 +182,11 @@ void Request::reply(size_t length) {
     return fail(no_memory);
   const size_t available = what_->response.size();
   if (length > available)
-    return end_in_words(Kind::answer_too_long,
-                        (is_long ? "SenderOptions::largest_response" : "RequestOptions::room") +
-                            std::string(" too small: ") + std::to_string(length) + " > " +
-                            std::to_string(available) + " bytes");
+    return end_in_words(
+        Kind::answer_too_long,
+        (is_long ? "SenderOptions::largest_response" : "RequestOptions::max_response") +
+            std::string(" too small: ") + std::to_string(length) + " > " +
+            std::to_string(available) + " bytes");
   std::exchange(what_, nullptr)
       ->finish(is_long ? Kind::long_response : Kind::response, static_cast<uint32_t>(length));
 }

@@ -26,11 +26,11 @@ uint64_t CallerArea::longest() const {
 
 uint64_t CallerArea::needed(size_t bytes, const RequestOptions &options) {
   return std::max<uint64_t>(
-      {bytes, options.room == RequestOptions::any_length ? 0 : options.room, 1});
+      {bytes, options.max_response == RequestOptions::any_length ? 0 : options.max_response, 1});
 }
 
 void CallerArea::check_closely(const RequestOptions &options) const {
-  if (options.room == RequestOptions::any_length && area().shape().rooms == 0)
+  if (options.max_response == RequestOptions::any_length && area().shape().rooms == 0)
     throw Error("the request", "responses of any length need SenderOptions::largest_response",
                 options.where);
   if (options.server && *options.server >= board().servers)
@@ -46,7 +46,7 @@ Outcome CallerArea::add(std::span<const std::byte> bytes, const RequestOptions &
   const uint32_t slot_size = area().shape().slot_size;
   const uint32_t slots =
       needed <= slot_size ? 1 : static_cast<uint32_t>((needed + slot_size - 1) / slot_size);
-  const bool is_long = options.room == RequestOptions::any_length && want == Want::response;
+  const bool is_long = options.max_response == RequestOptions::any_length && want == Want::response;
   const auto taken = use_.take(slots, is_long);
   if (!taken)
     return Outcome::no_room;

@@ -51,7 +51,7 @@ public:
   static uint64_t needed(size_t bytes, const RequestOptions &options);
   // @throws Error if the sender has no such server, or no such responses
   void check(const RequestOptions &options) const {
-    if (options.room == RequestOptions::any_length || options.server)
+    if (options.max_response == RequestOptions::any_length || options.server)
       check_closely(options);
   }
 
@@ -89,8 +89,8 @@ public:
 
   const pid_t process_ = getpid();
   const Waiting waiting_;
-  std::array<IdlePolicy, 3> patience_{IdlePolicy(Waiting::poll), IdlePolicy(Waiting::events),
-                                      IdlePolicy(Waiting::adaptive)}; // by Waiting
+  std::array<IdlePolicy, 3> idle_policy_{IdlePolicy(Waiting::poll), IdlePolicy(Waiting::events),
+                                         IdlePolicy(Waiting::adaptive)}; // by Waiting
   Membership joined_;
   std::atomic<bool> is_alone_ = false;
 
@@ -119,20 +119,20 @@ template <typename IsDone>
 CallerArea::Slept CallerArea::sleep_until(IsDone is_done, Clock::time_point deadline, Waiting how) {
   if (is_done())
     return Slept::done;
-  IdlePolicy &patience = patience_.at(static_cast<size_t>(how));
+  IdlePolicy &idle_policy = idle_policy_.at(static_cast<size_t>(how));
   int looked = 0;
   // [look]
   // Looking pays for one process, and not for many: they would keep the CPUs from the sender.
   const int looks = how == Waiting::adaptive && board().busy.load(std::memory_order_relaxed) >= cpus
                         ? 0
-                        : patience.looks();
+                        : idle_policy.looks();
   // [look]
   for (; looked < looks && !is_done(); ++looked) {
     sched_yield();
     if (looked % 1024 == 1023 && (Clock::now() >= deadline || is_over()))
       break;
   }
-  patience.note(looked, is_done());
+  idle_policy.note(looked, is_done());
   const uint32_t bit = uint32_t{1} << joined_.number % 32;
   const auto &bell = board().bells.at(joined_.number / 32);
   auto next_look = Clock::time_point::max(); // whether the sender lives

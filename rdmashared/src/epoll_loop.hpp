@@ -129,7 +129,7 @@ inline std::string words_of(const std::exception_ptr &failure) {
   }
 }
 
-// [patience]
+// [idle_policy]
 // How often a thread that has found nothing looks again before it sleeps. Some looks cost less than
 // a sleep and a wake, as long as looking has paid lately.
 class IdlePolicy {
@@ -155,7 +155,7 @@ private:
   const Waiting how_;
   std::atomic<int> score_ = best; // several threads may look
 };
-// [patience]
+// [idle_policy]
 
 // [loop]
 // Sleeps until something happens, and calls what belongs to it. Of one thread, apart from send().
@@ -274,7 +274,7 @@ private:
 // Threads for what takes long, with two queues: the urgent one goes first.
 class Pool {
 public:
-  explicit Pool(uint32_t threads, Waiting waiting = Waiting::events) : patience_(waiting) {
+  explicit Pool(uint32_t threads, Waiting waiting = Waiting::events) : idle_policy_(waiting) {
     const NoSignals no_signals;
     try {
       for (uint32_t i = 0; i < threads; ++i)
@@ -326,9 +326,9 @@ private:
   void run() {
     for (;;) {
       int looked = 0;
-      for (; count_.load(std::memory_order_relaxed) == 0 && looked < patience_.looks(); ++looked)
+      for (; count_.load(std::memory_order_relaxed) == 0 && looked < idle_policy_.looks(); ++looked)
         sched_yield();
-      patience_.note(looked, count_.load(std::memory_order_relaxed) > 0);
+      idle_policy_.note(looked, count_.load(std::memory_order_relaxed) > 0);
       std::function<void()> function;
       {
         std::unique_lock lock(mutex_);
@@ -346,7 +346,7 @@ private:
     }
   }
 
-  IdlePolicy patience_;
+  IdlePolicy idle_policy_;
   std::mutex mutex_;
   std::condition_variable awake_;
   std::deque<std::function<void()>> urgent_, usual_;

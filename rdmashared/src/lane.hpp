@@ -182,7 +182,7 @@ private:
   bool has_heard_ = false, said_up_ = false;
   bool is_leaving_ = false; // a server that ends, once it has answered the last ping
   uint32_t silent_ticks_ = 0;
-  Backoff backoff_{options_.rest, options_.longest_rest};
+  Backoff backoff_{options_.retry_delay, options_.max_retry_delay};
   rdmacommon::CmAddress address_{};
   rdmacommon::unique_cm_id id_, data_id_;                     // go after what is connected by them
   std::map<uint16_t, Rooms> rooms_;                           // by worker

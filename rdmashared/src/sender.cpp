@@ -43,8 +43,8 @@ Shape shape_of(const SenderOptions &options) {
                  {"long_responses", options.long_responses, has_data, 1 << 16},
                  {"group", options.group, 1, max_run},
                  {"threads", options.threads, 1, UINT32_MAX},
-                 {"rest", options.rest.count(), 0, a_day},
-                 {"longest_rest", options.longest_rest.count(), 0, a_day},
+                 {"retry_delay", options.retry_delay.count(), 0, a_day},
+                 {"max_retry_delay", options.max_retry_delay.count(), 0, a_day},
                  {"silence", options.silence.count(), Lane::tick.count(), INT64_MAX}});
   if (!is_possible(shape))
     throw Error("SenderOptions",

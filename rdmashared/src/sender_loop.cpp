@@ -89,7 +89,7 @@ void SenderLoop::free_if_gone(Worker &worker) {
 // [sender-run]
 // [sender-turn]
 void SenderLoop::run() {
-  IdlePolicy patience(options_.waiting);
+  IdlePolicy idle_policy(options_.waiting);
   int looked = 0;
   for (uint32_t turns = 1; !is_stopped_; ++turns) {
     bool was_busy = false;
@@ -99,13 +99,13 @@ void SenderLoop::run() {
       board_->busy.store(busy_, std::memory_order_relaxed);
     was_busy |= send();
     wake_workers(); // whose requests have failed
-    if (was_busy || looked < patience.looks()) {
+    if (was_busy || looked < idle_policy.looks()) {
       if (was_busy)
-        patience.note(std::exchange(looked, 0), true);
+        idle_policy.note(std::exchange(looked, 0), true);
       else if (++looked > 0)
         sched_yield();
     } else {
-      patience.note(std::exchange(looked, 0), false);
+      idle_policy.note(std::exchange(looked, 0), false);
       if (arm() || !take_answers())
         sleep();
     }

@@ -138,7 +138,7 @@ RequestHandler ServerThreads::with_health(RequestHandler handler) {
 
 ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handler)
     : options_(with_log(options)), handler_(with_health(std::move(handler))),
-      pool_(options.workers, options.waiting), background_(1) {
+      pool_(options.handler_threads, options.waiting), background_(1) {
   check_options("ServerOptions",
                 {{"connections", options.connections, 1, UINT32_MAX},
                  {"window", options.window, 1, UINT32_MAX},
@@ -345,7 +345,7 @@ Server::Server(const ServerOptions &options, RequestHandler handler)
 
 Server::Server(const ServerOptions &options, Handler handler)
     : Server(options, handler ? RequestHandler([its = std::move(handler)](Request &&request) {
-               request.reply(its(request.bytes(), request.room()));
+               request.reply(its(request.bytes(), request.response_space()));
              })
                               : nullptr) {}
 

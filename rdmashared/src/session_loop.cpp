@@ -49,16 +49,16 @@ SessionLoop::~SessionLoop() {
 // [session-loop]
 void SessionLoop::run() {
   answers_->set_thread();
-  IdlePolicy patience(options_.waiting);
+  IdlePolicy idle_policy(options_.waiting);
   int looked = 0;
   for (uint32_t turns = 1; !is_over_; ++turns) {
     if (turn())
-      patience.note(std::exchange(looked, 0), true);
-    else if (looked < patience.looks()) {
+      idle_policy.note(std::exchange(looked, 0), true);
+    else if (looked < idle_policy.looks()) {
       ++looked;
       sched_yield();
     } else {
-      patience.note(std::exchange(looked, 0), false);
+      idle_policy.note(std::exchange(looked, 0), false);
       if (arm() || !turn())
         sleep();
     }

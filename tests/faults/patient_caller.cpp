@@ -39,9 +39,9 @@ void read(std::span<const std::byte> response) {
 
 void ask(Caller &caller, std::minstd_rand &random, Tally &tally) {
   const std::vector<std::byte> bytes(random() % (random() % 16 == 0 ? 30'000 : 300));
-  RequestOptions how{.room = random() % 600, .server = 0, .limit = std::chrono::seconds(1)};
+  RequestOptions how{.max_response = random() % 600, .server = 0, .limit = std::chrono::seconds(1)};
   if (caller.largest_response() > 0 && random() % 2 == 0)
-    how.room = RequestOptions::any_length;
+    how.max_response = RequestOptions::any_length;
   try {
     if (random() % 8 == 0)
       return caller.post(bytes, how);

@@ -79,7 +79,7 @@ class Hostile(shared_client_cases.Shared):
 
     def test_clients(self):
         limits = ("--max-memory", "16", "--total-memory", "64")
-        self.serve("--workers", "2", "--timeout", "60", *limits)
+        self.serve("--handler-threads", "2", "--timeout", "60", *limits)
         before = self.resources(self.server_place, self.server)
         honest = [
             self.client(*LOAD, *SMALL, "--processes", "1", "--responses", *responses)
@@ -110,7 +110,7 @@ class Hostile(shared_client_cases.Shared):
 
     def ask_both(self, responses):
         """The first of a sender's servers is hostile, the second honest."""
-        self.serve("--workers", "2")
+        self.serve("--handler-threads", "2")
         liar = self.hostile(self.server_place, 0, "--cm-port", "0")
         honest_port, self.port = self.port, liar.port
         self.sender(
@@ -135,7 +135,7 @@ class Hostile(shared_client_cases.Shared):
         """Where the liar was. All slots have come back: a request takes half of them. And so has
         the window: with more requests than that under way, this server closes the connection."""
         honest = self.server, self.port
-        self.serve("--workers", "2", port=port)
+        self.serve("--handler-threads", "2", port=port)
         self.ask("--until-answered", "--seconds", "600")
         for load in (
             ("--threads", "1", "--size", str(512 * 64 - 16), "--response-size", "4096"),

@@ -54,7 +54,7 @@ TEST(Clients, WithoutAStateHaveNone) {
 
 TEST(Clients, HaveAStateUntilTheyGo) {
   Queue<uint64_t> made, gone;
-  Running server({.workers = 2,
+  Running server({.handler_threads = 2,
                   .new_client =
                       [&](const Client &client) {
                         made.push(client.connection);
@@ -174,7 +174,7 @@ TEST(Clients, AreCounted) {
   {
     Connected first(server);
     EXPECT_EQ(ask(first.caller, "?"), "?");
-    Sender second({.servers = {server.where()}, .rest = std::chrono::seconds(600)});
+    Sender second({.servers = {server.where()}, .retry_delay = std::chrono::seconds(600)});
     const std::string why = error_of([&] { second.wait_until_up(std::chrono::milliseconds(1)); });
     EXPECT_NE(why.find("0 of 1 are up"), why.npos) << why;
   }
@@ -209,9 +209,9 @@ TEST(Options, ThatAreWrongAreErrorsAtOnce) {
         SenderOptions{.servers = one, .largest_response = (1 << 26) + 1},
         SenderOptions{.servers = one, .group = 0}, SenderOptions{.servers = one, .group = 256},
         SenderOptions{.servers = one, .threads = 0},
-        SenderOptions{.servers = one, .rest = milliseconds(-1)},
-        SenderOptions{.servers = one, .rest = milliseconds::max()},
-        SenderOptions{.servers = one, .longest_rest = milliseconds(-1)},
+        SenderOptions{.servers = one, .retry_delay = milliseconds(-1)},
+        SenderOptions{.servers = one, .retry_delay = milliseconds::max()},
+        SenderOptions{.servers = one, .max_retry_delay = milliseconds(-1)},
         SenderOptions{.servers = one, .silence = milliseconds(499)}})
     EXPECT_EQ(error_of([&] { const Sender sender(options); }).find("SenderOptions"), 0);
   EXPECT_EQ(error_of([&] {
@@ -219,8 +219,8 @@ TEST(Options, ThatAreWrongAreErrorsAtOnce) {
             }).find("SenderOptions::group: it is 256, and must be 1 to 255"),
             0);
   EXPECT_EQ(error_of([&] {
-              const Sender sender({.servers = one, .rest = milliseconds(-1)});
-            }).find("SenderOptions::rest: it is -1, and must be 0 to 86400000"),
+              const Sender sender({.servers = one, .retry_delay = milliseconds(-1)});
+            }).find("SenderOptions::retry_delay: it is -1, and must be 0 to 86400000"),
             0);
 }
 

@@ -54,7 +54,7 @@ TEST(Others, AFailureInMoreWordsThanTheRingHasRoomForDoesNotBlockTheNextAnswers)
 TEST(Others, ACancelDropsNoPostOfAWorkerThatHasGone) {
   Queue<std::string> begun;
   Gate gate;
-  Running server({.workers = 1, .inline_services = 2}, [&](Request &&request) {
+  Running server({.handler_threads = 1, .inline_services = 2}, [&](Request &&request) {
     if (request.service() == 1)
       return request.reply(bytes(std::to_string(request.worker())));
     begun.push(text(request.bytes()));

@@ -17,7 +17,7 @@ constexpr const char *not_answered = "the server's handler has not answered it";
 TEST(Requests, AreAnsweredInAnyOrder) {
   for (const uint32_t workers : {0, 1, 3}) {
     Kept kept;
-    Running server({.workers = workers}, keep_in(kept));
+    Running server({.handler_threads = workers}, keep_in(kept));
     Connected connected(server);
     constexpr size_t count = 20;
     std::vector<Pending> pending;
@@ -40,7 +40,7 @@ TEST(Requests, AreAnsweredInAnyOrder) {
 
 TEST(Requests, WithResponsesOfTheirOwnConnection) {
   Kept kept;
-  Running server({.workers = 2}, keep_in(kept));
+  Running server({.handler_threads = 2}, keep_in(kept));
   Connected connected({.servers = {server.where()}, .slots = 64, .largest_response = 5000});
   EXPECT_EQ(connected.caller.largest_response(), 5000);
   std::vector<Pending> pending;
@@ -53,16 +53,16 @@ TEST(Requests, WithResponsesOfTheirOwnConnection) {
   // Beside them, one whose response comes in its slots.
   Pending in_slots = connected.caller.request_async(bytes("?"), patient());
   Request short_one = kept.pop();
-  EXPECT_EQ(short_one.room().size(), 64);
+  EXPECT_EQ(short_one.response_space().size(), 64);
   short_one.reply(bytes("short"));
   EXPECT_EQ(response_of(in_slots), "short");
-  EXPECT_EQ(requests[3].room().size(), 5000);
+  EXPECT_EQ(requests[3].response_space().size(), 5000);
   requests[3].reply(bytes(std::string(5000, 'd')));
   EXPECT_EQ(response_of(pending[3]), std::string(5000, 'd'));
   requests[2].reply(bytes(std::string(5001, 'c')));
   EXPECT_EQ(answer_too_long([&] { response_of(pending[2]); }),
             "SenderOptions::largest_response too small: 5001 > 5000 bytes");
-  std::ranges::fill(requests[1].room().first(3000), std::byte{'b'});
+  std::ranges::fill(requests[1].response_space().first(3000), std::byte{'b'});
   requests[1].reply(3000);
   EXPECT_EQ(response_of(pending[1]), std::string(3000, 'b'));
   requests[0].reply(size_t{0});
@@ -75,16 +75,16 @@ TEST(Requests, RoomIsWhatWasAskedFor) {
   Connected connected({.servers = {server.where()}, .slot_size = 64});
   Pending short_one = connected.caller.request_async(bytes("?"), patient());
   Request first = kept.pop();
-  EXPECT_EQ(first.room().size(), 64); // a slot
+  EXPECT_EQ(first.response_space().size(), 64); // a slot
   first.reply(bytes(std::string(65, 'x')));
   EXPECT_EQ(answer_too_long([&] { response_of(short_one); }),
-            "RequestOptions::room too small: 65 > 64 bytes");
+            "RequestOptions::max_response too small: 65 > 64 bytes");
   Pending long_one = connected.caller.request_async(bytes("?"), patient(200));
   Request second = kept.pop();
-  EXPECT_EQ(second.room().size(), 4 * 64);
+  EXPECT_EQ(second.response_space().size(), 4 * 64);
   second.reply(bytes(std::string(257, 'x')));
   EXPECT_EQ(answer_too_long([&] { response_of(long_one); }),
-            "RequestOptions::room too small: 257 > 256 bytes");
+            "RequestOptions::max_response too small: 257 > 256 bytes");
   Pending whole = connected.caller.request_async(bytes("?"), patient(200));
   kept.pop().reply(bytes(std::string(256, 'x')));
   EXPECT_EQ(response_of(whole), std::string(256, 'x'));
@@ -111,7 +111,7 @@ TEST(Requests, WaitForRoomInTheirArea) {
 }
 
 TEST(Requests, FailInTheServersWords) {
-  Running server({.workers = 1}, [](Request &&request) {
+  Running server({.handler_threads = 1}, [](Request &&request) {
     const std::string how = text(request.bytes());
     if (how == "fail")
       request.fail("no such key: \"x\"");
@@ -158,7 +158,7 @@ TEST(Requests, OfAHandlerOfBytes) {
   EXPECT_EQ(ask(connected.caller, "word"), "word");
   EXPECT_EQ(failure_of([&] { ask(connected.caller, ""); }).server_said(), "nothing to do");
   EXPECT_EQ(answer_too_long([&] { ask(connected.caller, "wrong"); }),
-            "RequestOptions::room too small: 1000 > 128 bytes");
+            "RequestOptions::max_response too small: 1000 > 128 bytes");
 }
 
 TEST(Requests, ThatAreDroppedFail) {
@@ -208,7 +208,7 @@ TEST(Requests, AreAnsweredByTheHandlerOfAnother) {
   for (const uint32_t workers : {0, 1}) {
     std::map<std::string, Request> kept;
     Queue<std::string> names;
-    Running server({.workers = workers}, [&](Request &&request) {
+    Running server({.handler_threads = workers}, [&](Request &&request) {
       const std::string words = text(request.bytes());
       if (const auto its = kept.find(words.substr(1)); words.front() == '!' && its != kept.end()) {
         its->second.reply(bytes("for " + its->first));

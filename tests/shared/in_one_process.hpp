@@ -166,7 +166,7 @@ inline std::string text(std::span<const std::byte> bytes) {
 
 // Options of a request that is in no hurry.
 inline RequestOptions patient(size_t room = 0) {
-  return {.room = room, .limit = patience};
+  return {.max_response = room, .limit = patience};
 }
 
 inline std::string ask(Caller &caller, const std::string &words, RequestOptions how = patient()) {

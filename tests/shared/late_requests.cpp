@@ -17,7 +17,8 @@ TEST(Requests, AreAnsweredByAnExecutor) {
   constexpr int callers = 3, each = 50, in_flight = 8;
   for (const uint32_t largest : {0, 500}) {
     Queue<std::optional<Request>> queue; // nothing: no more will come
-    Running server({.workers = 2}, [&](Request &&request) { queue.push(std::move(request)); });
+    Running server({.handler_threads = 2},
+                   [&](Request &&request) { queue.push(std::move(request)); });
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i)
       threads.emplace_back([&] {
@@ -58,11 +59,12 @@ TEST(Requests, OfAClientThatHasGoneAreNotBegun) {
   Queue<std::string> begun;
   std::promise<void> gate;
   const std::shared_future<void> opened = gate.get_future().share();
-  auto server = std::make_unique<Running>(ServerOptions{.workers = 1}, [&](Request &&request) {
-    begun.push(text(request.bytes()));
-    opened.wait();
-    request.reply(request.bytes());
-  });
+  auto server =
+      std::make_unique<Running>(ServerOptions{.handler_threads = 1}, [&](Request &&request) {
+        begun.push(text(request.bytes()));
+        opened.wait();
+        request.reply(request.bytes());
+      });
   {
     Connected connected(*server);
     std::vector<Pending> dropped;
@@ -105,7 +107,7 @@ TEST(Requests, OutliveTheirServer) {
     std::vector<Request> requests;
     std::weak_ptr<int> state;
     {
-      auto server = std::make_unique<Running>(ServerOptions{.workers = workers,
+      auto server = std::make_unique<Running>(ServerOptions{.handler_threads = workers,
                                                             .new_client =
                                                                 [&](const Client &) {
                                                                   const auto made =
@@ -127,8 +129,8 @@ TEST(Requests, OutliveTheirServer) {
     EXPECT_EQ(*static_cast<int *>(requests[0].state()), 42);
     requests[0].reply(bytes("too late"));
     requests[1].fail("too late");
-    std::ranges::fill(requests[2].room(), std::byte{1});
-    requests[2].reply(requests[2].room().size());
+    std::ranges::fill(requests[2].response_space(), std::byte{1});
+    requests[2].reply(requests[2].response_space().size());
     EXPECT_EQ(text(requests[3].bytes()), "kept");
     EXPECT_FALSE(state.expired());
     requests.clear();

@@ -44,14 +44,14 @@ void expect_mirrored(Caller &caller, size_t length, RequestOptions how = patient
 }
 
 TEST(LongMessages, OfAllSizesUpToTheArea) {
-  Running server({.workers = 2}, mirrored());
+  Running server({.handler_threads = 2}, mirrored());
   Connected to(
       SenderOptions{.servers = {server.where()}, .slot_size = 64, .largest_response = 1 << 16});
   for (const size_t slots : {run - 1, run, run + 1, 2 * run, 2 * run + 1, size_t{1024}})
     for (const size_t less : {0, 1, 63}) {
       expect_mirrored(to.caller, length_in(slots) - less);
       expect_mirrored(to.caller, length_in(slots) - less,
-                      {.room = RequestOptions::any_length, .limit = patience});
+                      {.max_response = RequestOptions::any_length, .limit = patience});
     }
   expect_mirrored(to.caller, 5);
   expect_mirrored(to.caller, 1024 * 64); // all of the area
@@ -69,7 +69,7 @@ TEST(LongMessages, OnlyTheResponseIsLong) {
   EXPECT_TRUE(ask(to.caller, "3", patient(length_in(1000))) == long_text(3));
   const std::string said =
       answer_too_long([&] { ask(to.caller, "20000", patient(length_in(300))); });
-  EXPECT_TRUE(said.starts_with("RequestOptions::room too small")) << said;
+  EXPECT_TRUE(said.starts_with("RequestOptions::max_response too small")) << said;
 }
 
 TEST(LongMessages, OfMoreRunsThanAreUnderWayAtATime) {
@@ -83,7 +83,7 @@ TEST(LongMessages, OfMoreRunsThanAreUnderWayAtATime) {
 }
 
 TEST(LongMessages, OfManyThreadsBesideShortOnes) {
-  Running server({.workers = 2}, mirrored());
+  Running server({.handler_threads = 2}, mirrored());
   // Two long ones do not fit into the ring.
   Connected to(SenderOptions{.servers = {server.where()}, .slots = 800, .slot_size = 64});
   std::vector<std::thread> threads;

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 TEST(Services, UrgentOnesGoFirst) {
   Queue<std::string> begun;
   std::promise<void> gate;
-  Running server({.workers = 1, .inline_services = 2, .urgent_services = 4},
+  Running server({.handler_threads = 1, .inline_services = 2, .urgent_services = 4},
                  [&](Request &&request) {
                    const std::string words = text(request.bytes());
                    begun.push(words);
@@ -62,7 +62,7 @@ TEST(Services, HandlersKnowHowLongTheyHaveLeft) {
 TEST(Services, HealthIsAnsweredBesideABusyPool) {
   Kept kept;
   std::promise<void> gate;
-  Running server({.workers = 1, .health_service = uint8_t{9}, .grace = patience},
+  Running server({.handler_threads = 1, .health_service = uint8_t{9}, .grace = patience},
                  [&](Request &&request) {
                    kept.push(std::move(request));
                    gate.get_future().wait();

@@ -169,7 +169,7 @@ TEST(Handles, LiveInContainers) {
 TEST(Handles, CancelWhatHasNotBegun) {
   Queue<std::string> begun;
   std::promise<void> gate;
-  Running server({.workers = 1, .inline_services = 2}, [&](Request &&request) {
+  Running server({.handler_threads = 1, .inline_services = 2}, [&](Request &&request) {
     const std::string words = text(request.bytes());
     EXPECT_TRUE(request.is_wanted()); // before the test hears of it, and cancels it
     begun.push(words);

@@ -26,7 +26,7 @@ std::string name_here(const std::string &of) {
 }
 
 TEST(Several, CallersReachTheirOwnServers) {
-  Running red({.workers = 2}, named("red")), blue({.workers = 0}, named("blue"));
+  Running red({.handler_threads = 2}, named("red")), blue({.handler_threads = 0}, named("blue"));
   Connected to_red(red), to_blue(blue);
   std::vector<std::thread> threads;
   std::atomic<uint32_t> right = 0;

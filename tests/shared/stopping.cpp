@@ -45,7 +45,7 @@ TEST(Stopping, FromAnotherThread) {
 TEST(Stopping, FromAHandler) {
   for (const uint32_t workers : {0, 1}) {
     Server *to_stop = nullptr;
-    Running running({.workers = workers, .grace = much_grace}, [&](Request &&request) {
+    Running running({.handler_threads = workers, .grace = much_grace}, [&](Request &&request) {
       to_stop->stop();
       request.reply(bytes("good bye"));
     });

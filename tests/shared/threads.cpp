@@ -55,7 +55,7 @@ TEST(ThreadsDeathTest, ThatCannotBeMadeAreAnError) {
 TEST(Threads, AnswerAllCallers) {
   for (const uint32_t count : {2, 3})
     for (const uint32_t workers : {0, 2}) {
-      Running server({.threads = count, .workers = workers},
+      Running server({.threads = count, .handler_threads = workers},
                      [](Request &&request) { request.reply(request.bytes()); });
       Connected connected(
           {.servers = times(3, server), .largest_response = 5000, .threads = count});
@@ -67,7 +67,7 @@ TEST(Threads, AnswerAllCallers) {
           for (uint32_t i = 0; i < 100; ++i) {
             const std::string words = std::to_string(thread) + "." + std::to_string(i);
             RequestOptions how = to((thread + i) % 3);
-            how.room = i % 2 == 0 ? RequestOptions::any_length : 0;
+            how.max_response = i % 2 == 0 ? RequestOptions::any_length : 0;
             right += ask(connected.caller, words, how) == words;
           }
         });
@@ -83,7 +83,7 @@ TEST(Threads, AnswerAllCallers) {
 TEST(Threads, OfTheServerServeOneConnectionEach) {
   for (const uint32_t count : {1, 2, 3}) {
     Queue<std::thread::id> ids;
-    Running server({.threads = count, .workers = 0}, [&](Request &&request) {
+    Running server({.threads = count, .handler_threads = 0}, [&](Request &&request) {
       ids.push(std::this_thread::get_id());
       request.reply(request.bytes());
     });
@@ -101,7 +101,7 @@ TEST(Threads, OfTheServerServeOneConnectionEach) {
 TEST(Threads, OfTheServerDoNotWaitForEachOther) {
   Gate gate;
   Queue<bool> is_inside;
-  Running server({.threads = 2, .workers = 0}, [&](Request &&request) {
+  Running server({.threads = 2, .handler_threads = 0}, [&](Request &&request) {
     if (text(request.bytes()) == "wait") {
       is_inside.push(true);
       gate.wait();
@@ -201,7 +201,7 @@ TEST(Threads, ConnectAgainWhileOthersGoOn) {
   Running blue({.threads = 2}, echo);
   Connected connected({.servers = {red->where(), blue.where()},
                        .threads = 2,
-                       .rest = std::chrono::milliseconds(10)});
+                       .retry_delay = std::chrono::milliseconds(10)});
   std::atomic<bool> is_over = false;
   std::atomic<uint32_t> wrong = 0, right = 0;
   std::thread others([&] {

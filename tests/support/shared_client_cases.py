@@ -155,7 +155,7 @@ class Modes(Shared):
 
     def test_every_mode(self):
         mixed = ["--mixed", "--in-flight", "8", "--requests", "100"]
-        self.serve("--workers", "2")
+        self.serve("--handler-threads", "2")
         before = self.resources(self.server_place, self.server)
         for options in (
             ["--in-flight", "16"],
@@ -200,7 +200,7 @@ class Modes(Shared):
         self.assertGreaterEqual(answered[1], 400)
 
     def test_500_threads_of_one_process(self):
-        self.serve("--workers", "0")
+        self.serve("--handler-threads", "0")
         self.assertEqual(
             self.run_client(
                 "--processes", "0", "--threads", "500", "--requests", "100", "--connections", "5",
@@ -227,7 +227,7 @@ class Faults(Shared):
     def test_server_killed(self):
         """Every thread of every worker gets an error at once; when there is a server again, the
         sender has connected again."""
-        self.serve("--workers", "20")
+        self.serve("--handler-threads", "20")
         self.sender()
         waiting = [
             self.worker("waiting", "--count", "4", "--microseconds", "60000000") for _ in range(4)]
@@ -280,7 +280,7 @@ class Faults(Shared):
 
     def test_rooms_of_one_worker_fail(self):
         """Its request fails, and nothing else: the others do not lose their connection."""
-        self.serve("--workers", "20")  # none of them waits behind the others' long ones
+        self.serve("--handler-threads", "20")  # none of them waits behind the others' long ones
         self.sender(
             "--responses", "connection", preload="tools/inject/libverbs_inject.so",
             environment=["VERBS_INJECT=ibv_reg_mr:3"])  # behind the two rings
@@ -297,7 +297,7 @@ class Faults(Shared):
 
     def test_server_drains(self):
         """SIGTERM in the middle of the load: what was sent is answered, and no request is lost."""
-        self.serve("--workers", "2")
+        self.serve("--handler-threads", "2")
         client = self.client("--patient", "--seconds", "10", "--in-flight", "16")
         self.assertIn("up", next_line(client))
         self.run_client("--requests", "5")
@@ -308,7 +308,7 @@ class Faults(Shared):
 
     def test_sender_killed(self):
         """Its workers get an error, and a new sender takes the name."""
-        self.serve("--workers", "8")
+        self.serve("--handler-threads", "8")
         self.sender()
         waiting = [
             self.worker("waiting", "--count", "2", "--microseconds", "60000000") for _ in range(3)]
@@ -325,12 +325,12 @@ class Faults(Shared):
 
     def test_worker_killed_at_every_stage(self):
         """The others go on, and what it had comes back: the rings are gone round many times."""
-        self.serve("--workers", "8")
+        self.serve("--handler-threads", "8")
         self.sender("--slots", "16")
         self.kill_workers()
 
     def test_worker_killed_that_several_threads_serve(self):
-        self.serve("--workers", "8", "--threads", "2")
+        self.serve("--handler-threads", "8", "--threads", "2")
         self.sender("--slots", "16", "--connections", "2", "--sender-threads", "2")
         self.kill_workers()
 
@@ -352,7 +352,7 @@ class Faults(Shared):
     def test_worker_that_closes_its_descriptors(self):
         """It takes the sender for dead. The others know better, and nobody else gets its number
         before its answers have come."""
-        self.serve("--workers", "4")
+        self.serve("--handler-threads", "4")
         self.sender("--slots", "64")
         before = self.attached("--requests", "100", "--seconds", "3")
         closing = self.start(
@@ -368,7 +368,7 @@ class Faults(Shared):
         answer. But it uses CPUs, so the others may wait for long. LAB_HOSTILE_SECONDS=600 makes ten
         minutes of it."""
         seconds = os.environ.get("LAB_HOSTILE_SECONDS", "10")
-        self.serve("--workers", "2")
+        self.serve("--handler-threads", "2")
         self.sender("--largest", "4096", "--responses", "both")
         hostile = [
             self.worker("hostile", "--seconds", seconds, "--seed", str(random.randrange(1 << 31)))
@@ -391,7 +391,7 @@ class Faults(Shared):
 
     def test_worker_that_cancels_again_and_again(self):
         """The server hears of it once, so this takes the room in the ring from no other worker."""
-        self.serve("--workers", "3")
+        self.serve("--handler-threads", "3")
         self.sender("--responses", "connection", "--largest", "4096", "--report", "1")
         self.finish(
             self.start(
@@ -407,7 +407,7 @@ class Faults(Shared):
     def test_requests_of_a_client_that_has_gone_hold_nobody_up(self):
         """Those that wait for a thread of the pool are not worked on. And the server ends though
         one is, asleep until then."""
-        self.serve("--workers", "1", "--grace", "1")
+        self.serve("--handler-threads", "1", "--grace", "1")
         self.sender()
         self.worker("sent", "--count", "100")
         self.sending.kill()
@@ -439,7 +439,7 @@ class Faults(Shared):
 
     def test_slow_request_does_not_hold_up_the_others(self):
         """However often the ring is gone round meanwhile."""
-        self.serve("--workers", "2")
+        self.serve("--handler-threads", "2")
         self.sender("--slots", "16")
         slow = self.attached(
             "--threads", "1", "--requests", "1", "--microseconds", "6000000", "--timeout", "20")
@@ -450,7 +450,7 @@ class Faults(Shared):
 
     def test_area_full(self):
         """A request waits for a slot of its own process's."""
-        self.serve("--workers", "16")
+        self.serve("--handler-threads", "16")
         self.sender("--area-slots", "4")
         crowd = self.attached(
             "--threads", "5", "--requests", "1", "--microseconds", "1000000", "--timeout", "600")
@@ -463,7 +463,8 @@ class Faults(Shared):
             ("too-long", "longer than the slots have room for: 1048576 bytes, and at most 65536"),
             (
                 "no-room",
-                "its response is too long: RequestOptions::room too small: 5000 > 64 bytes"),
+                "its response is too long: "
+                "RequestOptions::max_response too small: 5000 > 64 bytes"),
             ("failing", "the server could not answer it: the service: it was asked to fail"),
             ("too-slow", "the service: it was asked to work for more than 60 s"),
         ):
@@ -534,7 +535,7 @@ class Ways(Shared):
         """On all sides, with both response modes in one connection."""
         ways = ("poll", "events", "adaptive")
         for server in ways:
-            self.serve("--workers", "1", "--waiting", server)
+            self.serve("--handler-threads", "1", "--waiting", server)
             for sender, caller in itertools.product(ways, ways):
                 with self.subTest(server=server, sender=sender, caller=caller):
                     self.run_client(
@@ -765,7 +766,7 @@ class Soak(Shared):
             self.kill(self.server)
         else:
             self.stop()
-        self.serve("--workers", "2", port=self.port)
+        self.serve("--handler-threads", "2", port=self.port)
         self.doomed, self.server, self.port = self.server, first, first_port
         self.kill(victim)
         self.kill(client)
@@ -790,11 +791,11 @@ class Soak(Shared):
         """Every response matches its request by checksum. Memory, descriptors and the device's
         resources stay as they are. Never an RNR."""
         self.samples = []
-        self.serve("--workers", "2")
+        self.serve("--handler-threads", "2")
         self.doomed, self.doomed_port = self.server, self.port
         self.sender("--slots", "256")
         self.unlucky, unlucky_name = self.sending, self.name
-        self.serve("--workers", "2")
+        self.serve("--handler-threads", "2")
         self.sender("--slots", "256", "--connections", "2")
         self.take_samples()
         seconds = ("--seconds", str(self.seconds - 10))

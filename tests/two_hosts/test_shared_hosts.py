@@ -39,7 +39,7 @@ class Link(Shared):
         """Both sides notice, and a caller that waits gets an error. The sender goes on trying,
         and gets through when there is a link."""
         self.addCleanup(lab, "hosts", "repair")
-        self.serve("--workers", "10")
+        self.serve("--handler-threads", "10")
         self.sender()
         waiting = self.worker("waiting", "--microseconds", "60000000")
         began = time.monotonic()
@@ -52,7 +52,7 @@ class Link(Shared):
 
     def test_lost_while_the_server_drains(self):
         self.addCleanup(lab, "hosts", "repair")
-        self.serve("--workers", "10", "--grace", "600")
+        self.serve("--handler-threads", "10", "--grace", "600")
         self.sender()
         waiting = self.worker("waiting", "--microseconds", "60000000")
         self.server.terminate()

@@ -73,12 +73,13 @@ TEST(AreaBatch, GetsOlder) {
     ;
 }
 
-// A handler that takes what room() gives must not write where there is nothing.
+// A handler that takes what response_space() gives must not write where there is nothing.
 TEST(AreaBatch, WithoutMemoryForAResponseARequestFails) {
   const auto state = a_state(sizeof(Batch));
   const std::string why = "no memory for its response (ServerOptions::memory)";
-  EXPECT_NE(failure_in(state, [](Request &&request) { request.room().front() = {}; }).find(why),
-            std::string::npos);
+  EXPECT_NE(
+      failure_in(state, [](Request &&request) { request.response_space().front() = {}; }).find(why),
+      std::string::npos);
   EXPECT_NE(failure_in(state, [](Request &&request) { request.reply(10); }).find(why),
             std::string::npos);
   const std::vector<std::byte> response(10);

@@ -307,7 +307,7 @@ def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
     parameter = f"{processes}x{in_flight}"
     load = f"--processes {processes} --requests {each} --in-flight {in_flight} --latency"
     # No server hands a request to another thread.
-    server = "slot_server --cm-port 0 --clients 0 --at-once 200 --workers 0"
+    server = "slot_server --cm-port 0 --clients 0 --at-once 200 --handler-threads 0"
     rdma = "--host {host} --cm-port {port}"
     client = f"shared_client {rdma} {load} --threads 1 --slot-size 64 --stats --responses"
     shared, shared_data = f"{client} slots", f"{client} connection"

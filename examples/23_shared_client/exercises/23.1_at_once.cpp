@@ -44,8 +44,9 @@ struct Meeting {
 
 void serve(const CmOptions &where) {
   Meeting meeting;
-  Server server({.host = where.host, .port = where.cm_port, .clients = 1, .workers = requests},
-                [&](auto, auto) { return meeting.meet(); });
+  Server server(
+      {.host = where.host, .port = where.cm_port, .clients = 1, .handler_threads = requests},
+      [&](auto, auto) { return meeting.meet(); });
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
   std::printf("at most %u requests at the same time\n", meeting.most);

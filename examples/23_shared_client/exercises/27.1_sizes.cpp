@@ -17,7 +17,7 @@ using namespace rdmacommon;
 namespace {
 
 [[maybe_unused]] constexpr uint32_t processes = 40, threads = 4, in_flight = 8;
-// Bytes at most; RequestOptions::room is that of the response.
+// Bytes at most; RequestOptions::max_response is that of the response.
 [[maybe_unused]] constexpr uint32_t request = 200, response = 1000;
 [[maybe_unused]] constexpr uint32_t slot_size = 64, header = 24; // bytes
 

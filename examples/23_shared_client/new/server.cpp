@@ -35,7 +35,8 @@ void serve(int argc, char **argv) {
     return found == values.end() ? Value{} : found->second;
   });
 
-  rdmashared::Server server({.host = where.host, .port = where.cm_port, .workers = 2}, dispatcher);
+  rdmashared::Server server({.host = where.host, .port = where.cm_port, .handler_threads = 2},
+                            dispatcher);
   std::printf("listening on rdma_cm port %u\n", server.port());
   rdmashared::serve_until_signal(server);
 }

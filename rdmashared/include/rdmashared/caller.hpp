@@ -60,7 +60,7 @@ enum class Outcome : uint32_t {
   not_sent, ///< There is no connection, or the sender could not register the memory for a response
             ///< of any length. The request ends at once.
   expired,  ///< Its limit passed before the server began, and the server has said so in time.
-  answer_too_long, ///< More than RequestOptions::room or SenderOptions::largest_response.
+  answer_too_long, ///< More than RequestOptions::max_response or SenderOptions::largest_response.
   timed_out,       ///< Its limit passed without an answer. The server is told to drop it.
   no_room,     ///< The area of this process is full: at once for a call that does not wait, else
                ///< until the limit has passed. Or no connection takes it: on each of them, the
@@ -177,14 +177,14 @@ using Then = std::function<void(Pending &response)>;
 // [request-options]
 /// What a request may want beyond the default.
 struct RequestOptions {
-  /// As room: the response can have any length up to SenderOptions::largest_response. It takes none
-  /// of the area's slots, and comes by a second queue pair.
+  /// Value for max_response: the response has any length up to SenderOptions::largest_response.
+  /// It takes none of the area's slots, and comes by a second queue pair.
   static constexpr size_t any_length = ~size_t{0};
 
   /// Bytes that the response may have. It may always have as many as the request's slots: 64 for a
   /// request of up to 64 bytes. More room takes more slots of the area for as long as the request
   /// lasts, however short the response is: 16 KiB are 256 of SenderOptions::area_slots.
-  size_t room = 0;
+  size_t max_response = 0;
   /// An index into SenderOptions::servers; by default one after the other.
   std::optional<uint32_t> server = {};
   /// How long the request is worth something, 1 ms at least. It travels with the request: the
@@ -273,7 +273,7 @@ public:
 
   /// Waits until there is a connection, for requests of all kinds: to use before the first request,
   /// and after Outcome::not_sent and Outcome::lost. It can break again before the next request. The
-  /// sender tries without end, with pauses of up to SenderOptions::longest_rest, which this call
+  /// sender tries without end, with pauses of up to SenderOptions::max_retry_delay, which this call
   /// does not shorten. After a request that failed for another reason it returns at once: pause
   /// before you ask again.
   /// @param limit  how long; 0 looks once

@@ -127,7 +127,7 @@ inline std::span<const std::byte> after_type(const Request &request) {
 /// @throws as Caller::request(); Error if the response is not a Response
 template <Plain Response, Typed Message>
 Response ask(Caller &caller, const Message &message, RequestOptions how = {}) {
-  how.room = std::max(how.room, sizeof(Response));
+  how.max_response = std::max(how.max_response, sizeof(Response));
   Response response{};
   caller.request(
       to_request(message),
@@ -140,7 +140,8 @@ Response ask(Caller &caller, const Message &message, RequestOptions how = {}) {
 template <Plain Response> void reply(Request &request, const Response &response) {
   auto bytes = std::as_bytes(std::span(&response, 1));
   if constexpr (Growing<Response>)
-    bytes = bytes.first(std::clamp(request.room().size(), Response::oldest_size, bytes.size()));
+    bytes = bytes.first(
+        std::clamp(request.response_space().size(), Response::oldest_size, bytes.size()));
   request.reply(bytes);
 }
 

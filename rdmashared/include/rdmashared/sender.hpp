@@ -79,8 +79,8 @@ struct SenderOptions {
   std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
   /// Before the second attempt to connect; doubles with each one. Attempts go on without end. At
   /// most a day.
-  std::chrono::milliseconds rest{200};
-  std::chrono::milliseconds longest_rest{3200}; ///< Up to this, which is at most a day.
+  std::chrono::milliseconds retry_delay{200};
+  std::chrono::milliseconds max_retry_delay{3200}; ///< Up to this, which is at most a day.
   /// How long a server may say nothing when it is asked whether it lives, at least 500 ms. Then the
   /// connection is lost. It must be longer than the longest handler that runs inline.
   std::chrono::milliseconds silence{5000};

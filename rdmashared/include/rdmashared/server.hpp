@@ -4,7 +4,8 @@
 /// in a pool of threads.
 ///
 ///     rdmashared::Server server(
-///         {.workers = 2}, [](std::span<const std::byte> request, std::span<std::byte> response) {
+///         {.handler_threads = 2},
+///         [](std::span<const std::byte> request, std::span<std::byte> response) {
 ///           std::ranges::copy(request, response.begin()); // an echo
 ///           return request.size();
 ///         });
@@ -63,7 +64,7 @@ public:
   /// Where a response can be made in place: as long as the request's slots, or for
   /// RequestOptions::any_length SenderOptions::largest_response bytes. Valid until the answer.
   /// @throws rdmacommon::Error if the client's memory (ServerOptions::memory) is used up
-  std::span<std::byte> room() const;
+  std::span<std::byte> response_space() const;
 
   const Client &client() const; ///< Whose it is. Valid until the answer.
   /// The number of the client's worker, as the client says. A number can be given again when a
@@ -84,9 +85,9 @@ public:
   /// called.
   bool is_answered() const { return what_ == nullptr; }
 
-  /// Answers with the first `length` bytes of room(). If that is more than room() has, the caller
-  /// gets Outcome::answer_too_long; without memory for room(), Outcome::refused. 0 bytes are a
-  /// response, too.
+  /// Answers with the first `length` bytes of response_space(). If that is more than it has, the
+  /// caller gets Outcome::answer_too_long; without memory for response_space(), Outcome::refused.
+  /// 0 bytes are a response, too.
   void reply(size_t length);
   /// Answers with a copy of `response`, with the same limit.
   void reply(std::span<const std::byte> response);
@@ -104,9 +105,9 @@ private:
 // [request]
 
 /// From a request to its response. Called by several threads at once, unless
-/// ServerOptions::workers is 0 and ServerOptions::threads is 1. An exception that it throws
+/// ServerOptions::handler_threads is 0 and ServerOptions::threads is 1. An exception that it throws
 /// becomes a failure, and the caller gets the words of std::exception::what().
-/// @param response where the response goes: Request::room()
+/// @param response where the response goes: Request::response_space()
 /// @return its length in bytes; if that is more than `response` has, the caller gets
 ///         Outcome::answer_too_long
 using Handler =
@@ -137,7 +138,7 @@ struct ServerOptions {
   uint32_t threads = 1;
   /// Threads of the pool that runs handlers. 0: all handlers run in the threads that have the
   /// connections: one that takes long holds up that thread's clients.
-  uint32_t workers = 1;
+  uint32_t handler_threads = 1;
   /// Services whose handlers run in the threads that have the connections, although there is a
   /// pool: for handlers that are shorter than a wake of another thread.
   std::bitset<256> inline_services = {};
