@@ -91,6 +91,8 @@ void check_cm_event(const rdma_cm_event &event, rdma_cm_event_type wanted, Where
   std::string why = "instead of " + std::string(name_of(wanted));
   if (event.event == RDMA_CM_EVENT_REJECTED)
     why += ", with reason " + std::to_string(event.status) + ", " + reject_reason(event.status);
+  else if (event.status == -1) // librdmacm itself has failed, and keeps the reason to itself
+    why += ", with status -1";
   else if (event.status != 0)
     why += ", with status " + std::to_string(event.status) + ", " + std::strerror(-event.status);
   throw Error(name_of(event.event), why, hint_for_cm_event(event.event, event.status), where);

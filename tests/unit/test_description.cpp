@@ -82,6 +82,16 @@ TEST(CmEvent, SaysWhatCameInsteadAndWhy) {
               nullptr);
     EXPECT_NE(std::strstr(error.what(), "#cm-nobody-listens"), nullptr);
   }
+  event.event = RDMA_CM_EVENT_CONNECT_ERROR;
+  event.status = -1; // of librdmacm itself: no error number
+  try {
+    check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);
+    FAIL();
+  } catch (const Error &error) {
+    EXPECT_NE(std::strstr(error.what(), "CONNECT_ERROR: instead of ESTABLISHED, with status -1"),
+              nullptr);
+    EXPECT_EQ(std::strstr(error.what(), "not permitted"), nullptr);
+  }
   event.event = RDMA_CM_EVENT_ESTABLISHED;
   EXPECT_NO_THROW(check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED));
 }
