@@ -4,6 +4,7 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/device.hpp>
+#include <rdmacommon/exchange.hpp>
 #include <rdmacommon/handles.hpp>
 #include <rdmacommon/objects.hpp>
 #include <rdmacommon/requests.hpp>
@@ -65,7 +66,10 @@ public:
     // [transitions]
   }
 
-  size_t mtu() const { return mtu_; }
+  // A packet to `peer` holds this many bytes: its port may take fewer than ours.
+  size_t mtu(const rdmacommon::Endpoint &peer) const {
+    return std::min(mtu_, static_cast<size_t>(rdmacommon::mtu_bytes(peer.mtu)));
+  }
   uint32_t number() const { return qp_->qp_num; }
 
   // [receive]

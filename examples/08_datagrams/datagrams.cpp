@@ -155,7 +155,8 @@ struct Sender {
   bool has_all() const { return acknowledged.count() == messages.size(); }
 };
 
-std::vector<Sender> make_senders(const Port &port, ibv_pd *pd, const Settings &settings) {
+std::vector<Sender> make_senders(const Port &port, ibv_pd *pd, const Endpoint &server,
+                                 const Settings &settings) {
   std::vector<Sender> senders;
   for (uint32_t number = 1; number <= settings.qps; ++number) {
     // Room for the acknowledgements of all messages, twice: they may have been sent twice.
@@ -165,9 +166,9 @@ std::vector<Sender> make_senders(const Port &port, ibv_pd *pd, const Settings &s
       text.resize(std::max<size_t>(text.size(), settings.size), '.');
       sender.messages.push_back(encode({.kind = Kind::data, .sequence = sequence, .text = text}));
       // [mtu]
-      if (const size_t size = sender.messages.back().size(); size > sender.datagrams.mtu())
+      if (const size_t size = sender.messages.back().size(); size > sender.datagrams.mtu(server))
         throw Error("a datagram of " + std::to_string(size) + " bytes",
-                    "a packet holds " + std::to_string(sender.datagrams.mtu()));
+                    "a packet holds " + std::to_string(sender.datagrams.mtu(server)));
       // [mtu]
     }
     senders.push_back(std::move(sender));
@@ -241,7 +242,7 @@ bool wait_for_acknowledgements(std::vector<Sender> &senders, const Endpoint &ser
 void client(const Port &port, ibv_pd *pd, const PairOptions &options, const Settings &settings) {
   Exchange exchange(options);
   const Endpoint server = exchange.receive();
-  std::vector<Sender> senders = make_senders(port, pd, settings);
+  std::vector<Sender> senders = make_senders(port, pd, server, settings);
   // [create-ah]
   ibv_ah_attr way = route_to(port, server); // as lesson 02 put it into the QP
   const unique_ah ah(check_ptr(ibv_create_ah(pd, &way), "ibv_create_ah"));

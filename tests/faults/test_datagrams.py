@@ -66,6 +66,12 @@ class Datagrams(unittest.TestCase):
         self.assertEqual((status, client), (1, 1), said + refused)
         self.assertRegex(refused, r"a datagram of 5012 bytes: a packet holds \d+")
 
+    def test_message_that_is_too_long_for_the_peer(self):
+        status, said, client, refused = pair(
+            [self.PROGRAM, "--mtu", "256"], [self.PROGRAM, "--size", "400"])
+        self.assertEqual((status, client), (1, 1), said + refused)
+        self.assertIn("a datagram of 412 bytes: a packet holds 256", refused)
+
     def test_peer_that_never_sends(self):
         status, said, *_ = pair([self.PROGRAM, "--timeout", "2"], [PEER, "silent"])
         self.assertEqual(status, 1, said)
