@@ -63,18 +63,23 @@ inline void take_async_event(ibv_context *device) {
     throw rdmacommon::Error("the device reports", ibv_event_type_str(event.event_type));
 }
 
-// Waits until the device reports that `cq` has overrun. Its other events do not matter here.
-inline ibv_event_type overrun_event(ibv_context *device, const ibv_cq *cq,
-                                    std::chrono::milliseconds timeout) {
+// Waits until the device reports that `cq` has overrun. Its other events do not matter here. A
+// device may have more room than it says, and then reports nothing.
+inline const char *overrun_event(ibv_context *device, const ibv_cq *cq,
+                                 std::chrono::milliseconds timeout) {
+  // Half of it: the peer waits for us, and no longer than this.
+  const auto deadline = std::chrono::steady_clock::now() + timeout / 2;
   for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        std::max(deadline - std::chrono::steady_clock::now(), std::chrono::nanoseconds(0)));
     pollfd async{.fd = device->async_fd, .events = POLLIN, .revents = 0};
-    if (rdmacommon::check_errno(poll(&async, 1, static_cast<int>(timeout.count())), "poll") == 0)
-      throw rdmacommon::Error("the overrun", "the device does not report it");
+    if (rdmacommon::check_errno(poll(&async, 1, static_cast<int>(left.count())), "poll") == 0)
+      return "no event, so it has more room";
     ibv_async_event event{};
     rdmacommon::check_errno(ibv_get_async_event(device, &event), "ibv_get_async_event");
     ibv_ack_async_event(&event); // as with the other events: or destroying the CQ waits for it
     if (event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == cq)
-      return event.event_type;
+      return ibv_event_type_str(event.event_type);
   }
 }
 

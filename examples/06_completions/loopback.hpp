@@ -8,12 +8,14 @@
 #include <infiniband/verbs.h>
 
 struct Loopback {
+  static constexpr int depth = 128; // how many SENDs, and how many receives, can be posted
+
   // Its SENDs complete in `sends`, which has room for as many as asked, or more.
   Loopback(const rdmacommon::Port &port, ibv_pd *pd, ibv_comp_channel *channel, int room)
       : sends(rdmacommon::create_cq(port.context.get(), room)),
         receives(rdmacommon::create_cq(port.context.get(), 256, channel)),
         qp(rdmacommon::create_rc_qp(pd, sends.get(), receives.get(),
-                                    {.max_send_wr = 128, .max_recv_wr = 128})) {
+                                    {.max_send_wr = depth, .max_recv_wr = depth})) {
     rdmacommon::to_init(qp.get(), port);
     const rdmacommon::Endpoint self = rdmacommon::endpoint_of(qp.get(), port, 1);
     rdmacommon::to_rtr(qp.get(), port, self);

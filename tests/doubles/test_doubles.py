@@ -9,15 +9,18 @@ from lab import examples, normalise, variants
 
 # By relative paths, since LD_PRELOAD takes a space for the end of one.
 os.chdir(needs_device.BUILD / "tests/doubles")
-MEMORY, INFINIBAND, TWO_DEVICES = (
-    "./libfake_device_memory.so", "./libfake_infiniband.so", "./libtwo_devices.so")
+MEMORY, INFINIBAND, TWO_DEVICES, OTHER_NIC = (
+    "./libfake_device_memory.so", "./libfake_infiniband.so", "./libtwo_devices.so",
+    "./libother_nic.so")
 STAND_IN = "has no memory of its own: 65536 bytes of host memory stand in for it"
 ON_CHIP = "has memory of its own: 65536 bytes of it are ours"
 QUICK = ["--rounds", "8", "--no-deaths"]
 
 
-def run(*arguments, doubles=(MEMORY,), program="device_memory", kind="pair"):
-    under = ["env", "FAKE_CALLS=1", f"LD_PRELOAD={':'.join(doubles)}"] if doubles else []
+def run(*arguments, doubles=(MEMORY,), program="device_memory", kind="pair", differences=""):
+    under = [
+        "env", "FAKE_CALLS=1", f"OTHER_NIC={differences}", f"LD_PRELOAD={':'.join(doubles)}",
+    ] if doubles else []
     return examples.run(
         needs_device.PLACE, needs_device.BUILD, program, kind, arguments, under=under)
 
@@ -81,6 +84,32 @@ class Doubles(unittest.TestCase):
         self.assertFalse(outcome.failed, outcome.text())
         me = next(line for line in outcome.of("client") if line.startswith("me "))
         self.assertIn(":00000000000000000000ffff", me)
+
+    def test_a_completion_queue_may_be_larger_than_it_says(self):
+        """Nothing happens then, and the programs say so and continue."""
+        outcome = run(
+            "--timeout", "2", "--measure", "0", doubles=(OTHER_NIC,), program="completions",
+            differences="large_cq")
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn(
+            "overrun:        asked for 4, room for 4, 5 SENDs; no event, so it has more room",
+            outcome.of("server"))
+        self.assertIn(
+            "overrun:        5 completions polled, the queue pair is still in RTS",
+            outcome.of("server"))
+        outcome = run(
+            "cq-overrun", "--timeout", "2", doubles=(OTHER_NIC,), program="when_it_breaks",
+            differences="large_cq")
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("no event, so it has more room; RTS", outcome.text())
+
+    def test_another_event_comes_before_the_awaited_one(self):
+        outcome = run(
+            "cq-overrun", doubles=(OTHER_NIC,), program="when_it_breaks",
+            differences="early_event")
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("event: CQ error; RTS", outcome.text())
+        self.assertNotIn("GID", outcome.text())
 
     def test_what_is_refused(self):
         for doubles in ((MEMORY,), ()):

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// Preloaded, it makes another kind of device of the one that is there. OTHER_NIC lists how it
+// differs:
+//   no_atomics     atomic_cap is IBV_ATOMIC_NONE
+//   large_cq       a CQ has room for 100 completions more than its `cqe` says
+//   early_event    an asynchronous event of the port comes before the first real one
+//   lid_1          an Ethernet port has the LID 1
+//   iwarp          the transport is iWARP, and the GIDs have the type that such a port reports
+//   no_link_layer  the port's link layer and the transport are unspecified, as with EFA
+
+#include "next.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+bool is(const char *difference) {
+  const char *all = std::getenv("OTHER_NIC");
+  return all && std::strstr(all, difference);
+}
+
+decltype(verbs_context::query_port) real_query = nullptr;
+
+int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr, size_t size) {
+  const int rc = real_query(context, port, attr, size);
+  if (rc == 0 && is("lid_1"))
+    attr->lid = 1;
+  if (rc == 0 && is("no_link_layer"))
+    attr->link_layer = IBV_LINK_LAYER_UNSPECIFIED;
+  return rc;
+}
+
+} // namespace
+
+extern "C" {
+
+ibv_device **ibv_get_device_list(int *count) {
+  static const auto real = REAL(ibv_get_device_list);
+  ibv_device **list = real(count);
+  for (ibv_device **each = list; each && *each; ++each) {
+    if (is("iwarp")) {
+      (*each)->node_type = IBV_NODE_RNIC;
+      (*each)->transport_type = IBV_TRANSPORT_IWARP;
+    } else if (is("no_link_layer")) {
+      (*each)->node_type = IBV_NODE_UNSPECIFIED;
+      (*each)->transport_type = IBV_TRANSPORT_UNSPECIFIED;
+    }
+  }
+  return list;
+}
+
+ibv_context *ibv_open_device(ibv_device *device) {
+  static const auto real = REAL(ibv_open_device);
+  ibv_context *context = real(device);
+  if (!context)
+    return nullptr;
+  verbs_context *verbs = verbs_get_ctx(context);
+  if (verbs->query_port != query_port)
+    real_query = verbs->query_port;
+  verbs->query_port = query_port;
+  return context;
+}
+
+int ibv_query_device(ibv_context *context, ibv_device_attr *attr) {
+  static const auto real = REAL(ibv_query_device);
+  const int rc = real(context, attr);
+  if (rc == 0 && is("no_atomics"))
+    attr->atomic_cap = IBV_ATOMIC_NONE;
+  return rc;
+}
+
+int _ibv_query_gid_ex(ibv_context *context, uint32_t port, uint32_t index, ibv_gid_entry *entry,
+                      uint32_t flags, size_t size) {
+  static const auto real = REAL(_ibv_query_gid_ex);
+  const int rc = real(context, port, index, entry, flags, size);
+  if (rc == 0 && (is("iwarp") || is("no_link_layer")))
+    entry->gid_type = IBV_GID_TYPE_IB;
+  return rc;
+}
+
+ibv_cq *ibv_create_cq(ibv_context *context, int cqe, void *user, ibv_comp_channel *channel,
+                      int vector) {
+  static const auto real = REAL(ibv_create_cq);
+  if (!is("large_cq"))
+    return real(context, cqe, user, channel, vector);
+  ibv_cq *cq = real(context, cqe + 100, user, channel, vector);
+  if (cq)
+    cq->cqe = cqe;
+  return cq;
+}
+
+int ibv_get_async_event(ibv_context *context, ibv_async_event *event) {
+  static const auto real = REAL(ibv_get_async_event);
+  static bool first = true;
+  if (is("early_event") && first) {
+    first = false;
+    *event = {};
+    event->element.port_num = 1;
+    event->event_type = IBV_EVENT_GID_CHANGE;
+    return 0;
+  }
+  return real(context, event);
+}
+
+} // extern "C"
