@@ -31,9 +31,9 @@ struct GidKind {
 };
 
 // A GID has the form of an IPv6 address, and its type says how packets to it look.
-GidKind kind_of(const ibv_gid_entry &entry) {
-  if (entry.gid_type == IBV_GID_TYPE_IB)
-    return {entry.gid_index == 0 ? 2 : 1, "InfiniBand"};
+GidKind kind_of(const ibv_gid_entry &entry, const char *network) {
+  if (entry.gid_type == IBV_GID_TYPE_IB) // not only on InfiniBand: iWARP and EFA report it as well
+    return {entry.gid_index == 0 ? 2 : 1, network};
   if (entry.gid_type == IBV_GID_TYPE_ROCE_V1)
     return {0, "RoCEv1: Ethernet only, no routing"};
   in6_addr address;
@@ -48,7 +48,7 @@ GidKind kind_of(const ibv_gid_entry &entry) {
 
 // [gid-table]
 // Prints a port's GIDs and returns the index of the best one, or -1.
-int show_gids(ibv_context *context, uint8_t port, int table_length) {
+int show_gids(ibv_context *context, uint8_t port, int table_length, const char *network) {
   int best_index = -1, best_score = 0;
   for (int index = 0; index < table_length; ++index) {
     ibv_gid_entry entry{};
@@ -58,7 +58,7 @@ int show_gids(ibv_context *context, uint8_t port, int table_length) {
     check_rc(rc, "ibv_query_gid_ex");
     char address[INET6_ADDRSTRLEN];
     check_ptr(inet_ntop(AF_INET6, entry.gid.raw, address, sizeof address), "inet_ntop");
-    const GidKind kind = kind_of(entry);
+    const GidKind kind = kind_of(entry, network);
     std::printf("    GID %-3d %-28s %s\n", index, address, kind.text);
     if (kind.score > best_score) {
       best_score = kind.score;
@@ -69,20 +69,37 @@ int show_gids(ibv_context *context, uint8_t port, int table_length) {
 }
 // [gid-table]
 
+// [port-kind]
+struct PortKind {
+  const char *network, *address; // what peers reach it by
+};
+
+// An iWARP port's link layer is Ethernet as well. The LID says nothing: on RoCE it can be 0 or 1.
+PortKind kind_of(const ibv_device &device, const ibv_port_attr &port) {
+  if (device.transport_type == IBV_TRANSPORT_IWARP)
+    return {"Ethernet (iWARP)", "its IP address, with rdma_cm"};
+  if (port.link_layer == IBV_LINK_LAYER_ETHERNET)
+    return {"Ethernet (RoCE)", "its GID"};
+  if (port.link_layer == IBV_LINK_LAYER_INFINIBAND)
+    return {"InfiniBand", "its LID"};
+  return {"another network", "its GID"}; // EFA, for example
+}
+// [port-kind]
+
 // [port]
 void show_port(ibv_context *context, uint8_t port) {
   ibv_port_attr attr{};
   check_rc(ibv_query_port(context, port, &attr), "ibv_query_port");
-  const bool roce = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+  const PortKind kind = kind_of(*context->device, attr);
   std::printf("  port %d: %s, %s, path MTU %d of at most %d bytes, LID %d\n", port,
-              ibv_port_state_str(attr.state), roce ? "Ethernet (RoCE)" : "InfiniBand",
-              128 << attr.active_mtu, 128 << attr.max_mtu, attr.lid); // the enum counts powers of 2
-  const int best = show_gids(context, port, attr.gid_tbl_len);
+              ibv_port_state_str(attr.state), kind.network, 128 << attr.active_mtu,
+              128 << attr.max_mtu, attr.lid); // the enum counts powers of 2
+  const int best = show_gids(context, port, attr.gid_tbl_len, kind.network);
   if (best < 0)
     std::printf("    no usable GID: give the port's network interface an IP address\n");
   else if (attr.state == IBV_PORT_ACTIVE)
-    std::printf("    -> peers reach this port by %s; examples use GID index %d\n",
-                roce ? "its GID" : "its LID", best);
+    std::printf("    -> peers reach this port by %s; examples use GID index %d\n", kind.address,
+                best);
 }
 // [port]
 

@@ -111,6 +111,26 @@ class Doubles(unittest.TestCase):
         self.assertIn("event: CQ error; RTS", outcome.text())
         self.assertNotIn("GID", outcome.text())
 
+    def test_hello_device_names_the_network(self):
+        for difference, network, address in (
+            ("", "Ethernet (RoCE)", "its GID"),
+            ("lid_1", "Ethernet (RoCE)", "its GID"),
+            ("iwarp", "Ethernet (iWARP)", "its IP address, with rdma_cm"),
+            ("no_link_layer", "another network", "its GID"),
+        ):
+            with self.subTest(difference):
+                outcome = run(
+                    doubles=(OTHER_NIC,), program="hello_device", kind="device",
+                    differences=difference)
+                self.assertFalse(outcome.failed, outcome.text())
+                self.assertIn(f"port 1: active, {network}, ", outcome.text())
+                self.assertIn(f"-> peers reach this port by {address};", outcome.text())
+                self.assertNotIn("InfiniBand", outcome.text())
+
+    def test_a_lid_does_not_make_infiniband(self):
+        outcome = run(doubles=(OTHER_NIC,), program="send_recv", differences="lid_1")
+        self.assertFalse(outcome.failed, outcome.text())
+
     def test_what_is_refused(self):
         for doubles in ((MEMORY,), ()):
             outcome = run(doubles=doubles, program="../tests/doubles/chip_edges", kind="device")
