@@ -60,7 +60,7 @@ private:
 
 // [for-ever]
 // As many programs have it, "so that it never fails": 7 means forever.
-inline void to_rts_for_ever(const Linked &rdma) {
+inline void to_rts_forever(const Linked &rdma) {
   ibv_qp_attr attr{.qp_state = IBV_QPS_RTS,
                    .sq_psn = rdma.psn,
                    .max_rd_atomic = 1,
@@ -108,7 +108,7 @@ inline void client(const rdmacommon::DeviceOptions &options, const Link &server,
   }
   rdma.tell(server);
   rdma.to_rtr(server, limit);
-  to_rts_for_ever(rdma);
+  to_rts_forever(rdma);
   for (unsigned i = 0; i < n + m; ++i) {
     put((*memory)[i], "request " + std::to_string(i));
     ibv_sge what = rdmacommon::piece(rdma.mr.get(), &(*memory)[i], text_size);

@@ -523,7 +523,7 @@ class Programs(unittest.TestCase):
             while waiting.is_alive():
                 self.assertEqual(programs.descendants(program.pid), [program.pid])
 
-    def test_agent_ends_with_whoever_started_it(self):
+    def test_agent_ends_with_anyone_started_it(self):
         agent, _ = self.agent()
         agent.stdin.close()
         self.assertEqual(agent.wait(600), 1)

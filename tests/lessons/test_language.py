@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The texts, and the comments in the sources, avoid the phrases of phrases.txt, each of which has a
-plainer word beside it."""
+"""The texts, and the comments and the names in the sources, avoid the phrases of phrases.txt, each
+of which has a plainer word beside it."""
 import re
 import unittest
 from pathlib import Path
@@ -13,6 +13,7 @@ BLOCK = re.compile(
     r"^<!-- (?!not-run|words)\w+[^>]*-->$.*?^<!-- end -->$|^<!-- [^>]*-->$|^```.*?^```$",
     re.M | re.S)
 CODE = re.compile(r"`[^`\n]*`")
+STRING = r'"(?:[^"\\\n]|\\.)*"|//.*|(?<!:)#.*'
 
 
 def phrases():
@@ -32,6 +33,18 @@ def comments(text):
     """Of C++ or C, each on its line."""
     return "\n".join(
         match[1] if (match := re.search(r"(?://+|^ \*|/\*+) ?(.*)$", line)) else ""
+        for line in text.split("\n"))
+
+
+def names(text):
+    """The identifiers of the source, each on its line as words in lower case: `lookWhether_x` is
+    "look whether x". A mark stands between them, so that no phrase spans two."""
+    def words(name):
+        return " ".join(re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", name)).lower()
+
+    return "\n".join(
+        "| " + " | ".join(
+            words(name) for name in re.findall(r"[A-Za-z_]\w*", re.sub(STRING, "", line)))
         for line in text.split("\n"))
 
 
@@ -72,6 +85,26 @@ class Language(unittest.TestCase):
             for line, words, better in found(comments(path.read_text()))
         ]
         self.assertEqual("\n".join(wrong), "")
+
+    def test_names(self):
+        sources = [
+            path
+            for folder in ("rdmacommon", "rdmashared", "examples", "tools", "tests")
+            for ending in ("*.hpp", "*.cpp", "*.h", "*.c", "*.py")
+            for path in sorted((ROOT / folder).rglob(ending))
+        ]
+        self.assertGreater(len(sources), 300)
+        wrong = [
+            f"{path.relative_to(ROOT)}:{line}: {words!r}: {better}"
+            for path in sources
+            if path != Path(__file__)
+            for line, words, better in found(names(path.read_text()))
+        ]
+        self.assertEqual("\n".join(wrong), "")
+
+    def test_finds_names(self):
+        source = "int a;\nvoid look_whether_alive();\nint LooksWhetherUp, look, whether;\n"
+        self.assertEqual([line for line, *_ in found(names(source))], [2, 3])
 
     def test_finds_them(self):
         self.assertEqual(
