@@ -365,9 +365,9 @@ void Lane::probe_peer() {
     return;
   }
   // Not by the clock: this process may have been stopped itself.
-  if (++silent_ticks_ * tick > options_.silence)
+  if (++silent_ticks_ * tick > options_.peer_timeout)
     throw Error("the server",
-                "it has been silent for " + std::to_string(options_.silence.count()) + " ms");
+                "it has been silent for " + std::to_string(options_.peer_timeout.count()) + " ms");
   ping();
   connection_->post();
 }

@@ -45,7 +45,7 @@ Shape shape_of(const SenderOptions &options) {
                  {"threads", options.threads, 1, UINT32_MAX},
                  {"retry_delay", options.retry_delay.count(), 0, a_day},
                  {"max_retry_delay", options.max_retry_delay.count(), 0, a_day},
-                 {"silence", options.silence.count(), Lane::tick.count(), INT64_MAX}});
+                 {"peer_timeout", options.peer_timeout.count(), Lane::tick.count(), INT64_MAX}});
   if (!is_possible(shape))
     throw Error("SenderOptions",
                 "slot_size must be a multiple of 8, and all slots have 2 GiB together at most");

@@ -212,7 +212,7 @@ TEST(Options, ThatAreWrongAreErrorsAtOnce) {
         SenderOptions{.servers = one, .retry_delay = milliseconds(-1)},
         SenderOptions{.servers = one, .retry_delay = milliseconds::max()},
         SenderOptions{.servers = one, .max_retry_delay = milliseconds(-1)},
-        SenderOptions{.servers = one, .silence = milliseconds(499)}})
+        SenderOptions{.servers = one, .peer_timeout = milliseconds(499)}})
     EXPECT_EQ(error_of([&] { const Sender sender(options); }).find("SenderOptions"), 0);
   EXPECT_EQ(error_of([&] {
               const Sender sender({.servers = one, .group = 256});

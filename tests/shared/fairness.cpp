@@ -21,7 +21,7 @@ TEST(Others, AClientWhoseMessagesWaitForMemoryKeepsItsConnection) {
   constexpr std::chrono::seconds silence(4);
   Kept kept;
   Running server({.memory = only_for_the_rings}, keep_in(kept));
-  Connected connected({.servers = {server.where()}, .slots = slots, .silence = silence});
+  Connected connected({.servers = {server.where()}, .slots = slots, .peer_timeout = silence});
   Pending first = connected.caller.request_async(bytes("1"), patient());
   Request request = kept.pop();
   Pending second = connected.caller.request_async(bytes("2"), patient()); // and pings wait behind

@@ -58,19 +58,19 @@ public:
       : Error(call, reason, "", where) {}
 };
 
-/// What the device, or the libraries that the program was built with, cannot do; nobody has made a
-/// mistake. run_main() ends with exit status 77 for it, which Meson and others take for "skipped".
-/// Introduced in lesson 07_atomics.
+/// An error that is nobody's mistake: the device, or a library that the program was built with,
+/// cannot do something. run_main() ends with exit status 77 for it, which Meson and others take for
+/// "skipped". Introduced in lesson 07_atomics.
 class Unsupported : public std::runtime_error {
 public:
-  using std::runtime_error::runtime_error; ///< What is lacking, in one line.
+  using std::runtime_error::runtime_error; ///< Takes what is lacking, in one line.
 };
 
 /// Throws the Error for `call` having failed with the error number `error`, hint included.
 [[noreturn]] void throw_errno(int error, const char *call, Where where = Where::here());
 
 // [check-ptr]
-/// For calls that return NULL and set errno.
+/// Checks a call that returns NULL and sets errno.
 /// @return the pointer, never null; ownership stays as the call defines it
 /// @throws Error if `pointer` is null
 template <typename T> T *check_ptr(T *pointer, const char *call, Where where = Where::here()) {
@@ -80,22 +80,22 @@ template <typename T> T *check_ptr(T *pointer, const char *call, Where where = W
 }
 // [check-ptr]
 
-/// For calls that return 0 or the error number itself. Some of them return it negated, or -1 with
-/// errno set, in some provider or other; those are understood as well.
+/// Checks a call that returns 0 or the error number itself. Some providers return the number
+/// negated, or return -1 and set errno; check_rc() understands those as well.
 /// @throws Error if `rc` is not 0
 void check_rc(int rc, const char *call, Where where = Where::here());
 
-/// For calls that return -1 and set errno.
+/// Checks a call that returns -1 and sets errno.
 /// @return `rc`, which is not negative: a file descriptor, a length, or 0
 /// @throws Error if `rc` is negative
 int check_errno(int rc, const char *call, Where where = Where::here());
 
-/// For ibv_poll_cq(): a negative return is a failure, 0 an empty queue, which is no error.
+/// Checks ibv_poll_cq(): a negative count is a failure, and 0 is an empty queue, which is no error.
 /// @return the number of completions
 /// @throws Error if `count` is negative
 int check_count(int count, const char *call, Where where = Where::here());
 
-/// For completions: throws unless the work request succeeded. Of a failed completion only wr_id,
+/// Throws unless the work request of a completion succeeded. Of a failed completion only wr_id,
 /// status, qp_num and vendor_err are valid (ibv_poll_cq(3)), so nothing else goes into the message.
 /// Written out in lesson 02_send_recv.
 /// @param wc   a completion that ibv_poll_cq() filled in

@@ -61,17 +61,17 @@ using unique_cm_event = std::unique_ptr<rdma_cm_event, deleters::AckCmEvent>;
 
 /// An address as rdma_cm takes it, IPv4 or IPv6, with a port.
 struct CmAddress {
-  sockaddr_storage storage; ///< In network byte order, as sockets have it.
+  sockaddr_storage storage; ///< The address, in network byte order.
   sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage); } ///< Belongs to this object.
 };
 
-/// Where the options say that a server listens, or that a client connects to. Of a name with
+/// The address of the options: a server listens on it, or a client connects to it. Of a name with
 /// several addresses it is the first. For a server without `--host` it is "::", on which rdma_cm
 /// takes IPv4 clients as well.
 /// @throws Error if there is no such host
 CmAddress cm_address(const CmOptions &options, Where where = Where::here());
 
-/// The same of a host and a port that come from elsewhere.
+/// The address of a host and a port that the caller gives.
 /// @param host empty: "::", to listen on
 /// @throws Error if there is no such host
 CmAddress cm_address(const std::string &host, uint16_t port, Where where = Where::here());

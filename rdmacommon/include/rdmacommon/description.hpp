@@ -28,9 +28,9 @@ namespace rdmacommon {
 /// The version of the protocol that this library speaks.
 constexpr uint16_t protocol_version = 1;
 
-/// Why a server rejects a client.
+/// The reason why a server rejects a client.
 enum class Refusal : uint16_t {
-  none = 0,    ///< It does not.
+  none = 0,    ///< The server accepts it.
   version = 1, ///< The client speaks another version, or another protocol.
   full = 2,    ///< The server has as many clients as it takes.
   closing = 3, ///< The server is about to end.
@@ -54,16 +54,16 @@ Greeting greeting(Refusal refusal = Refusal::none, uint16_t version = protocol_v
 /// @return nothing if there is none; its version and refusal are for the caller to check
 std::optional<Greeting> greeting_in(const rdma_conn_param &came);
 
-/// What a refusal says, in words: "it has as many clients as it takes".
+/// The words for a refusal: "it has as many clients as it takes".
 /// @return a literal
 const char *words_for(Refusal refusal);
 
 // [description]
-/// What the other side may use of this side's memory, as a message of 24 bytes.
+/// A message of 24 bytes that describes the memory that the other side may use.
 struct Description {
   uint32_t version; ///< protocol_version
   uint32_t rkey;    ///< The key of the region.
-  uint64_t address; ///< Where it begins, as its owner counts.
+  uint64_t address; ///< The beginning of the memory, as its owner counts.
   uint64_t length;  ///< Bytes.
 };
 // [description]

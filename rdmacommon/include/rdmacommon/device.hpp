@@ -18,11 +18,11 @@ namespace rdmacommon {
 struct Port {
   unique_context context; ///< The open device; destroyed last, so declare a Port before the rest.
   uint8_t number;         ///< Counted from 1, as ibv_query_port() and ibv_qp_attr::port_num do.
-  ibv_port_attr attr;     ///< As ibv_query_port() filled it in; ignore attr.lid on RoCE.
+  ibv_port_attr attr;     ///< The answer of ibv_query_port(); ignore attr.lid on RoCE.
   ibv_gid_entry gid;      ///< The chosen entry of the GID table. The GID is in network byte order.
   ibv_mtu mtu;            ///< The largest path MTU for a QP: attr.active_mtu, or less if asked for.
-  uint8_t
-      traffic_class; ///< For the GRH of outgoing packets: on RoCEv2 the IP header's DSCP and ECN.
+  /// The traffic class of outgoing packets' GRH: on RoCEv2 the IP header's DSCP and ECN.
+  uint8_t traffic_class;
 
   std::string device_name() const; ///< "rxe0"
   bool is_roce() const;            ///< Ethernet below: addresses are GIDs. Otherwise they are LIDs.
@@ -36,7 +36,7 @@ struct Port {
 /// @throws Error if there is no such device, port or GID index; the message lists the existing ones
 Port open_port(const DeviceOptions &options);
 
-/// How good a GID is for reaching a peer: higher is better, 0 is no use.
+/// A score of how well a GID reaches a peer: higher is better, and 0 is no use.
 /// @param entry as ibv_query_gid_ex() filled it in
 int gid_score(const ibv_gid_entry &entry);
 

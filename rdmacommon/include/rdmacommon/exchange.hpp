@@ -50,13 +50,13 @@ Endpoint parse_endpoint(std::string_view line);
 /// Memory of the other side's that it lets this side use: what an RDMA WRITE, an RDMA READ or an
 /// atomic needs to know. All of it is in host byte order here. Introduced in lesson 04_read_write.
 struct RemoteMemory {
-  uint64_t address; ///< As the other side counts: a virtual address of its program's, or 0.
+  uint64_t address; ///< The beginning: a virtual address of the other side's program, or 0.
   uint32_t rkey;    ///< The key of its region.
-  uint64_t length;  ///< Bytes. Beyond them, the other side's NIC refuses.
+  uint64_t length;  ///< Length in bytes. The other side's NIC refuses what is beyond.
 };
 
-/// What the other side must know to use `mr`, all of it. What it may do there is up to the access
-/// flags. Introduced in lesson 04_read_write.
+/// Describes all of `mr` for the other side. The access flags say what it may do there. Introduced
+/// in lesson 04_read_write.
 RemoteMemory share(const ibv_mr *mr);
 
 /// A RemoteMemory as "ADDRESS:RKEY:LENGTH": 16, 8 and 16 lower-case hexadecimal digits.
@@ -112,8 +112,8 @@ public:
   /// The same with another limit, for a peer that has much to do.
   void receive_done(std::chrono::milliseconds limit, Where where = Where::here());
 
-  /// Whether a receive_…() would find something: the peer has said something, or is gone. Does not
-  /// wait, so that a program can look in between polling for completions.
+  /// Returns true if a receive_…() would find something: the peer has said something, or is gone.
+  /// Does not wait, so that a program can look in between polling for completions.
   bool peer_has_spoken(Where where = Where::here()) const;
 
   /// The connection's file descriptor, for poll(2) and epoll(7): readable when the peer has spoken,

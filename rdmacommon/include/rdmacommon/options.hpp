@@ -70,7 +70,7 @@ public:
   /// @throws always: an exception that run_main() turns into exit status 2
   [[noreturn]] void reject(const std::string &option, const std::string &why) const;
 
-  CLI::App &cli11() { return *app_; } ///< What is behind it; belongs to this object.
+  CLI::App &cli11() { return *app_; } ///< The CLI11 object behind it. Belongs to this object.
 
 private:
   void add_number(const std::string &name, const std::string &help, int64_t min, uint64_t max,
@@ -79,9 +79,9 @@ private:
   std::unique_ptr<CLI::App> app_;
 };
 
-/// Which device, port and GID, and how packets leave: `--device`, `--port`, `--gid-index`, `--mtu`,
-/// `--traffic-class`.
-/// Its CommandLine refers to it, so it can be neither copied nor moved.
+/// The options that choose a device, port and GID, and say how packets leave: `--device`, `--port`,
+/// `--gid-index`, `--mtu`, `--traffic-class`. Its CommandLine refers to it, so it can be neither
+/// copied nor moved.
 struct DeviceOptions {
   explicit DeviceOptions(CommandLine &line); ///< Adds the options to `line`.
   DeviceOptions(const DeviceOptions &) = delete;
@@ -91,27 +91,27 @@ struct DeviceOptions {
   int port = 0; ///< The port, counted from 1 as verbs do; 0: the active one with the best GID.
   int gid_index = -1; ///< Index into the port's GID table; -1: choose by type and address.
   int mtu = 4096;     ///< The path MTU is at most this, in bytes: 256, 512, 1024, 2048 or 4096.
-  uint8_t traffic_class = 0; ///< For the GRH of outgoing packets. On RoCEv2 it becomes the IP
-      ///< header's traffic class: DSCP in the upper 6 bits, ECN in the lower 2.
+  /// The traffic class of outgoing packets' GRH. On RoCEv2 it becomes the IP header's: DSCP in the
+  /// upper 6 bits, ECN in the lower 2.
+  uint8_t traffic_class = 0;
 };
 
-/// What a program with two roles needs besides: `--host`, `--tcp-port`, `--timeout`, `--wait`,
-/// `--max-rd-atomic`.
-/// Introduced in lesson 02_send_recv.
+/// The further options of a program with two roles: `--host`, `--tcp-port`, `--timeout`, `--wait`,
+/// `--max-rd-atomic`. Introduced in lesson 02_send_recv.
 struct PairOptions : DeviceOptions {
   explicit PairOptions(CommandLine &line); ///< Adds the options to `line`.
 
   bool is_server() const { return host.empty(); } ///< No `--host` means: this is the server.
 
-  std::string host;          ///< Name or address of the host where the server runs.
-  uint16_t tcp_port = 18515; ///< Where the two sides exchange addresses; the stock tools' default.
-  std::chrono::seconds timeout{5}; ///< How long one step of the peer's may take.
-  std::chrono::seconds wait{60};   ///< How long a server waits for a client.
+  std::string host;                ///< Name or address of the host where the server runs.
+  uint16_t tcp_port = 18515;       ///< Port of the exchange; the default is the stock tools'.
+  std::chrono::seconds timeout{5}; ///< Limit for one step of the peer's.
+  std::chrono::seconds wait{60};   ///< Limit for a server's wait for a client.
   uint8_t max_rd_atomic = 1; ///< READs and atomics under way at a time, of this side's and of the
       ///< peer's: the same on both sides. Introduced in lesson 04_read_write.
 };
 
-/// What the programs need that connect by rdma_cm: `--host`, `--cm-port`, `--timeout`, `--wait`.
+/// The options of a program that connects by rdma_cm: `--host`, `--cm-port`, `--timeout`, `--wait`.
 /// There is no option for the device, since rdma_cm finds it by the address. Its CommandLine refers
 /// to it, so it can be neither copied nor moved. Introduced in lesson 12_cm_connect.
 struct CmOptions {
@@ -121,14 +121,13 @@ struct CmOptions {
   CmOptions(const CmOptions &) = delete;
   CmOptions &operator=(const CmOptions &) = delete;
 
-  bool is_server() const {
-    return host.empty();
-  } ///< Of a program that is both: no `--host` means the server.
+  /// Returns true without `--host`: in a program that has both roles, this is the server.
+  bool is_server() const { return host.empty(); }
 
   std::string host;         ///< Name or address: whom to connect to, or where to listen.
   uint16_t cm_port = 18515; ///< A port of rdma_cm's. It is none of TCP's, and can be in use there.
-  std::chrono::seconds timeout{5}; ///< How long one step of the peer's may take.
-  std::chrono::seconds wait{60};   ///< How long a server waits for a client.
+  std::chrono::seconds timeout{5}; ///< Limit for one step of the peer's.
+  std::chrono::seconds wait{60};   ///< Limit for a server's wait for a client.
 };
 
 /// Runs an example's `body` and turns how it ended into main's exit status.

@@ -32,7 +32,7 @@ public:
   File &operator=(File &&other) noexcept; ///< `other` has this one's then.
 
   int get() const { return fd_; }                  ///< Stays this object's.
-  int release() { return std::exchange(fd_, -1); } ///< From here on it is the caller's.
+  int release() { return std::exchange(fd_, -1); } ///< Gives the descriptor to the caller.
 
 private:
   int fd_;
@@ -42,17 +42,18 @@ private:
 /// thread-safe. A message is 1 to `longest` bytes; what they mean is up to the two.
 class Link {
 public:
-  static constexpr size_t longest = 4096; ///< Bytes of a message.
-  static constexpr size_t max_files = 32; ///< Files that go with one.
+  static constexpr size_t longest = 4096; ///< Most bytes of a message.
+  static constexpr size_t max_files = 32; ///< Most files that go with a message.
 
-  Link() = default; ///< Of no use until another is moved into it.
+  Link() = default; ///< Makes an end without a socket; move another one into it.
   explicit Link(File socket) : socket_(std::move(socket)) {} ///< Takes a socket of this kind.
 
-  /// For poll(2): readable when the other side has spoken, or is gone. Stays this object's; -1 if
-  /// there is none.
+  /// The socket, for poll(2): readable when the other side has spoken, or is gone. Stays this
+  /// object's; -1 if there is none.
   int fd() const { return socket_.get(); }
 
-  /// Whether a hear() would come back at once: with a message, or since the other side is gone.
+  /// Returns true if a hear() would come back at once: with a message, or since the other side is
+  /// gone.
   /// @param limit how long to wait for that; 0 does not wait
   bool has_spoken(std::chrono::milliseconds limit = std::chrono::milliseconds(0)) const;
 
@@ -96,14 +97,15 @@ public:
   /// @param body runs in the child; what it refers to is a copy of what the parent had
   /// @throws Error if there is no room for another process
   explicit Child(const std::function<void(const Link &parent)> &body);
-  ~Child(); ///< As kill().
+  ~Child(); ///< Ends the child, like kill().
   Child(const Child &) = delete;
   Child &operator=(const Child &) = delete;
 
   /// The parent's end of the link, for what the two say to each other.
   const Link &link() const { return link_; }
-  pid_t pid() const { return pid_; }         ///< -1 after wait() or kill().
-  int pidfd() const { return pidfd_.get(); } ///< For poll(2): readable when the child has ended.
+  pid_t pid() const { return pid_; } ///< The child's number; -1 after wait() or kill().
+  /// A descriptor for poll(2): readable when the child has ended.
+  int pidfd() const { return pidfd_.get(); }
 
   /// Waits for the child's end. To be called once.
   /// @return its exit status, or 128 and the number of the signal that ended it
@@ -141,8 +143,8 @@ public:
   SharedMemory(const SharedMemory &) = delete;
   SharedMemory &operator=(const SharedMemory &) = delete;
 
-  void *data() const { return data_; }      ///< Where it begins. Zeros, in the beginning.
-  size_t length() const { return length_; } ///< In bytes.
+  void *data() const { return data_; }      ///< The beginning of the memory. It is zero at first.
+  size_t length() const { return length_; } ///< Length in bytes.
 
 private:
   void *data_;

@@ -35,10 +35,10 @@ unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const ibv_q
 unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, ibv_srq *srq,
                        const ibv_qp_cap &cap, Where where = Where::here());
 
-/// How packets get from `port` to the peer's: by LID on InfiniBand, by GID (in a GRH) on RoCE.
+/// The route of packets from `port` to the peer's: by LID on InfiniBand, by GID (in a GRH) on RoCE.
 ibv_ah_attr route_to(const Port &port, const Endpoint &peer);
 
-/// What the peer must know of `qp` on this side's `port`.
+/// The address of `qp` on this side's `port`, for the peer.
 /// @param psn the number of the first packet that it will send, as to_rts() gets it
 Endpoint endpoint_of(const ibv_qp *qp, const Port &port, uint32_t psn);
 

@@ -40,7 +40,7 @@ public:
   /// Adds to the word. @return what was there before
   uint64_t fetch_add(size_t offset, uint64_t add, Where where = Where::here());
 
-  /// If the word is `expected`, it becomes `desired`.
+  /// Replaces the word by `desired` if it is `expected`.
   /// @return what was there before: it has worked if that is `expected`
   uint64_t compare_swap(size_t offset, uint64_t expected, uint64_t desired,
                         Where where = Where::here());

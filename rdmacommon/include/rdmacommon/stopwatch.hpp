@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// How long something took, and how much of that this process, or this machine, was awake for.
+/// A stopwatch for elapsed time and CPU time, a time limit, and a median.
 ///
 /// Written out in lesson 04_read_write; see also clock_gettime(2).
 #pragma once
@@ -11,13 +11,13 @@
 
 namespace rdmacommon {
 
-/// Runs from when it is made. May be read by several threads; what it says of the CPU is of the
-/// whole process.
+/// A stopwatch that runs from when it is made. Several threads may read it. Its CPU time is that of
+/// the whole process.
 class Stopwatch {
 public:
-  /// @return milliseconds since it was made
+  /// The time since it was made, in milliseconds.
   double elapsed_ms() const { return now_ms(CLOCK_MONOTONIC) - began_; }
-  /// @return of these, for how many this process had a CPU, its system calls included
+  /// The CPU time of this process since then, in milliseconds, system calls included.
   double cpu_ms() const { return now_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu_began_; }
 
 private:
@@ -29,7 +29,7 @@ private:
   double began_ = now_ms(CLOCK_MONOTONIC), cpu_began_ = now_ms(CLOCK_PROCESS_CPUTIME_ID);
 };
 
-/// When a time limit that begins now has passed.
+/// The moment when a time limit that begins now has passed.
 /// @param limit any number: beyond the clock's range, in 292 years, there is no limit
 inline std::chrono::steady_clock::time_point deadline_in(std::chrono::milliseconds limit) {
   using std::chrono::steady_clock;
@@ -44,10 +44,10 @@ inline std::chrono::steady_clock::time_point deadline_in(std::chrono::millisecon
 /// @param values not empty, in any order; of an even number, the upper one of the two in the middle
 double median(std::vector<double> values);
 
-/// For how many milliseconds the CPUs of this machine have worked since it was booted: all
-/// processes, and what the kernel does in nobody's name, as SoftRoCE does when packets come. Two
-/// CPUs count double. A difference of two readings says what lies between; it is told in steps of
-/// 10 ms, so let it be a second or more. Written out in lesson 28_measure; see also proc(5).
+/// The CPU time of the whole machine since it was booted, in milliseconds: that of all processes,
+/// and of the kernel itself, in which SoftRoCE takes packets. Two busy CPUs count double. Take the
+/// difference of two readings. It comes in steps of 10 ms, so measure a second or more. Written out
+/// in lesson 28_measure; see also proc(5).
 /// @throws Error if /proc/stat cannot be read
 double machine_cpu_ms();
 

@@ -29,7 +29,7 @@ public:
   /// @throws Error if depth is 0
   SendQueue(ibv_qp *qp, uint32_t depth);
 
-  /// How many more requests may be added now. What has been sent gives its places back in
+  /// The number of requests that may be added now. A sent request gives its place back in
   /// completed(), and only there: that something has gone out, or that the peer has answered it,
   /// does not mean that its place is free. A wait for one place always ends. A caller that waits
   /// for more than half of the queue must ask for the completion of the last request
@@ -56,10 +56,9 @@ public:
   /// @throws Error if the request failed, or if the completion cannot be one of this queue
   void completed(const ibv_wc &wc, Where where = Where::here());
 
-  uint64_t added() const {
-    return added_;
-  } ///< The number of the request that was added last; 0: none.
-  uint64_t done() const { return done_; }   ///< All requests up to this number have completed.
+  /// The number of the request that was added last; 0: none.
+  uint64_t added() const { return added_; }
+  uint64_t done() const { return done_; }   ///< The number up to which all requests have completed.
   uint64_t posts() const { return posts_; } ///< Calls of ibv_post_send() so far.
 
 private:
@@ -87,7 +86,7 @@ public:
   /// @throws Error if the receive failed, or what came is no RDMA WRITE with immediate data
   uint32_t received(const ibv_wc &wc, Where where = Where::here());
 
-  /// How many receives have completed, and have not been posted again.
+  /// The number of receives that have completed and have not been posted again.
   uint32_t used() const { return used_; }
 
   /// Posts a receive for each that has been used, in one chain, by one call of ibv_post_recv();

@@ -50,22 +50,22 @@
 ///   std::system_error. Everything else that goes wrong is a rdmacommon::Error.
 namespace rdmashared {
 
-/// How a thread waits for a response or a completion.
+/// The way in which a thread waits for a response or a completion.
 enum class Waiting {
   poll,     ///< It looks again and again, and uses a whole CPU.
   events,   ///< It sleeps until it is woken.
   adaptive, ///< It looks several times, as long as that has paid lately; then it sleeps.
 };
 
-/// What a log line is for.
+/// The importance of a log line.
 enum class Level {
   info,    ///< Nothing is wrong.
   warning, ///< Requests fail, or may fail.
 };
 
-/// Takes one line, without a newline at its end; a hint may follow on a second line. The library
-/// itself prints nothing. Called by the library's threads, one at a time for each Server and each
-/// Sender. It must not throw.
+/// A function of the program that takes one log line, without a newline at its end; a hint may
+/// follow on a second line. The library itself prints nothing. Called by the library's threads, one
+/// at a time for each Server and each Sender. It must not throw.
 using Log = std::function<void(Level level, std::string_view line)>;
 
 /// The figures of one side of the connections so far.

@@ -36,7 +36,7 @@ namespace rdmashared {
 class CallerArea; // what is behind a Caller
 
 // [outcome]
-/// What became of a request.
+/// The outcome of a request.
 ///
 /// | outcome         | what the server has done       | ask again                             |
 /// |-----------------|--------------------------------|---------------------------------------|
@@ -83,7 +83,7 @@ public:
   /// @param where  RequestOptions::where
   explicit RequestFailed(Outcome outcome, const std::string &detail = "",
                          rdmacommon::Where where = rdmacommon::Where::here());
-  Outcome outcome() const { return outcome_; } ///< Which of the reasons it was.
+  Outcome outcome() const { return outcome_; } ///< The reason.
   /// The words of the server's handler, and nothing else; empty if the outcome is not `refused`.
   const std::string &server_said() const { return server_said_; }
 
@@ -92,19 +92,19 @@ private:
   std::string server_said_;
 };
 
-/// What became of a request, for programs that do without exceptions.
+/// The outcome of a request and its response, for programs that do without exceptions.
 struct Response {
-  Outcome outcome; ///< Outcome::response, or why there is none.
+  Outcome outcome; ///< Outcome::response, or the reason why there is none.
   /// The response; for Outcome::refused the words of the server's handler; for
   /// Outcome::answer_too_long the two lengths in words; else empty.
   std::vector<std::byte> bytes = {};
 
-  /// Whether there is a response.
+  /// True if there is a response.
   explicit operator bool() const { return outcome == Outcome::response; }
 };
 
-/// Takes a response where it lies. The server can write to that memory at any moment: if you do not
-/// trust the server, copy first, then check, then use.
+/// A function of the program that reads a response in the shared memory. The server can write to
+/// that memory at any moment: if you do not trust the server, copy first, then check, then use.
 using InPlace = std::function<void(std::span<const std::byte> response)>;
 
 /// A request whose response can be collected later, once. Belongs to one thread at a time.
@@ -113,15 +113,15 @@ using InPlace = std::function<void(std::span<const std::byte> response)>;
 /// or throw at the latest when RequestOptions::limit has passed since the request was made.
 class Pending {
 public:
-  /// The request is this one's then.
+  /// Takes the request over.
   Pending(Pending &&other) noexcept
       : area_(std::exchange(other.area_, nullptr)), slot_(other.slot_), slots_(other.slots_),
         room_(other.room_), how_(other.how_), deadline_(other.deadline_), where_(other.where_) {}
-  Pending &operator=(Pending &&other) noexcept; ///< First cancels the one that it was.
-  ~Pending() { cancel(); }                      ///< Before its Caller is destroyed.
+  Pending &operator=(Pending &&other) noexcept; ///< Cancels its own request, and takes the other.
+  ~Pending() { cancel(); }                      ///< Cancels it. The Caller must still exist.
 
-  /// Whether wait() and take() would come back at once: it has been answered, its limit has passed,
-  /// or the sender has ended.
+  /// Returns true if wait() and take() would come back at once: the request has been answered, its
+  /// limit has passed, or the sender has ended.
   bool is_ready() const;
 
   /// Waits for the response.
@@ -170,39 +170,40 @@ private:
   rdmacommon::Where where_; // of the request
 };
 
-/// Takes a request that is ready: Pending::wait() and take() do not wait here. An exception that it
-/// throws comes out of Caller::run_ready(). The next run_ready() calls the others that are ready.
+/// A function of the program that takes a request that is ready: Pending::wait() and take() do not
+/// wait here. An exception that it throws comes out of Caller::run_ready(). The next run_ready()
+/// calls the others that are ready.
 using Then = std::function<void(Pending &response)>;
 
 // [request-options]
-/// What a request may want beyond the default.
+/// The options of a request, which all have defaults.
 struct RequestOptions {
-  /// Value for max_response: the response has any length up to SenderOptions::largest_response.
+  /// A value of `max_response` for a response of any length up to SenderOptions::largest_response.
   /// It takes none of the area's slots, and comes by a second queue pair.
   static constexpr size_t any_length = ~size_t{0};
 
-  /// Bytes that the response may have. It may always have as many as the request's slots: 64 for a
-  /// request of up to 64 bytes. More room takes more slots of the area for as long as the request
+  /// Most bytes that the response may have. It may always have as many as the request's slots: 64
+  /// for a request of up to 64 bytes. More bytes take more slots of the area while the request
   /// lasts, however short the response is: 16 KiB are 256 of SenderOptions::area_slots.
   size_t max_response = 0;
   /// An index into SenderOptions::servers; by default one after the other.
   std::optional<uint32_t> server = {};
-  /// How long the request is worth something, 1 ms at least. It travels with the request: the
-  /// server does not begin a request whose limit has passed.
+  /// The time limit of the request, 1 ms at least. It travels with the request: the server does not
+  /// begin a request whose limit has passed.
   std::chrono::milliseconds limit{5000};
-  /// How to wait for the response; by default as the Caller does.
+  /// The way to wait for the response; by default that of the Caller.
   std::optional<Waiting> waiting = {};
   /// A number of yours. ServerOptions says for each service where its handlers run, and which go
   /// first; a handler can tell requests apart by it (Request::service()).
   uint8_t service = 0;
-  std::array<uint64_t, 2> reserved = {}; ///< For later versions of the library. Leave it out.
+  std::array<uint64_t, 2> reserved = {}; ///< Reserved for later versions. Leave it out.
   /// The line that errors name: by default that of the braces, or of the call if it has no options.
   rdmacommon::Where where = rdmacommon::Where::here();
 };
 // [request-options]
 
-/// Requests from all threads of a process. Thread-safe; must not be used in a child that was forked
-/// after it was made.
+/// A worker's connection to its sender: it sends the requests of all threads of a process.
+/// Thread-safe; must not be used in a child that was forked after it was made.
 ///
 /// Requests of one thread for one server come there in order if SenderOptions::connections is 1.
 /// Handlers that run inline, or in a pool of one thread, are called in this order. In a larger pool
@@ -223,9 +224,9 @@ public:
   ///             ago, or gives to it within the next 5 seconds
   /// @throws Error if the sender does not answer within 5 seconds, or did not wait longer
   explicit Caller(rdmacommon::Link link, Waiting waiting = Waiting::adaptive);
-  Caller(Caller &&) noexcept;            ///< The Pendings of the other one are this one's.
-  Caller &operator=(Caller &&) noexcept; ///< The same; its own Pendings must be gone.
-  ~Caller();                             ///< All its Pendings must be gone.
+  Caller(Caller &&) noexcept;            ///< Takes the Pendings of the other one.
+  Caller &operator=(Caller &&) noexcept; ///< Takes the other's Pendings; its own must be gone.
+  ~Caller();                             ///< Leaves. All its Pendings must be gone.
 
   // [ways]
   /// Sends a request and waits for the response, and for room in the area if it is full.

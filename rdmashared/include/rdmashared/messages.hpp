@@ -42,9 +42,9 @@
 
 namespace rdmashared {
 
-/// Whether all bytes of a struct belong to its members. Padding would send what was in memory
-/// before. Not a constant expression if there is padding, or a pointer: its bytes have no value
-/// then.
+/// Returns true if all bytes of a struct belong to its members. Padding would send what was in
+/// memory before. Not a constant expression if there is padding, or a pointer: its bytes have no
+/// value then.
 template <typename Struct> constexpr bool is_packed() {
   unsigned sum = 0;
   for (const unsigned char byte :
@@ -123,7 +123,7 @@ inline std::span<const std::byte> after_type(const Request &request) {
 }
 
 /// Sends a typed request and waits for its response.
-/// @param how as for Caller::request(); the room is the Response's at least
+/// @param how as for Caller::request(); `max_response` is the Response's size at least
 /// @throws as Caller::request(); Error if the response is not a Response
 template <Plain Response, Typed Message>
 Response ask(Caller &caller, const Message &message, RequestOptions how = {}) {

@@ -17,27 +17,28 @@
 
 namespace rdmashared {
 
-/// How long something took, how often.
+/// Counts of how long something took.
 struct Histogram {
   /// The number of times below 2^i microseconds that no bucket before this one has counted. The
   /// last bucket has all longer ones, too.
   std::array<uint64_t, 25> buckets{};
-  uint64_t microseconds = 0; ///< Of all of them together.
+  uint64_t microseconds = 0; ///< The sum of all times.
 
-  uint64_t count() const; ///< Of all buckets.
+  uint64_t count() const; ///< The sum of all buckets.
   /// The time that `part` of them do not exceed.
   /// @param part 0 to 1: 0.5 for half of them
   /// @return a power of two, so up to twice as long; 0 if there are none
   std::chrono::microseconds within(double part) const;
 };
 
-/// Figures at one moment. Each has a name, and labels that tell it from others of this name.
+/// The figures of a Sender or a Server at one moment. Each has a name, and labels that tell it from
+/// others of this name.
 class Metrics {
 public:
-  /// What a figure is.
+  /// The kind of a figure, as Prometheus has it.
   enum class Type {
-    gauge,   ///< It goes up and down.
-    counter, ///< It only grows.
+    gauge,   ///< A value that goes up and down.
+    counter, ///< A count that only grows.
   };
 
   /// Adds a figure: those of the library, and yours if you want them in the same text.

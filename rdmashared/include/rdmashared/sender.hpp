@@ -28,25 +28,27 @@
 
 namespace rdmashared {
 
-/// Where a server listens.
+/// The address on which a server listens.
 struct ServerAddress {
   std::string host;      ///< A name or an address, IPv4 or IPv6.
-  uint16_t port = 18515; ///< Of rdma_cm.
+  uint16_t port = 18515; ///< A port of rdma_cm.
 };
 
-/// What a Sender connects to, and how.
+/// The options of a Sender: its servers, its sizes and its time limits.
 struct SenderOptions {
-  /// At least one, at most 256. They share the load, unless RequestOptions::server names one.
+  /// The servers, at least one and at most 256. They share the load, unless RequestOptions::server
+  /// names one.
   std::vector<ServerAddress> servers;
-  uint32_t connections = 1; ///< To each server, 1 to 255.
-  /// Of each connection's ring, at least 8 and at most 2^24. A request, and a response, can take
-  /// three quarters of them, less 40 bytes.
+  uint32_t connections = 1; ///< Connections to each server, 1 to 255.
+  /// Slots of each connection's ring, at least 8 and at most 2^24. A request, and a response, can
+  /// take three quarters of them, less 40 bytes.
   uint32_t slots = 4096;
-  /// In bytes: a multiple of 8, at least 32 and at most 1 MiB. All slots of a ring together have
-  /// 2 GiB at most. A message with 24 bytes in front of it takes as many slots as it needs.
+  /// Bytes of a slot: a multiple of 8, at least 32 and at most 1 MiB. All slots of a ring together
+  /// have 2 GiB at most. A message with 24 bytes in front of it takes as many slots as it needs.
   uint32_t slot_size = 64;
-  /// How many requests of a connection may be without an answer. With more than twice `area_slots`,
-  /// no process can take the whole window with requests that the server works on for long.
+  /// Most requests of a connection that may be without an answer. With more than twice
+  /// `area_slots`, no process can take the whole window with requests that the server works on for
+  /// long.
   uint32_t window = 4096;
   /// Slots of each process's own area, at least 1: for its requests under way, and for responses
   /// that it has not collected. No process can take another one's. A request, and its response in
@@ -59,7 +61,7 @@ struct SenderOptions {
   /// second queue pair of the same connection: figures and limits count the two as one. 0: there is
   /// none, and no such request.
   uint32_t largest_response = 0;
-  /// How many of those may be under way at a time, of each process and of each connection.
+  /// Most of those that may be under way at a time, of each process and of each connection.
   uint32_t long_responses = 16;
   /// Most slots in a group, 1 to 255. 1: each message goes by itself. Larger groups let both CPUs
   /// of a small host idle: all requests travel together.
@@ -67,29 +69,29 @@ struct SenderOptions {
   /// Threads that have the connections, at least 1. Each makes `connections` to each server, and
   /// has its own share of the processes.
   uint32_t threads = 1;
-  Waiting waiting = Waiting::adaptive; ///< How each thread waits.
-  /// By which other processes of this user join, for Caller::join(). Empty: they cannot.
+  Waiting waiting = Waiting::adaptive; ///< The way in which each thread waits.
+  /// The name by which other processes of this user join, for Caller::join(). Empty: they cannot.
   std::string name = {};
   /// Members of this group may join as well. By its name they join a sender of root only, since
   /// anybody can take a name; of other users, they need a link.
   std::optional<gid_t> members = {};
-  /// What ServerOptions::new_client gets as Client::secret, to know its clients by. It goes over
-  /// the network in plain.
+  /// A number that ServerOptions::new_client gets as Client::secret, to know its clients by. It
+  /// goes over the network in plain.
   uint64_t secret = 0;
-  std::chrono::milliseconds connect_within{5000}; ///< How long an attempt to connect may take.
-  /// Before the second attempt to connect; doubles with each one. Attempts go on without end. At
-  /// most a day.
+  std::chrono::milliseconds connect_within{5000}; ///< Limit for an attempt to connect.
+  /// The pause before the second attempt to connect, at most a day. It doubles with each attempt.
+  /// Attempts go on without end.
   std::chrono::milliseconds retry_delay{200};
-  std::chrono::milliseconds max_retry_delay{3200}; ///< Up to this, which is at most a day.
-  /// How long a server may say nothing when it is asked whether it lives, at least 500 ms. Then the
-  /// connection is lost. It must be longer than the longest handler that runs inline.
-  std::chrono::milliseconds silence{5000};
-  Log log = {}; ///< Which connections come up, and why one is lost or cannot be made.
-  std::array<uint64_t, 4> reserved = {}; ///< For later versions of the library. Leave it out.
+  std::chrono::milliseconds max_retry_delay{3200}; ///< The longest such pause, at most a day.
+  /// The time in which a server must answer when the sender asks whether it lives, at least 500 ms.
+  /// Then the connection is lost. It must be longer than the longest handler that runs inline.
+  std::chrono::milliseconds peer_timeout{5000};
+  Log log = {}; ///< Gets lines about connections that come up, are lost, or cannot be made.
+  std::array<uint64_t, 4> reserved = {}; ///< Reserved for later versions. Leave it out.
 };
 
-/// Connections to servers, and the threads that have them. Any number of Senders can be in a
-/// process.
+/// The sender of a host: its connections to servers, and the threads that have them. Any number of
+/// Senders can be in a process.
 class Sender {
 public:
   /// Starts the threads, which begin to connect.
@@ -106,19 +108,19 @@ public:
   Sender(const Sender &) = delete;
   Sender &operator=(const Sender &) = delete;
 
-  uint32_t connections() const; ///< To all servers, of all threads.
+  uint32_t connections() const; ///< Connections to all servers, of all threads.
   /// Sleeps until all connections are up.
   /// @throws Error with the reason if they are not within `limit`; the threads go on trying
   void wait_until_up(std::chrono::milliseconds limit);
-  /// Whether the threads go on. They end by themselves only if the host has no more of what they
+  /// True while the threads go on. They end by themselves only if the host has no more of what they
   /// need, such as file descriptors; then every request fails.
   bool is_running() const;
   /// The reason why a connection is not up; of several, the one that was seen last.
   std::string why() const;
 
-  /// For the threads of this process. The Sender must outlive it.
+  /// Makes a Caller for the threads of this process. The Sender must outlive it.
   Caller caller(Waiting waiting = Waiting::adaptive);
-  Counts counts() const; ///< Of all connections.
+  Counts counts() const; ///< The counts of all connections.
   /// The state of each connection and worker, requests by outcome, and how long they took. Asks
   /// each thread, and waits a second for it at most. From any thread.
   Metrics metrics() const;

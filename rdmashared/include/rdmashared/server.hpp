@@ -35,9 +35,9 @@ namespace rdmashared {
 struct Received; // what is behind a Request
 enum class Kind : uint8_t;
 
-/// The connection that a request has come by.
+/// The connection by which a request has come.
 struct Client {
-  /// Its number, from 1. No two connections of a Server have the same one.
+  /// The number of the connection, from 1. No two connections of a Server have the same one.
   uint64_t connection = 0;
   std::string host; ///< The client's IP address.
   /// SenderOptions::secret. It comes over the network in plain.
@@ -51,38 +51,39 @@ struct Client {
 /// thread-safe by itself.
 class Request {
 public:
-  /// The request is this one's then.
+  /// Takes the request over.
   Request(Request &&other) noexcept : what_(std::exchange(other.what_, nullptr)) {}
-  Request &operator=(Request &&other) noexcept; ///< First answers the one that it was.
-  ~Request() {                                  ///< Answers it, if nobody has.
+  Request &operator=(Request &&other) noexcept; ///< Fails its own request, and takes the other one.
+  ~Request() {                                  ///< Fails the request if nobody has answered it.
     if (what_ != nullptr)
       fail("the server's handler has not answered it");
   }
 
   /// The request. The client cannot change these bytes. Valid until the answer.
   std::span<const std::byte> bytes() const;
-  /// Where a response can be made in place: as long as the request's slots, or for
+  /// The memory in which a response can be made in place: as long as the request's slots, or for
   /// RequestOptions::any_length SenderOptions::largest_response bytes. Valid until the answer.
   /// @throws rdmacommon::Error if the client's memory (ServerOptions::memory) is used up
   std::span<std::byte> response_space() const;
 
-  const Client &client() const; ///< Whose it is. Valid until the answer.
+  const Client &client() const; ///< The client that sent it. Valid until the answer.
   /// The number of the client's worker, as the client says. A number can be given again when a
   /// worker has gone.
   uint16_t worker() const;
   uint8_t service() const;     ///< RequestOptions::service.
   bool wants_response() const; ///< False for Caller::post().
-  /// What is left of RequestOptions::limit, in steps of some milliseconds; 0 if it has passed.
+  /// The time that is left of RequestOptions::limit, in steps of some milliseconds; 0 if it has
+  /// passed.
   std::chrono::milliseconds left() const;
-  /// Whether somebody still waits for the answer: the limit has not passed, and nobody has said
-  /// that it is not wanted. A handler that takes long can ask, and fail() early.
+  /// Returns true if somebody still waits for the answer: the limit has not passed, and nobody has
+  /// cancelled it. A handler that takes long can ask, and fail() early.
   bool is_wanted() const;
-  /// What ServerOptions::new_client has returned for this client; null if there is no such
-  /// function. Valid until the answer.
+  /// The state that ServerOptions::new_client has returned for this client; null if there is no
+  /// such function. Valid until the answer.
   void *state() const;
 
-  /// Whether it has been answered, or moved away. Then only an assignment and the destructor may be
-  /// called.
+  /// Returns true if it has been answered, or moved away. Then only an assignment and the
+  /// destructor may be called.
   bool is_answered() const { return what_ == nullptr; }
 
   /// Answers with the first `length` bytes of response_space(). If that is more than it has, the
@@ -104,26 +105,26 @@ private:
 };
 // [request]
 
-/// From a request to its response. Called by several threads at once, unless
-/// ServerOptions::handler_threads is 0 and ServerOptions::threads is 1. An exception that it throws
-/// becomes a failure, and the caller gets the words of std::exception::what().
+/// A function of the program that makes a response from a request. Called by several threads at
+/// once, unless ServerOptions::handler_threads is 0 and ServerOptions::threads is 1. An exception
+/// that it throws becomes a failure, and the caller gets the words of std::exception::what().
 /// @param response where the response goes: Request::response_space()
 /// @return its length in bytes; if that is more than `response` has, the caller gets
 ///         Outcome::answer_too_long
 using Handler =
     std::function<size_t(std::span<const std::byte> request, std::span<std::byte> response)>;
 
-/// The same for a handler that needs to know its client, or answers later. A request that it has
-/// not moved away, and not answered, is a failure when it returns or throws.
+/// A handler that needs to know its client, or answers later. A request that it has not moved away,
+/// and not answered, is a failure when it returns or throws.
 using RequestHandler = std::function<void(Request &&request)>;
 
-/// What a Server gives to its clients.
+/// The options of a Server: its address, its threads, and the limits of its clients.
 struct ServerOptions {
   std::string host = {}; ///< The address to listen on. Empty: all of this host's.
-  uint16_t port = 18515; ///< Of rdma_cm; 0: one that is free.
-  /// Clients at a time. A client is a connection: of a Sender, `threads` times `connections`.
+  uint16_t port = 18515; ///< A port of rdma_cm; 0: one that is free.
+  /// Most clients at a time. A client is a connection: of a Sender, `threads` times `connections`.
   uint32_t connections = 64;
-  uint32_t clients = 0;     ///< run() ends after so many clients; 0: never.
+  uint32_t clients = 0;     ///< Number of clients after which run() ends; 0: never.
   uint32_t slots = 1 << 16; ///< Most slots of one connection.
   uint32_t window = 4096;   ///< Most requests of one connection without an answer.
   /// Most bytes for one connection, less than 2^63: its slots, requests that have no answer, and
@@ -147,32 +148,35 @@ struct ServerOptions {
   std::bitset<256> urgent_services = {};
   /// A service that the library answers itself, at once: "serving", or "closing" after stop().
   std::optional<uint8_t> health_service = {};
-  Waiting waiting = Waiting::adaptive;            ///< How each of `threads` waits.
-  std::chrono::milliseconds connect_within{5000}; ///< How long a client may take to connect.
+  Waiting waiting = Waiting::adaptive;            ///< The way in which each of `threads` waits.
+  std::chrono::milliseconds connect_within{5000}; ///< Limit for a client to connect.
   /// Connections of one host that may be on the way at a time, at least 1. More are rejected.
   uint32_t half_open = 64;
-  std::chrono::milliseconds grace{5000}; ///< How long clients may take to finish after stop().
-  /// Called for each new client, by one thread, before the client gets memory: decides whether it
-  /// may come, and makes a state of yours for it. An exception rejects the client. The state is
-  /// destroyed when the client has gone and its last request is answered, by any thread. So a state
-  /// that holds Requests of its own client keeps itself alive until they are answered.
+  std::chrono::milliseconds grace{5000}; ///< Limit for clients to finish after stop().
+  /// A function that decides whether a client may come, and makes a state of yours for it. One
+  /// thread calls it for each new client, before the client gets memory. An exception rejects the
+  /// client. The state is destroyed when the client has gone and its last request is answered, by
+  /// any thread. So a state that holds Requests of its own client keeps itself alive until they are
+  /// answered.
   std::function<std::shared_ptr<void>(const Client &client)> new_client = {};
-  Log log = {};                          ///< Which clients are rejected or dropped, and why.
-  std::array<uint64_t, 4> reserved = {}; ///< For later versions of the library. Leave it out.
+  Log log = {};                          ///< Gets lines about clients that are rejected or dropped.
+  std::array<uint64_t, 4> reserved = {}; ///< Reserved for later versions. Leave it out.
 };
 
-/// Any number of Servers can be in a process.
+/// A server of shared clients: its listener, its connections and its threads. Any number of Servers
+/// can be in a process.
 class Server {
 public:
-  /// Listens. @throws Error if it cannot
+  /// Listens, and serves from run() on.
+  /// @throws Error if it cannot listen
   Server(const ServerOptions &options, Handler handler);
-  /// The same for a handler of Requests.
+  /// Does the same for a handler of Requests.
   Server(const ServerOptions &options, RequestHandler handler);
   ~Server(); ///< Waits for the handlers that run. run() must have returned.
   Server(const Server &) = delete;
   Server &operator=(const Server &) = delete;
 
-  uint16_t port() const; ///< The one it listens on.
+  uint16_t port() const; ///< The port on which it listens.
 
   /// Serves until stop(), or until ServerOptions::clients have come and gone. Handlers may still
   /// run then: the destructor waits for them. This thread and ServerOptions::threads - 1 others
@@ -186,7 +190,7 @@ public:
   void stop() noexcept;
 
   // From any thread.
-  Counts counts() const; ///< Of all connections.
+  Counts counts() const; ///< The counts of all connections.
   /// The state of each client, requests by outcome, and how long they took. Asks each thread, and
   /// waits a second for it at most.
   Metrics metrics() const;
@@ -199,9 +203,9 @@ private:
   std::unique_ptr<class ServerThreads> threads_;
 };
 
-/// run(), with SIGINT and SIGTERM as stop(). Blocks the two signals in this thread meanwhile. Other
-/// threads of the program must block them too, as the library's own do. For one Server at a time: a
-/// signal stops one of them only.
+/// Calls run(), with SIGINT and SIGTERM as stop(). Blocks the two signals in this thread meanwhile.
+/// Other threads of the program must block them too, as the library's own do. For one Server at a
+/// time: a signal stops one of them only.
 void serve_until_signal(Server &server);
 
 } // namespace rdmashared
