@@ -15,6 +15,9 @@
 namespace rdmacommon {
 
 /// One port of an open device, and the GID by which peers know it.
+///
+///     const rdmacommon::Port port = rdmacommon::open_port(options);
+///     const rdmacommon::unique_pd pd = rdmacommon::alloc_pd(port.context.get());
 struct Port {
   unique_context context; ///< The open device; destroyed last, so declare a Port before the rest.
   uint8_t number;         ///< Counted from 1, as ibv_query_port() and ibv_qp_attr::port_num do.

@@ -74,6 +74,12 @@ uint32_t random_psn();
 
 /// The TCP connection over which the two sides exchange their Endpoints. Owns the socket.
 /// Not thread-safe. Every call that waits for the peer ends within the options' timeout.
+///
+///     rdmacommon::Exchange exchange(options);
+///     exchange.send(rdmacommon::endpoint_of(qp.get(), port, psn));
+///     const rdmacommon::Endpoint peer = exchange.receive();
+///     // to_init(), to_rtr(), to_rts(); connect() does all of this in one call
+///     exchange.finish(); // before the queue pair is destroyed
 class Exchange {
 public:
   /// Makes the connection: as the client of options.host, or, without a host, as the server, which
@@ -139,6 +145,10 @@ private:
 
 /// A server's listening socket, for one that takes several clients. Owns the socket. Not
 /// thread-safe. Introduced in lesson 07_atomics.
+///
+///     rdmacommon::Listener listener(options);
+///     for (uint32_t i = 0; i < clients; ++i)
+///       serve(listener.accept()); // an Exchange
 class Listener {
 public:
   /// Listens, and prints "listening on TCP port N".

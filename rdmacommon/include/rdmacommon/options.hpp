@@ -30,6 +30,12 @@ namespace rdmacommon {
 /// options ("--size") or, without dashes, arguments ("size"). The values that are added keep their
 /// contents where the command line does not say otherwise, and must live until parse() has
 /// returned.
+///
+///     rdmacommon::CommandLine line{"Sends one message."};
+///     rdmacommon::PairOptions options(line);
+///     uint32_t size = 64;
+///     line.add("--size", size, "bytes of the message [64]", 1, 4096);
+///     line.parse(argc, argv);
 class CommandLine {
 public:
   explicit CommandLine(const std::string &what); ///< @param what what the program does, for --help

@@ -88,6 +88,11 @@ std::pair<Link, Link> make_link(Where where = Where::here());
 
 /// A child process, which ends at the latest with the thread that made it, or with this object. To
 /// be made before the device is opened: what the child inherits of verbs objects it must not touch.
+///
+///     const auto body = [](const rdmacommon::Link &parent) { parent.tell("hello"); };
+///     rdmacommon::Child child(body);
+///     const std::string said = child.link().hear(std::chrono::seconds(1));
+///     const int status = child.wait(std::chrono::seconds(1));
 class Child {
 public:
   /// Forks. The child runs `body` with its end of a link and leaves by _exit(): no destructor of
@@ -132,6 +137,11 @@ File make_shared_memory(const char *name, size_t length, Where where = Where::he
 /// Such memory in this process's address space, where every process has it at another address. A
 /// child that is forked while it is mapped has it too. Register it after that fork, or before; it
 /// is the same memory either way.
+///
+///     const rdmacommon::File file = rdmacommon::make_shared_memory("numbers", 4096);
+///     parent.tell("numbers", std::array{file.get()}); // the other process maps it, too
+///     const rdmacommon::SharedMemory memory(file.get(), 4096);
+///     const auto mr = rdmacommon::reg_mr(pd.get(), memory.data(), memory.length(), access);
 class SharedMemory {
 public:
   /// Maps it; the descriptor may be closed after that.

@@ -13,6 +13,11 @@ namespace rdmacommon {
 
 /// A stopwatch that runs from when it is made. Several threads may read it. Its CPU time is that of
 /// the whole process.
+///
+///     const rdmacommon::Stopwatch stopwatch;
+///     work();
+///     std::printf("%.1f ms, of which %.1f ms with a CPU\n", stopwatch.elapsed_ms(),
+///                 stopwatch.cpu_ms());
 class Stopwatch {
 public:
   /// The time since it was made, in milliseconds.

@@ -19,6 +19,12 @@ namespace rdmacommon {
 /// The send queue of one QP, with an exact account of how full it is. Requests get numbers, 1, 2,
 /// …, which are their wr_id, and only some of them are signaled. Not thread-safe. Nothing else may
 /// post to this send queue.
+///
+///     rdmacommon::SendQueue queue(qp.get(), depth);
+///     while (queue.room() == 0)
+///       queue.completed(rdmacommon::wait_for_completion(cq.get(), "a SEND", timeout));
+///     queue.add(request);
+///     queue.post();
 class SendQueue {
 public:
   /// @param qp    outlives this object. Its SENDs must complete only when they ask to (sq_sig_all
@@ -71,6 +77,11 @@ private:
 
 /// The receive queue of one QP whose peer only writes (RDMA WRITE with immediate data): its
 /// receives have no SGE. Not thread-safe. Nothing else may post to this receive queue.
+///
+///     rdmacommon::ReceiveQueue queue(qp.get(), depth); // in INIT
+///     const uint32_t immediate =
+///         queue.received(rdmacommon::wait_for_completion(cq.get(), "a message", timeout));
+///     queue.repost(); // before the peer learns that it may send more
 class ReceiveQueue {
 public:
   /// Posts the receives, in one chain. Call it in INIT, before the peer can send.

@@ -116,6 +116,11 @@ using Handler =
 
 /// A handler that needs to know its client, or answers later. A request that it has not moved away,
 /// and not answered, is a failure when it returns or throws.
+///
+///     const auto handler = [&](rdmashared::Request &&request) {
+///       queue.push(std::move(request)); // another thread answers it, by Request::reply()
+///     };
+///     rdmashared::Server server({}, handler);
 using RequestHandler = std::function<void(Request &&request)>;
 
 /// The options of a Server: its address, its threads, and the limits of its clients.
