@@ -118,6 +118,12 @@ def check_condition(where, since: "str | None") -> None:
         raise UsageError(str(error)) from None
 
 
+def lines_named(text: str) -> list[str]:
+    """The lines of sources that errors name. They change with the source, and not from run to
+    run."""
+    return sorted(re.findall(r"\(\S+\.[ch]pp:\d+\)", text))
+
+
 def record(
     where, folder, program: str, kind: str, file, works: bool, since: "str | None" = None, like=None
 ) -> None:
@@ -132,8 +138,8 @@ def record(
     if like:
         text = normalise.shortened(text, variants.expected(like, where).read_text())
     old = variants.expected(file, where)
-    if old.exists() and not normalise.differences(
-        old.read_text(), normalise.split_roles(text), where.device
+    if old.exists() and lines_named(old.read_text()) == lines_named(text) and not (
+        normalise.differences(old.read_text(), normalise.split_roles(text), where.device)
     ):
         return
     file = variants.named(file, since) if since else old
