@@ -107,7 +107,12 @@ def header(text: str) -> str:
             and not names_one
             and re.match(r"\s+(class|struct) |[^/\s]", lines[i + 1])
         ):
-            lines[i] += f' @see lesson @ref {label("lessons/" + introduced)} "{introduced}"'
+            # Before an example at the comment's end, which would take it for code.
+            last = i
+            while lines[last].lstrip().startswith("///     "):
+                last -= 1
+            at = last - 1 if lines[last].strip() == "///" else i
+            lines[at] += f' @see lesson @ref {label("lessons/" + introduced)} "{introduced}"'
     return "\n".join(lines) + "\n"
 
 
