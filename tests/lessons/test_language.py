@@ -97,7 +97,7 @@ class Language(unittest.TestCase):
         wrong = [
             f"{path.relative_to(ROOT)}:{line}: {words!r}: {better}"
             for path in sources
-            if path != Path(__file__)
+            if path != Path(__file__).resolve()
             for line, words, better in found(names(path.read_text()))
         ]
         self.assertEqual("\n".join(wrong), "")
