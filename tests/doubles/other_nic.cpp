@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Preloaded, it makes another kind of device of the one that is there. OTHER_NIC lists how it
 // differs:
-//   no_atomics     atomic_cap is IBV_ATOMIC_NONE
 //   large_cq       a CQ has room for 100 completions more than its `cqe` says
 //   early_event    an asynchronous event of the port comes before the first real one
 //   lid_1          an Ethernet port has the LID 1
@@ -62,14 +61,6 @@ ibv_context *ibv_open_device(ibv_device *device) {
     real_query = verbs->query_port;
   verbs->query_port = query_port;
   return context;
-}
-
-int ibv_query_device(ibv_context *context, ibv_device_attr *attr) {
-  static const auto real = REAL(ibv_query_device);
-  const int rc = real(context, attr);
-  if (rc == 0 && is("no_atomics"))
-    attr->atomic_cap = IBV_ATOMIC_NONE;
-  return rc;
 }
 
 int _ibv_query_gid_ex(ibv_context *context, uint32_t port, uint32_t index, ibv_gid_entry *entry,
