@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What changes from run to run, and from machine to machine, taken out of an example's output.
 
-What is left is compared with the recorded output to the letter.
+The rest is compared with the recorded output to the letter.
 """
 from __future__ import annotations
 

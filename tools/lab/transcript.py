@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The transcripts, lessons/transcripts/LESSON.NAME.txt: a command behind "$ ", and what it prints.
 
-./lab dev record writes them, and a test runs the commands again. What a capture prints is compared
-by packets.lanes(), everything else to the letter.
+./lab dev record writes them, and a test runs the commands again. The output of a capture is
+compared by packets.lanes(), everything else to the letter.
 """
 from __future__ import annotations
 
