@@ -74,7 +74,7 @@ class Life(unittest.TestCase):
         self.assertTrue(wait_gone(pids["daemon"], 100))
         self.assertTrue(wait_gone(pids["qemu"], 60))
 
-    def test_a_killed_keeper_takes_qemu_along_and_two_start_the_next(self):
+    def test_a_killed_daemon_takes_qemu_along_and_two_start_the_next(self):
         environment = self.machine("daemon")
         self.assertEqual(run("true", env=environment).returncode, 0)
         pids = status(environment)

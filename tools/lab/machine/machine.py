@@ -82,7 +82,7 @@ def _connect(host: str) -> Optional[socket.socket]:
     return None
 
 
-def _start_keeper(group: str) -> None:
+def _start_daemon(group: str) -> None:
     """Returns when the machines are ready. @raises LabError; interrupted, it takes the daemon
     along"""
     # This import takes longer than all the rest of a command in a machine that runs.
@@ -122,7 +122,7 @@ def connect(host: str = "") -> socket.socket:
     with _lock(group):
         connection = _connect(host)
         if connection is None:
-            _start_keeper(group)
+            _start_daemon(group)
             connection = _connect(host)
     if connection is None:
         raise LabError(
