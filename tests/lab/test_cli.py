@@ -56,7 +56,7 @@ class CommandLine(unittest.TestCase):
             status, out, _ = lab("dev", command, "--help")
             self.assertEqual(status, 0)
             self.assertIn(f"usage: ./lab dev {command} ", out)
-            self.wrong(command, says=f"no command {command}")
+            self.wrong(command, says=f"no command {command} (did you mean dev {command}?)")
         self.wrong("dev", "snyc", says="no command snyc (did you mean sync?)")
 
     def test_a_programs_own_arguments_may_follow_any_option(self):

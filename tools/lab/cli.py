@@ -71,7 +71,8 @@ def run(argv: list[str]) -> int:
         return 0
     name, given = argv[0], None
     if name not in names:
-        raise UsageError(f"no command {name}" + nearest(name, [*names, "dev"]))
+        near = f" (did you mean dev {name}?)" if name in DEV else nearest(name, [*names, "dev"])
+        raise UsageError(f"no command {name}{near}")
     parser, commands, _ = _parser(prog, [name])
     if "--" in argv and any(action.dest == "arguments" for action in commands[name]._actions):
         # argparse takes "any number" to be none as soon as it can, and has no place for what comes
