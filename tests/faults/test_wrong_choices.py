@@ -42,7 +42,7 @@ class WrongChoices(unittest.TestCase):
     def test_no_server_for_the_shared_client(self):
         status, output = run(
             needs_device.program("shared_client"), "--host", PLACE.address, "--cm-port", "1",
-            "--timeout", "1")
+            "--timeout", "10")
         self.assertEqual((status, output.count("hint: ")), (1, 1), output)
 
     def test_no_sender_to_attach_to(self):
