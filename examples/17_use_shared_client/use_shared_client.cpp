@@ -80,7 +80,7 @@ void ask(const CmOptions &where, uint32_t lines) {
   caller.request(std::as_bytes(std::span(text)), print);
 
   // The response goes where the request was, and the request took one slot. A longer response needs
-  // `room`.
+  // `max_response`.
   try {
     caller.request(std::as_bytes(std::span(letters)), print);
   } catch (const RequestFailed &failure) { // of this request: the connection is as good as before

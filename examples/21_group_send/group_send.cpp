@@ -38,8 +38,8 @@ using namespace rdmacommon;
 namespace {
 
 // [slots]
-constexpr std::array<uint32_t, 3> groups{1, 8, 64}; // most messages of a run, in turn
-constexpr uint32_t requests = 1024;                 // with each of them
+constexpr std::array<uint32_t, 3> groups{1, 8, 64}; // limits to try, one after the other
+constexpr uint32_t requests = 1024;                 // for each limit
 // Each slot is used once: the other side gives none back.
 constexpr uint32_t slot_count = groups.size() * requests;
 

@@ -12,7 +12,7 @@
 namespace rdmashared {
 
 // [submit]
-// By a worker, whose queue has so many submissions now.
+// Called by a worker. `count` is the number of its submissions so far.
 // @param ring called if the sender sleeps
 template <typename Ring>
 void publish(std::atomic<uint32_t> &submitted, uint32_t count,

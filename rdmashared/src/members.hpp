@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Layer: ends. The processes that have joined a sender. A thread of its own lets them join, makes
-// their areas, and notices when one has gone. So nothing that a stranger does at the door holds up
-// the requests of those who are in.
+// their areas, and notices when one has gone. So a process that connects and says nothing delays no
+// request of the others.
 #pragma once
 
 #include "memory.hpp"

@@ -3,8 +3,8 @@
 //
 // The area has slots for the requests of one process and their responses, and a queue of what it
 // submits. The sender makes it, and shares it with that process alone. The process can write
-// anything to it at any time. So the sender reads each word once, checks it, and keeps what it
-// knows elsewhere. The process itself also keeps elsewhere which slots it uses.
+// anything to it at any time. So the sender reads each word once, checks it, and keeps its own
+// records in private memory. The process keeps its list of used slots in private memory, too.
 //
 // The board is one page. All workers of a sender read it, and only the sender can write it. It
 // holds the bells that wake workers, and says whether the sender sleeps.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Layer: wire. What a sender and a server send to each other, without the connection: the messages,
-// and the two rings that they go through. On the wire everything is in network byte order; in the
+// Layer: wire. The messages between a sender and a server, and the two rings that they go through,
+// without any RDMA call. On the wire everything is in network byte order; in the
 // structs it is in host byte order.
 //
 //     sender                                                            server

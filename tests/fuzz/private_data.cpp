@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Fuzzes the private data of both rdma_cm protocols, lesson 12's with the description that follows
-// it, and lesson 25's. The input is a byte that chooses which, and then the bytes.
+// it, and rdmashared's. The input is a byte that chooses which, and then the bytes.
 #include "fuzz.hpp"
 
 #include "wire.hpp"

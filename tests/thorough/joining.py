@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Where the device is: the two programs of `./lab new --from 19`, and a second client, which joins
-the first one.
+"""Where the device is: the two programs of `./lab new --from 23_shared_client`, and a second
+client, which joins the first one.
 
 joining.py FOLDER ADDRESS: where the programs are, and the device's address. Prints what the clients
 print, and how all three ended."""

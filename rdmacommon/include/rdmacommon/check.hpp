@@ -33,7 +33,7 @@ public:
   const char *file; ///< Path as the compiler was given it; lives as long as the program.
   int line;         ///< Counted from 1.
 
-  /// The caller's place, as a default argument. Not to be called with arguments.
+  /// The caller's place, as a default argument. Do not pass arguments.
   // std::source_location would do, but clang 14, which is Debian 12's, does not have it.
   static constexpr Where here(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     return Where(file, line);
@@ -58,12 +58,12 @@ public:
       : Error(call, reason, "", where) {}
 };
 
-/// An error that is nobody's mistake: the device, or a library that the program was built with,
-/// cannot do something. run_main() ends with exit status 77 for it, which Meson and others take for
-/// "skipped". Introduced in lesson 07_atomics.
+/// A missing feature of the device, or of a library that the program was built with. run_main()
+/// ends with exit status 77 for it, which Meson and others take for "skipped". Introduced in lesson
+/// 07_atomics.
 class Unsupported : public std::runtime_error {
 public:
-  using std::runtime_error::runtime_error; ///< Takes what is lacking, in one line.
+  using std::runtime_error::runtime_error; ///< Takes what is missing, in one line.
 };
 
 /// Throws the Error for `call` having failed with the error number `error`, hint included.
@@ -95,7 +95,7 @@ int check_errno(int rc, const char *call, Where where = Where::here());
 /// @throws Error if `count` is negative
 int check_count(int count, const char *call, Where where = Where::here());
 
-/// Throws unless the work request of a completion succeeded. Of a failed completion only wr_id,
+/// Throws unless the work request of a completion succeeded. In a failed completion, only wr_id,
 /// status, qp_num and vendor_err are valid (ibv_poll_cq(3)), so nothing else goes into the message.
 /// Written out in lesson 02_send_recv.
 /// @param wc   a completion that ibv_poll_cq() filled in

@@ -92,7 +92,7 @@ private:
   std::string server_said_;
 };
 
-/// The outcome of a request and its response, for programs that do without exceptions.
+/// The outcome of a request and its response, for programs that do not use exceptions.
 struct Response {
   Outcome outcome; ///< Outcome::response, or the reason why there is none.
   /// The response; for Outcome::refused the words of the server's handler; for
@@ -182,9 +182,9 @@ struct RequestOptions {
   /// It takes none of the area's slots, and comes by a second queue pair.
   static constexpr size_t any_length = ~size_t{0};
 
-  /// Most bytes that the response may have. It may always have as many as the request's slots: 64
-  /// for a request of up to 64 bytes. More bytes take more slots of the area while the request
-  /// lasts, however short the response is: 16 KiB are 256 of SenderOptions::area_slots.
+  /// The maximum number of bytes of the response. It may always have as many as the request's
+  /// slots: 64 for a request of up to 64 bytes. More bytes take more slots of the area while the
+  /// request lasts, however short the response is: 16 KiB are 256 of SenderOptions::area_slots.
   size_t max_response = 0;
   /// An index into SenderOptions::servers; by default one after the other.
   std::optional<uint32_t> server = {};
@@ -238,7 +238,7 @@ public:
   /// The same without a copy of the response.
   void request(std::span<const std::byte> bytes, const InPlace &in_place,
                const RequestOptions &options = {});
-  /// The same for programs that do without exceptions: does not throw RequestFailed.
+  /// The same for programs that do not use exceptions: does not throw RequestFailed.
   Response call(std::span<const std::byte> bytes, const RequestOptions &options = {});
 
   /// Sends a request. Does not wait, neither for room nor for the response.

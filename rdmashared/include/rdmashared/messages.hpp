@@ -43,8 +43,8 @@
 namespace rdmashared {
 
 /// Returns true if all bytes of a struct belong to its members. Padding would send what was in
-/// memory before. Not a constant expression if there is padding, or a pointer: its bytes have no
-/// value then.
+/// memory before. Not a constant expression if there is padding, or a pointer: the compiler cannot
+/// read their bytes.
 template <typename Struct> constexpr bool is_packed() {
   unsigned sum = 0;
   for (const unsigned char byte :
@@ -79,8 +79,8 @@ template <typename Struct>
 concept Growing = Plain<Struct> && std::is_same_v<decltype(Struct::oldest_size), const size_t> &&
                   Struct::oldest_size <= sizeof(Struct);
 
-/// A copy of the struct that these bytes are. Of a Growing one, members that are not there have
-/// their default values, and bytes behind the last member are ignored.
+/// Copies the bytes into a struct. In a Growing struct, members that are not there have their
+/// default values, and bytes behind the last member are ignored.
 /// @throws rdmacommon::Error if there are more bytes, or fewer
 template <Plain Struct> Struct from_bytes(std::span<const std::byte> bytes) {
   bool is_right = bytes.size() == sizeof(Struct);

@@ -19,14 +19,14 @@ namespace rdmashared {
 
 /// Counts of how long something took.
 struct Histogram {
-  /// The number of times below 2^i microseconds that no bucket before this one has counted. The
-  /// last bucket has all longer ones, too.
+  /// Bucket i counts the times from 2^(i-1) to below 2^i microseconds; bucket 0 counts shorter
+  /// ones, and the last bucket all longer ones, too.
   std::array<uint64_t, 25> buckets{};
   uint64_t microseconds = 0; ///< The sum of all times.
 
   uint64_t count() const; ///< The sum of all buckets.
-  /// The time that `part` of them do not exceed.
-  /// @param part 0 to 1: 0.5 for half of them
+  /// A percentile.
+  /// @param part 0 to 1: 0.5 for the median, which half of the times do not exceed
   /// @return a power of two, so up to twice as long; 0 if there are none
   std::chrono::microseconds within(double part) const;
 };

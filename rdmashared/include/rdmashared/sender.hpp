@@ -46,27 +46,29 @@ struct SenderOptions {
   /// Bytes of a slot: a multiple of 8, at least 32 and at most 1 MiB. All slots of a ring together
   /// have 2 GiB at most. A message with 24 bytes in front of it takes as many slots as it needs.
   uint32_t slot_size = 64;
-  /// Most requests of a connection that may be without an answer. With more than twice
-  /// `area_slots`, no process can take the whole window with requests that the server works on for
-  /// long.
+  /// The maximum number of requests of a connection without an answer. Choose more than twice
+  /// `area_slots`: then the slow requests of one process cannot fill the window.
   uint32_t window = 4096;
-  /// Slots of each process's own area, at least 1: for its requests under way, and for responses
-  /// that it has not collected. No process can take another one's. A request, and its response in
-  /// the slots, cannot be longer than the area. A request that the process gives up also gives up
-  /// its slots, unless it is for a response of any length. So a server that hangs does not use up
-  /// the area. But each connection takes no more than `area_slots` such requests of a process at a
-  /// time.
+  /// Slots of each process's own area, at least 1. They hold its requests under way, and the
+  /// responses that it has not collected.
+  /// - A process uses its own area only.
+  /// - A request, and its response in the slots, cannot be longer than the area.
+  /// - A request that the process gives up gives back its slots, unless it is for a response of any
+  ///   length. So a server that hangs does not use up the area.
+  /// - A connection carries at most `area_slots` requests that the process has given up, and that
+  ///   the server has not answered.
   uint32_t area_slots = 1024;
   /// Bytes of the largest response to a request with RequestOptions::any_length. Those come by a
-  /// second queue pair of the same connection: figures and limits count the two as one. 0: there is
-  /// none, and no such request.
+  /// second queue pair of the same connection, the data connection: figures and limits count the
+  /// two as one. 0: there is none, and no such request.
   uint32_t largest_response = 0;
-  /// Most of those that may be under way at a time, of each process and of each connection.
+  /// The maximum number of requests with RequestOptions::any_length under way, of each process and
+  /// of each connection.
   uint32_t long_responses = 16;
-  /// Most slots in a group, 1 to 255. 1: each message goes by itself. Larger groups let both CPUs
-  /// of a small host idle: all requests travel together.
+  /// The maximum number of slots in a group, 1 to 255. 1: each message goes by itself. Larger
+  /// groups let both CPUs of a small host idle: all requests travel together.
   uint32_t group = 64;
-  /// Threads that have the connections, at least 1. Each makes `connections` to each server, and
+  /// Threads that own the connections, at least 1. Each makes `connections` to each server, and
   /// has its own share of the processes.
   uint32_t threads = 1;
   Waiting waiting = Waiting::adaptive; ///< The way in which each thread waits.
@@ -76,7 +78,7 @@ struct SenderOptions {
   /// anybody can take a name; of other users, they need a link.
   std::optional<gid_t> members = {};
   /// A number that ServerOptions::new_client gets as Client::secret, to know its clients by. It
-  /// goes over the network in plain.
+  /// goes over the network unencrypted.
   uint64_t secret = 0;
   std::chrono::milliseconds connect_within{5000}; ///< Limit for an attempt to connect.
   /// The pause before the second attempt to connect, at most a day. It doubles with each attempt.
@@ -90,7 +92,7 @@ struct SenderOptions {
   std::array<uint64_t, 4> reserved = {}; ///< Reserved for later versions. Leave it out.
 };
 
-/// The sender of a host: its connections to servers, and the threads that have them. Any number of
+/// The sender of a host: its connections to servers, and the threads that own them. Any number of
 /// Senders can be in a process.
 class Sender {
 public:

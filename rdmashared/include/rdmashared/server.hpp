@@ -40,7 +40,7 @@ struct Client {
   /// The number of the connection, from 1. No two connections of a Server have the same one.
   uint64_t connection = 0;
   std::string host; ///< The client's IP address.
-  /// SenderOptions::secret. It comes over the network in plain.
+  /// SenderOptions::secret. It comes over the network unencrypted.
   uint64_t secret = 0;
 };
 
@@ -127,25 +127,27 @@ using RequestHandler = std::function<void(Request &&request)>;
 struct ServerOptions {
   std::string host = {}; ///< The address to listen on. Empty: all of this host's.
   uint16_t port = 18515; ///< A port of rdma_cm; 0: one that is free.
-  /// Most clients at a time. A client is a connection: of a Sender, `threads` times `connections`.
+  /// The maximum number of clients at a time. A client is a connection: a Sender has `threads`
+  /// times `connections` to each server.
   uint32_t connections = 64;
   uint32_t clients = 0;     ///< Number of clients after which run() ends; 0: never.
-  uint32_t slots = 1 << 16; ///< Most slots of one connection.
-  uint32_t window = 4096;   ///< Most requests of one connection without an answer.
-  /// Most bytes for one connection, less than 2^63: its slots, requests that have no answer, and
-  /// responses. Its queues are the device's, and come on top. On rxe they take at most 1 KiB for
-  /// each of `window`, and 512 KiB.
+  uint32_t slots = 1 << 16; ///< The maximum number of slots of one connection.
+  uint32_t window = 4096;   ///< The maximum number of requests of a connection without an answer.
+  /// The maximum number of bytes for one connection, less than 2^63: its slots, requests without an
+  /// answer, and responses. The device's queues are not counted. On SoftRoCE they take at most
+  /// 1 KiB for each of `window`, and 512 KiB.
   uint64_t memory = uint64_t{1} << 28;
-  uint64_t total_memory = uint64_t{1} << 30; ///< Most bytes for all connections, less than 2^63.
-  /// Most slots in a group of answers, 1 to 255. 1: each answer goes by itself.
+  /// The maximum number of bytes for all connections, less than 2^63.
+  uint64_t total_memory = uint64_t{1} << 30;
+  /// The maximum number of slots in a group of answers, 1 to 255. 1: each answer goes by itself.
   uint32_t group = 64;
-  /// Threads that have the connections, at least 1. A new client goes to the one that has the
+  /// Threads that own the connections, at least 1. A new client goes to the one that has the
   /// fewest. Several help if one is always busy, and there are CPUs for them.
   uint32_t threads = 1;
-  /// Threads of the pool that runs handlers. 0: all handlers run in the threads that have the
+  /// Threads of the pool that runs handlers. 0: all handlers run in the threads that own the
   /// connections: one that takes long holds up that thread's clients.
   uint32_t handler_threads = 1;
-  /// Services whose handlers run in the threads that have the connections, although there is a
+  /// Services whose handlers run in the threads that own the connections, although there is a
   /// pool: for handlers that are shorter than a wake of another thread.
   std::bitset<256> inline_services = {};
   /// Services that the pool takes first. One of their requests waits at most for the handlers that

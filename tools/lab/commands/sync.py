@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """./lab dev sync: writes the generated blocks of the Markdown files anew, from the sources that
-they quote; and the README.md of each example, all of it (lab/readmes.py).
+they quote; and the README.md of each example, all of it (lab/pages/readmes.py).
 
 A block begins with a marker and ends with `<!-- end -->`; what stands between is this program's:
 
@@ -36,7 +36,8 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
         which of the lesson's changes ./lab lint finds
 
 Outside of the blocks, it links each term of lessons/glossary.md where a lesson uses it first:
-lab/glossary.py. Then it fills the lines of all Markdown files of the project: lab/wrap.py.
+lab/pages/glossary.py. Then it fills the lines of all Markdown files of the project:
+lab/pages/wrap.py.
 
 `--check`, which the tests run, changes nothing and fails where something would change.
 """
