@@ -36,7 +36,8 @@ import labtest
 from lab import place
 from lab.paths import ROOT
 
-PROGRAMS = Path(os.environ.get("LAB_BUILD", ROOT / "build")) / "examples"
+BUILD = Path(os.environ.get("LAB_BUILD", ROOT / "build"))
+PROGRAMS, OPPONENTS = BUILD / "examples", BUILD / "tools/bench/opponents"
 RUNNER = str(Path(__file__).parent / "fixed_schedule.py")
 EXPECTED = Path(__file__).parent / "whole_programs.json"
 SYSTEM = f"{platform.freedesktop_os_release().get('VERSION_CODENAME')} {platform.machine()}"
@@ -59,9 +60,9 @@ def shared(processes, threads, in_flight, requests):
 
 
 def own(processes, in_flight, requests):
-    server = [str(PROGRAMS / "own_connections"), "--cm-port", "0", "--connections", str(processes)]
+    server = [str(OPPONENTS / "own_connections"), "--cm-port", "0", "--connections", str(processes)]
     client = [
-        str(PROGRAMS / "own_connections"), *TO_SERVER, "--cm-port", "PORT", "--processes",
+        str(OPPONENTS / "own_connections"), *TO_SERVER, "--cm-port", "PORT", "--processes",
         str(processes), "--in-flight", str(in_flight), "--requests", str(requests)]
     return server, client, processes * requests
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The load programs of lesson 23 with --every: requests by a timetable, and latencies that count
-from when each was due."""
+"""The shared client and its opponents with --every: requests by a timetable, and latencies that
+count from when each was due."""
 import re
 
 import needs_device
@@ -12,6 +12,7 @@ shared_client_cases.Shared.server_place = (
     shared_client_cases.Shared.client_place
 ) = needs_device.PLACE
 
+OPPONENTS = "tools/bench/opponents/"
 EACH = re.compile(r"a request every (\S+) us")
 LATENCY = re.compile(
     r"^latency: median (\S+) us, 90 % (\S+) us, 99 % (\S+) us, most (\S+) us$", re.MULTILINE)
@@ -24,25 +25,25 @@ class Timetables(shared_client_cases.Shared):
 
     def by_own_connections(self, processes, *options):
         server = self.start(
-            self.server_place, "examples/own_connections", "--connections", str(processes),
+            self.server_place, OPPONENTS + "own_connections", "--connections", str(processes),
             "--cm-port", "0")
         port = re.match(r"listening on rdma_cm port (\d+)", next_line(server))[1]
         return self.start(
-            self.client_place, "examples/own_connections", "--host", self.server_place.address,
+            self.client_place, OPPONENTS + "own_connections", "--host", self.server_place.address,
             "--cm-port", port, "--processes", str(processes), "--latency", *options)
 
     def by_tcp(self, processes, *options):
         server = self.start(
-            self.server_place, "examples/tcp_requests", "--connections", str(processes),
+            self.server_place, OPPONENTS + "tcp_requests", "--connections", str(processes),
             "--tcp-port", "0")
         port = re.match(r"listening on TCP port (\d+)", next_line(server))[1]
         return self.start(
-            self.client_place, "examples/tcp_requests", "--host", self.server_place.address,
+            self.client_place, OPPONENTS + "tcp_requests", "--host", self.server_place.address,
             "--tcp-port", port, "--processes", str(processes), "--latency", *options)
 
     def through_memory(self, processes, *options):
         return self.start(
-            self.client_place, "examples/memory_requests", "--processes", str(processes),
+            self.client_place, OPPONENTS + "memory_requests", "--processes", str(processes),
             "--latency", *options)
 
     def for_each(self, check):

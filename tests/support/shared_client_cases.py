@@ -220,7 +220,7 @@ class Modes(Shared):
             with self.subTest(processes=processes, in_flight=in_flight):
                 out, _ = self.finish(
                     self.start(
-                        self.client_place, "examples/memory_requests", "--processes",
+                        self.client_place, "tools/bench/opponents/memory_requests", "--processes",
                         str(processes), "--in-flight", str(in_flight), "--requests", "200"))
                 self.assertRegex(
                     out,

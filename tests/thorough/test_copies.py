@@ -127,8 +127,8 @@ class Examples(copies.Copies):
 
     def test_commands_compile(self):
         """Of a program with headers beside it, of two programs, and of one with rdmashared: the
-        same function writes all commands. Against static libraries in place of their sources,
-        which take longer: a shared library hides what memory_requests of 23 uses."""
+        same function writes all commands. Against installed libraries in place of their sources,
+        which take longer."""
         static = copies.install(self.top / "static", "static")
         for number in ("08", "12", "23"):
             for command in self.commands(examples.find(number)):

@@ -37,9 +37,11 @@ MAIN = {
     "timetable": "request_median_us",
 }
 GROUPS = tuple(MAIN)
+# The programs of this project's, and where they are in the build folder.
 OURS = {
-    "measure", "rate", "slot_server", "shared_client", "own_connections",
-    "tcp_requests", "memory_requests"}
+    **dict.fromkeys(("measure", "rate", "slot_server", "shared_client"), "examples"),
+    **dict.fromkeys(
+        ("own_connections", "tcp_requests", "memory_requests"), "tools/bench/opponents")}
 
 
 @dataclass(frozen=True)

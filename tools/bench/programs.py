@@ -36,7 +36,7 @@ def resolve(argv: List[str], build: str) -> List[str]:
     """The command line with the program's whole path. @raises Missing"""
     name = argv[0]
     path = (
-        Path(build) / "examples" / name
+        Path(build) / OURS[name] / name
         if name in OURS
         else Path(shutil.which(name) or "/nonexistent"))
     if not path.exists():

@@ -6,10 +6,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lab.paths import ROOT
-
-# The programs of lesson 23 may use these, besides the library's public headers.
-SHARED = ROOT / "rdmashared/src"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
 
@@ -34,8 +30,7 @@ def of_program(folder: Path, program: str) -> list[Path]:
 def libraries(paths: list[Path]) -> list[str]:
     """The project's libraries that the files use."""
     text = "".join(path.read_text() for path in paths)
-    inside = any((SHARED / name).exists() for name in INCLUDE.findall(text))
-    return ["rdmacommon", *(["rdmashared"] if inside or "<rdmashared/" in text else [])]
+    return ["rdmacommon", *(["rdmashared"] if "<rdmashared/" in text else [])]
 
 
 def members(paths: list[Path]) -> list[str]:

@@ -128,13 +128,13 @@ def make(folder: Path) -> None:
 def prepare(args, only: List[str]) -> None:
     names = arms.programs(arms.probes(args.quick, tuple(only)))
     needed = ["build", *(["device", "machine"] if args.two_hosts else place.groups(args.device))]
-    peers_too = not args.agent and not arms.OURS.issuperset(names)
+    peers_too = not args.agent and not set(names) <= arms.OURS.keys()
     try:
         packages.ensure(*needed, *(["bench"] if peers_too else []))
     except LabError as error:
         packages.need(*needed)
         print(f"lab: {error}", file=sys.stderr)  # a peer that is not installed is skipped, by name
-    build.build(*(f"examples/{name}" for name in names if name in arms.OURS))
+    build.build(*(f"{arms.OURS[name]}/{name}" for name in names if name in arms.OURS))
 
 
 def verdict(found: results.Results) -> int:

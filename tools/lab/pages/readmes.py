@@ -103,8 +103,7 @@ def command(folder: Path, program: str) -> str:
     """What compiles one program with the sources of the libraries that it uses."""
     parts = sources.of_program(folder, program)
     used = sources.libraries(parts)
-    include = " ".join(f"-I../../{name}/include" for name in used) + (
-        " -I../../rdmashared/src" if "rdmashared" in used else "")
+    include = " ".join(f"-I../../{name}/include" for name in used)
     units = [path.name for path in parts if path.suffix == ".cpp"] + [
         f"../../{name}/src/*.cpp" for name in used]
     return f"c++ -std=c++20 -pthread {include} {' '.join(units)} -lrdmacm -libverbs -o {program}"

@@ -31,7 +31,6 @@ namespace {
 constexpr uint32_t longest = 4096; // bytes of a request or a response
 using Bytes = std::vector<std::byte>;
 
-// [frames]
 // Takes the next message off a stream: four bytes of length, in network byte order, and so many
 // bytes.
 // @return nothing if it has not come whole
@@ -58,9 +57,7 @@ std::span<std::byte> add_message(Bytes &stream, size_t length) {
   std::memcpy(stream.data() + at, &wire, sizeof wire);
   return std::span(stream).subspan(at + sizeof wire);
 }
-// [frames]
 
-// [socket]
 class Socket {
 public:
   explicit Socket(int fd) : file_(fd) {
@@ -105,9 +102,7 @@ private:
   File file_;
   bool has_limit_ = false;
 };
-// [socket]
 
-// [tcp-server]
 class TcpServer {
 public:
   explicit TcpServer(uint16_t port)
@@ -196,9 +191,7 @@ private:
   File listener_, epoll_;
   std::vector<std::unique_ptr<Socket>> clients_;
 };
-// [tcp-server]
 
-// [tcp-client]
 Socket connect_to(const std::string &host, uint16_t port) {
   const addrinfo hints{.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
   addrinfo *found = nullptr;
@@ -238,7 +231,6 @@ void send_requests(Socket &server, const ProcessLoad &load, Looks &looks, Progre
     server.used(server.in.size() - left.size());
   }
 }
-// [tcp-client]
 
 void tcp_requests(int argc, char **argv) {
   CommandLine line{

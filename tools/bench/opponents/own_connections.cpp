@@ -25,7 +25,6 @@ using namespace rdmacommon;
 
 namespace {
 
-// [own-server]
 class Server {
 public:
   Server(const CmOptions &options, uint32_t connections, Looks &looks)
@@ -130,9 +129,7 @@ private:
   std::unordered_map<uint32_t, std::unique_ptr<Client>> clients_; // by their QP numbers
   std::vector<Client *> to_post_;
 };
-// [own-server]
 
-// [asker]
 // One process. A slot is free again when its response has come.
 class LoadClient {
 public:
@@ -202,7 +199,6 @@ private:
   std::array<bool, slots> is_taken_{};
   uint32_t sent_ = 0, received_ = 0;
 };
-// [asker]
 
 void own_connections(int argc, char **argv) {
   CommandLine line{

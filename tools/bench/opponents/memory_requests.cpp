@@ -29,7 +29,6 @@ constexpr uint32_t max_places = 1 << 16;
 constexpr uint32_t bell_count = 32;      // a bell for 32 processes
 constexpr std::chrono::minutes limit(1); // for anything to come
 
-// [memory]
 enum class State : uint32_t { pending, pending_and_asleep, done };
 
 // Of a request, and then of its response.
@@ -87,9 +86,7 @@ struct RequestMemory { // zeros in the beginning
   std::array<std::atomic<uint32_t>, bell_count> bells;
   std::array<Place, max_places> places;
 };
-// [memory]
 
-// [ask-all]
 void send_requests(RequestMemory &memory, const ProcessLoad &load, uint32_t process,
                    Progress &progress) {
   std::atomic<uint32_t> &bell = memory.bells.at(process / 32);
@@ -130,9 +127,7 @@ void send_requests(RequestMemory &memory, const ProcessLoad &load, uint32_t proc
     }
   }
 }
-// [ask-all]
 
-// [middle]
 // Until so many requests have been answered.
 void pass_on(RequestMemory &memory, uint64_t requests, uint32_t in_flight) {
   while (requests > 0) {
@@ -160,7 +155,6 @@ void pass_on(RequestMemory &memory, uint64_t requests, uint32_t in_flight) {
           [&] { return !memory.requests.is_empty() || !memory.responses.is_empty(); });
   }
 }
-// [middle]
 
 void serve_all(RequestMemory &memory, uint64_t requests, uint32_t size) {
   while (requests > 0) {
