@@ -7,6 +7,8 @@
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/requests.hpp>
 
+#include <poll.h>
+
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -50,11 +52,15 @@ public:
   explicit Incoming(Peer &peer) : peer_(peer) {}
 
   // Waits for the next request or answer. The other side may ask between two of them whether this
-  // side lives.
-  Header next() {
+  // side lives, and leaves when it has got no answer for some seconds.
+  // @return nothing if it leaves
+  std::optional<Header> next() {
     for (;;) {
-      while (slot_ == come_)
-        poll();
+      while (slot_ == come_) {
+        if (has_left())
+          return std::nullopt;
+        take();
+      }
       const Header header = peer_.header(slot_++);
       if (header.kind != Kind::ping && header.kind != Kind::alive)
         return header;
@@ -62,7 +68,16 @@ public:
   }
 
 private:
-  void poll() {
+  bool has_left() const {
+    rdma_event_channel *const channel = peer_.requests.holder->channel;
+    pollfd entry{.fd = channel->fd, .events = POLLIN, .revents = 0};
+    if (::poll(&entry, 1, 0) <= 0)
+      return false;
+    wait_for_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, std::chrono::seconds(1));
+    return true;
+  }
+
+  void take() {
     ibv_wc done{};
     if (poll_batch(peer_.cq.get(), {&done, 1}) == 0)
       return;
@@ -80,15 +95,18 @@ private:
 void cancel_late(Peer &peer) {
   Incoming answers(peer);
   right(peer);
-  answers.next();
+  const auto expects_answer = [&] {
+    if (const auto answer = answers.next(); !answer || answer->kind != Kind::response)
+      throw Error("the answer", "there is none, or it is of another kind");
+  };
+  expects_answer();
   const std::array<uint32_t, 2> takes_a_while{0, htonl(500'000)}; // ServiceHeader
   peer.send(1, {.length = 8, .room = 8, .id = 8, .kind = Kind::request},
             std::as_bytes(std::span(takes_a_while)));
   peer.send(2, {.id = 7, .kind = Kind::cancel});
   peer.send(3, {.length = 0, .room = 8, .id = 7, .kind = Kind::request});
-  answers.next();
-  if (const Header last = answers.next(); last.kind != Kind::response)
-    throw Error("the answer", "it is of kind " + std::to_string(static_cast<int>(last.kind)));
+  expects_answer();
+  expects_answer();
   peer.send(4, {.kind = static_cast<Kind>(77)}); // to be dropped, as the others are
 }
 
@@ -273,8 +291,10 @@ const std::map<std::string, Answer> server_lies = {
 };
 
 // @param channel of a listener
-std::string one_lie_to_a_client(const std::string &lie, rdma_event_channel *channel,
-                                const CmOptions &options) {
+// @return nothing if the client has left before it asked for anything, as a slow one does: the lie
+//         answers no ping
+std::optional<std::string> one_lie_to_a_client(const std::string &lie, rdma_event_channel *channel,
+                                               const CmOptions &options) {
   unique_cm_event asked = wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
   const unique_cm_id id(asked->id);
   Refusal refusal{};
@@ -308,8 +328,12 @@ std::string one_lie_to_a_client(const std::string &lie, rdma_event_channel *chan
     check_errno(rdma_accept(data.get(), &parameters), "rdma_accept");
     wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
   }
-  if (lie != "welcome" && lie != "no-window")
-    server_lies.at(lie)(peer, Incoming(peer).next());
+  if (lie != "welcome" && lie != "no-window") {
+    const auto request = Incoming(peer).next();
+    if (!request)
+      return std::nullopt;
+    server_lies.at(lie)(peer, *request);
+  }
   return name_of(next_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout)->event);
 }
 
@@ -328,8 +352,12 @@ void lying_slots(int argc, char **argv) {
   const unique_event_channel channel = create_event_channel();
   const unique_cm_id listener = cm_listen(channel.get(), options, 16);
   std::fflush(stdout);
-  for (std::string lie; std::getline(in, lie, ',');)
-    std::printf("%s: %s\n", lie.c_str(), one_lie_to_a_client(lie, channel.get(), options).c_str());
+  for (std::string lie; std::getline(in, lie, ',');) {
+    std::optional<std::string> end;
+    while (!end)
+      end = one_lie_to_a_client(lie, channel.get(), options);
+    std::printf("%s: %s\n", lie.c_str(), end->c_str());
+  }
 }
 
 } // namespace
