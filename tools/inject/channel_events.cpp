@@ -36,7 +36,7 @@ bool wait_for_event(int fd) {
 }
 
 bool was_delayed(int fd) {
-  const std::lock_guard lock(trace::lock_of_all());
+  const std::lock_guard lock(preload::lock_of_all());
   return delayed().erase(fd) > 0;
 }
 
@@ -45,7 +45,7 @@ bool delay(int fd) {
     poll(nullptr, 0, milliseconds);
     return false;
   }
-  const std::lock_guard lock(trace::lock_of_all());
+  const std::lock_guard lock(preload::lock_of_all());
   delayed().insert(fd);
   return true;
 }

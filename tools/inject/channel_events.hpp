@@ -4,6 +4,8 @@
 
 #include "inject.hpp"
 
+#include <cerrno>
+
 namespace inject {
 
 // Waits for an event as the real call would. @return whether there is one; if not, the real call

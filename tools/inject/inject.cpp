@@ -13,7 +13,9 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cerrno>
 #include <cstring>
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
 #include <map>
@@ -195,7 +197,7 @@ void read_environment() {
     return;
   std::map<std::string, int> left;
   {
-    const std::lock_guard lock(trace::lock_of_all());
+    const std::lock_guard lock(preload::lock_of_all());
     for (const auto &[object, its_own] : its.objects)
       if (its_own.process == getpid())
         ++left[its_own.made_by];
@@ -234,7 +236,7 @@ std::uint64_t path_of_call() {
   void *frames[most_frames];
   const int count = backtrace(frames, most_frames);
   std::uint64_t path = 0xcbf29ce484222325;
-  const std::lock_guard lock(trace::lock_of_all());
+  const std::lock_guard lock(preload::lock_of_all());
   for (int i = 0; i < count; ++i) {
     const auto [known, is_new] = state().frames.try_emplace(frames[i], 0);
     if (is_new)
@@ -249,7 +251,7 @@ std::uint64_t path_of_call() {
 bool is_meant(Rule &rule, unsigned long number, std::uint64_t path) {
   if (!rule.path)
     return rule.number == number;
-  const std::lock_guard lock(trace::lock_of_all());
+  const std::lock_guard lock(preload::lock_of_all());
   return rule.path == path && !std::exchange(rule.is_done, true);
 }
 
@@ -281,7 +283,7 @@ Verdict Call::count(int default_error) {
   const int before = errno;
   bool want_path = its.list >= 0;
   {
-    const std::lock_guard lock(trace::lock_of_all());
+    const std::lock_guard lock(preload::lock_of_all());
     number_ = ++its.counted[function_];
     for (const Rule &rule : its.rules)
       want_path |= rule.path && !rule.is_done && rule.function == function_;
@@ -317,7 +319,7 @@ void Call::made(const void *object) const {
   if (!active() || !outermost_)
     return;
   const int before = errno;
-  const std::lock_guard lock(trace::lock_of_all());
+  const std::lock_guard lock(preload::lock_of_all());
   state().objects[object] = {function_, getpid()};
   errno = before;
 }
@@ -326,7 +328,7 @@ void Call::ended(const void *object) const {
   if (!active() || !outermost_)
     return;
   const int before = errno;
-  const std::lock_guard lock(trace::lock_of_all());
+  const std::lock_guard lock(preload::lock_of_all());
   state().objects.erase(object);
   errno = before;
 }

@@ -3,11 +3,8 @@
 // environment variables mean.
 #pragma once
 
-#include "next.hpp"
-
 #include <infiniband/verbs.h>
 
-#include <cerrno>
 #include <cstdint>
 
 namespace inject {
@@ -54,58 +51,5 @@ private:
 // The name of an error number, for the line on stderr.
 const char *name_of(int error);
 const char *name_of(ibv_wc_status status);
-
-// ---- one function for each way in which a call reports an error. `real` makes the real call.
-
-// Counts the call. @return the error number with which it has to fail; 0: it does not
-inline int failure(Call &call, int default_error) {
-  const Verdict verdict = call.count(default_error);
-  if (!verdict.fails)
-    return 0;
-  call.report(name_of(verdict.error));
-  return verdict.error;
-}
-
-template <typename Real> auto null_and_errno(const char *function, int error, Real real) {
-  Call call(function);
-  if (const int failed = failure(call, error)) {
-    errno = failed;
-    return decltype(real())(nullptr);
-  }
-  auto *made = real();
-  if (made)
-    call.made(made);
-  return made;
-}
-
-template <typename Real> int returned_errno(const char *function, int error, Real real) {
-  Call call(function);
-  const int failed = failure(call, error);
-  return failed ? failed : real();
-}
-
-template <typename Real> int minus_one(const char *function, int error, Real real) {
-  Call call(function);
-  if (const int failed = failure(call, error)) {
-    errno = failed;
-    return -1;
-  }
-  return real();
-}
-
-// A call that ends an object: the real one is made first, so that nothing is left because of us.
-template <typename Real>
-int ends(const char *function, int error, const void *object, bool by_errno, Real real) {
-  Call call(function);
-  const int failed = failure(call, error), rc = real();
-  if (!rc)
-    call.ended(object);
-  if (!failed)
-    return rc;
-  if (!by_errno)
-    return failed;
-  errno = failed;
-  return -1;
-}
 
 } // namespace inject

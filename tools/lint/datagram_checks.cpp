@@ -53,8 +53,8 @@ void note_datagram(const Qp &qp, const Request &request, const Site &site) {
   constexpr std::uint32_t its_own = 1u << 31;      // the sender takes the Q_Key of its queue pair
   const std::uint32_t qkey = request.qkey & its_own ? qp.attr.qkey : request.qkey;
   static auto &known = *new std::set<std::pair<std::uint32_t, std::uint32_t>>;
-  if (request.to != every_member && known.emplace(request.to, qkey).second)
-    without_lock([to = request.to, qkey, site, name = qp.name] {
+  if (request.dest_qp != every_member && known.emplace(request.dest_qp, qkey).second)
+    without_lock([to = request.dest_qp, qkey, site, name = qp.name] {
       fact("datagram",
            print("\"to\":%u,\"qkey\":%u,\"name\":\"%s\",\"at\":", to, qkey, name.c_str()) +
                json_of(site));

@@ -44,6 +44,11 @@ bool is_send(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
 }
 
+// Whether the rkey of such a request is one of the peer's.
+bool is_remote(ibv_wr_opcode opcode) {
+  return !is_send(opcode) && opcode != IBV_WR_BIND_MW && opcode != IBV_WR_LOCAL_INV;
+}
+
 // Whether the NIC writes to the local memory of such a request.
 bool is_target(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
@@ -68,8 +73,8 @@ constexpr unsigned written_by_peers =
 
 // A WRITE of one word may send a counter that goes on counting.
 bool is_counter(const Request &request) {
-  return request.opcode == IBV_WR_RDMA_WRITE && request.pieces.size() == 1 &&
-         request.pieces[0].length <= 8;
+  return request.opcode == IBV_WR_RDMA_WRITE && request.sges.size() == 1 &&
+         request.sges[0].length <= 8;
 }
 
 // Looks at the memory of a request and adds it to `posted`. Under the lock.
@@ -77,17 +82,17 @@ bool is_counter(const Request &request) {
 // @param target whether the NIC writes to it
 void take_ranges(const Object &queue, const void *pd, const Request &request, bool target,
                  Posted &posted) {
-  for (const Piece &piece : request.pieces) {
-    posted.length += piece.length;
-    if (!piece.length)
+  for (const ibv_sge &sge : request.sges) {
+    posted.length += sge.length;
+    if (!sge.length)
       continue;
     const auto what = [&] {
       return print("%s wr_id %llu: %llu B at 0x%llx, lkey 0x%x", posted.what,
                    static_cast<unsigned long long>(request.wr_id),
-                   static_cast<unsigned long long>(piece.length),
-                   static_cast<unsigned long long>(piece.address), piece.lkey);
+                   static_cast<unsigned long long>(sge.length),
+                   static_cast<unsigned long long>(sge.addr), sge.lkey);
     };
-    const auto mr = region(queue.context, piece.lkey);
+    const auto mr = region(queue.context, sge.lkey);
     if (!mr) {
       posted.suspect = true;
       report(rules::unknown_lkey, what(), queue.name, queue.history());
@@ -98,8 +103,8 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
       report(rules::other_pd, what() + ": " + mr->name + " is of another PD", mr->name,
              mr->history());
     }
-    if (piece.address < mr->base || piece.address - mr->base > mr->length ||
-        mr->length - (piece.address - mr->base) < piece.length) {
+    if (sge.addr < mr->base || sge.addr - mr->base > mr->length ||
+        mr->length - (sge.addr - mr->base) < sge.length) {
       posted.suspect = true;
       report(rules::outside_region,
              what() + print(": %s has %llu B from 0x%llx", mr->name.c_str(),
@@ -110,15 +115,15 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
     }
     if (target && !(mr->access & IBV_ACCESS_LOCAL_WRITE))
       report(rules::no_local_write, what(), mr->name, mr->history());
-    Range range{.mr = mr, .length = piece.length};
+    Range range{.mr = mr, .length = sge.length};
     if (mr->memory) {
-      const std::uint64_t offset = piece.address - mr->base;
+      const std::uint64_t offset = sge.addr - mr->base;
       range.memory = mr->memory + offset;
       if (target) {
         mr->target_low = std::min(mr->target_low, offset);
-        mr->target_high = std::max(mr->target_high, offset + piece.length);
+        mr->target_high = std::max(mr->target_high, offset + sge.length);
       } else if (!(mr->access & written_by_peers) && !is_counter(request) &&
-                 (offset >= mr->target_high || offset + piece.length <= mr->target_low)) {
+                 (offset >= mr->target_high || offset + sge.length <= mr->target_low)) {
         // Neither a peer nor a receive changes it.
         if (const auto sum = checksum(range.memory, range.length)) {
           range.checked = true;
@@ -134,18 +139,18 @@ bool has_bound = false; // a memory window; without any, no SEND is searched. Un
 
 // Whether the payload of a SEND names this rkey, in either byte order.
 bool names_key(const Request &request, std::uint32_t rkey, const ibv_context *context) {
-  for (const Piece &piece : request.pieces) {
-    const auto *from = reinterpret_cast<const char *>(piece.address);
+  for (const ibv_sge &sge : request.sges) {
+    const auto *from = reinterpret_cast<const char *>(sge.addr);
     if (!(request.flags & IBV_SEND_INLINE)) {
-      const auto mr = region(context, piece.lkey);
-      if (!mr || !mr->memory || piece.address < mr->base ||
-          piece.address - mr->base + piece.length > mr->length)
+      const auto mr = region(context, sge.lkey);
+      if (!mr || !mr->memory || sge.addr < mr->base ||
+          sge.addr - mr->base + sge.length > mr->length)
         continue;
-      from = mr->memory + (piece.address - mr->base);
+      from = mr->memory + (sge.addr - mr->base);
     }
     char bytes[512];
     const std::size_t length =
-        read_memory(from, bytes, std::min<std::uint64_t>(piece.length, sizeof bytes));
+        read_memory(from, bytes, std::min<std::uint64_t>(sge.length, sizeof bytes));
     for (std::size_t at = 0; at + 4 <= length; ++at) {
       std::uint32_t found = 0;
       std::memcpy(&found, bytes + at, sizeof found);
@@ -352,17 +357,17 @@ std::uint64_t will_send(ibv_qp *queue, const std::vector<Request> &requests) {
   for (const Request &request : requests) {
     Posted posted{.wr_id = request.wr_id, .what = word(request.opcode), .site = site};
     posted.signaled = qp->all_signaled || request.flags & IBV_SEND_SIGNALED;
-    posted.binds = request.binds;
+    posted.binds = request.opcode == IBV_WR_BIND_MW ? request.rkey : 0;
     posted.batch = batches;
-    if (request.sges > static_cast<int>(qp->cap.max_send_sge))
+    if (request.sge_count > static_cast<int>(qp->cap.max_send_sge))
       report(rules::too_many_sges,
              print("%s wr_id %llu has %d elements, %s takes %u", posted.what,
-                   static_cast<unsigned long long>(request.wr_id), request.sges, qp->name.c_str(),
-                   qp->cap.max_send_sge),
+                   static_cast<unsigned long long>(request.wr_id), request.sge_count,
+                   qp->name.c_str(), qp->cap.max_send_sge),
              qp->name, qp->history());
     if (request.flags & IBV_SEND_INLINE) {
-      for (const Piece &piece : request.pieces)
-        posted.length += piece.length;
+      for (const ibv_sge &sge : request.sges)
+        posted.length += sge.length;
       if (posted.length > qp->cap.max_inline_data)
         report(rules::inline_too_long,
                print("%s wr_id %llu has %llu B inline, %s takes %u", posted.what,
@@ -379,9 +384,9 @@ std::uint64_t will_send(ibv_qp *queue, const std::vector<Request> &requests) {
              qp->name, qp->history());
     if (qp->type == IBV_QPT_UD)
       note_datagram(*qp, request, site);
-    if (request.rkey)
+    if (request.rkey && is_remote(request.opcode))
       used_access()[request.rkey] |= access_of(request.opcode);
-    has_bound |= request.binds != 0;
+    has_bound |= posted.binds != 0;
     if (has_bound && is_send(request.opcode))
       look_for_early_keys(*qp, request);
     signaled += posted.signaled;
@@ -452,10 +457,10 @@ std::uint64_t will_receive(const void *queue, const std::vector<Request> &reques
   }
   for (const Request &request : requests) {
     Posted posted{.wr_id = request.wr_id, .what = "receive", .batch = batches, .site = site};
-    if (request.sges > static_cast<int>(max_sge))
+    if (request.sge_count > static_cast<int>(max_sge))
       report(rules::too_many_sges,
              print("receive wr_id %llu has %d elements, %s takes %u",
-                   static_cast<unsigned long long>(request.wr_id), request.sges,
+                   static_cast<unsigned long long>(request.wr_id), request.sge_count,
                    object.name.c_str(), max_sge),
              object.name, object.history());
     take_ranges(object, qp ? qp->pd : srq->pd, request, true, posted);

@@ -2,7 +2,7 @@
 // Changes of a queue pair's state: the rules of the connection. What only a comparison of both
 // sides shows is written as a fact, which ./lab lint compares.
 
-#include "../trace/next.hpp"
+#include "next.hpp"
 #include "tracked.hpp"
 
 #include <algorithm>
@@ -115,7 +115,7 @@ std::uint64_t rnr_naks(const ibv_context *context) {
 
 bool is_ethernet(ibv_context *context, std::uint8_t number) {
   using QueryPort = int(ibv_context *, std::uint8_t, _compat_ibv_port_attr *);
-  static const auto query_port = trace::next<QueryPort>("ibv_query_port");
+  static const auto query_port = preload::next<QueryPort>("ibv_query_port");
   ibv_port_attr port{};
   return query_port &&
          !query_port(context, number, reinterpret_cast<_compat_ibv_port_attr *>(&port)) &&
@@ -126,7 +126,7 @@ bool is_ethernet(ibv_context *context, std::uint8_t number) {
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                      const History &history) {
   using QueryGid = int(ibv_context *, std::uint8_t, int, ibv_gid *);
-  static const auto query_gid = trace::next<QueryGid>("ibv_query_gid");
+  static const auto query_gid = preload::next<QueryGid>("ibv_query_gid");
   if (!is_ethernet(context, address.port_num))
     return;
   if (!address.is_global) {

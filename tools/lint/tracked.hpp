@@ -7,6 +7,7 @@
 
 #include "one_lock.hpp"
 #include "report.hpp"
+#include "work_requests.hpp"
 
 #include <atomic>
 #include <deque>
@@ -216,7 +217,7 @@ template <typename T> std::vector<std::pair<const void *, std::shared_ptr<T>>> a
 // ---- hooks: what happens on the way (posted.cpp, states.cpp, watched_memory.cpp)
 
 void watch_context(ibv_context *context);
-void watch_builders(ibv_qp *qp);
+int complete_list(ibv_qp_ex *qp, const preload::Builder &built);
 void watch_cq(ibv_cq_ex *cq, std::uint64_t wc_flags);
 
 void made_mr(ibv_pd *pd, ibv_mr *mr, std::uint64_t base, void *memory, unsigned access);
@@ -228,21 +229,7 @@ void made_srq(ibv_srq *srq, ibv_pd *pd, std::uint32_t max_sge);
 void will_modify(ibv_qp *qp, const ibv_qp_attr &attr, int mask);
 void did_modify(ibv_qp *qp, const ibv_qp_attr &attr, int mask, int error);
 
-// A piece of a request as the program gave it.
-struct Piece {
-  std::uint64_t address, length;
-  std::uint32_t lkey;
-};
-struct Request {
-  std::uint64_t wr_id = 0;
-  ibv_wr_opcode opcode = IBV_WR_SEND;
-  unsigned flags = 0;
-  std::vector<Piece> pieces;
-  int sges = 0;
-  std::uint32_t rkey = 0;
-  std::uint32_t binds = 0;
-  std::uint32_t to = 0, qkey = 0; // of a datagram: the queue pair, and its Q_Key
-};
+using preload::Request;
 // Before the real post. @return the batch
 std::uint64_t will_send(ibv_qp *qp, const std::vector<Request> &requests);
 std::uint64_t will_receive(const void *queue, const std::vector<Request> &requests);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "event.hpp"
+#include "work_requests.hpp"
 
 #include <infiniband/verbs.h>
 #include <optional>
@@ -18,9 +19,9 @@ template <typename InitAttr> // ibv_qp_init_attr or ibv_qp_init_attr_ex
 std::string describe(const InitAttr &attr);
 
 // Adds a new QP to its event, and remembers whether all its work requests complete, and how long
-// their lists may be.
-void made_qp(Event &event, ibv_qp *qp, bool all_signaled, const ibv_qp_cap &cap);
-void made_srq(Event &event, ibv_srq *srq, std::uint32_t max_sge);
+// their lists may be. @return its label
+std::string made_qp(Event &event, ibv_qp *qp, bool all_signaled, const ibv_qp_cap &cap);
+std::string made_srq(ibv_srq *srq, std::uint32_t max_sge);
 
 // Notes which CQs a QP completes to, or that it does not any more.
 void qp_uses_cqs(const ibv_qp *qp, bool uses);
@@ -33,21 +34,8 @@ void count_empty_poll(const void *cq);
 std::uint64_t take_empty_polls(const void *cq);
 
 // The extended interfaces (extended.cpp).
-void watch_builders(ibv_qp *qp);
+int completed_list(ibv_qp_ex *qp, const preload::Builder &built);
 void watch_cq(ibv_cq_ex *cq, std::uint64_t wc_flags); // the flags that it was made with
-
-// One work request of a send queue, from either interface.
-struct Request {
-  std::uint64_t wr_id = 0;
-  ibv_wr_opcode opcode = IBV_WR_SEND;
-  unsigned flags = 0;
-  std::uint64_t length = 0;
-  __be32 imm_data = 0;
-  std::uint64_t remote_addr = 0;
-  std::uint32_t rkey = 0; // or the one to invalidate
-  std::uint64_t compare_add = 0, swap = 0;
-  std::uint32_t dest_qp = 0; // UD
-};
 
 // One completion, from either interface; behind qp_num it is valid only if status is
 // IBV_WC_SUCCESS.
@@ -63,7 +51,7 @@ struct Completion {
 // Gathers the lines of a "wrs" or "wcs" array, as text and as JSON.
 class List {
 public:
-  void add(const Request &request, const ibv_qp *qp);
+  void add(const preload::Request &request, const ibv_qp *qp);
   void add(const Completion &completion);
   void add_receive(std::uint64_t wr_id, std::uint64_t length);
   const std::string &text() const { return text_; }

@@ -15,6 +15,8 @@
 namespace trace {
 namespace {
 
+using preload::kept, preload::lock_of_all;
+
 struct Label {
   std::string text;
   std::uint64_t made_in = 0; // Event::outermost()

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <dlfcn.h>
 
-namespace trace {
+namespace preload {
 
 // dlsym() takes a symbol's default version: IBVERBS_1.1 of what is IBVERBS_1.0 for programs of 2006
 // as well. exports.map sees to it that those do not come here.
@@ -22,7 +22,7 @@ template <typename Function> Function *next(const char *name) {
   return reinterpret_cast<Function *>(found);
 }
 
-} // namespace trace
+} // namespace preload
 
 // Once in each function: `static const auto real = REAL(ibv_alloc_pd);`
-#define REAL(function) trace::next<decltype(::function)>(#function)
+#define REAL(function) preload::next<decltype(::function)>(#function)

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace trace {
+namespace preload {
 
 // One lock for all of it. fork() takes it and gives it back on both sides, so that a child does not
 // inherit it from some other thread. (A shared_mutex would not do: the child would wait for the
@@ -54,4 +54,4 @@ template <typename T> Kept<T> &kept() {
   return all;
 }
 
-} // namespace trace
+} // namespace preload

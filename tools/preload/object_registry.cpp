@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-namespace trace {
+namespace preload {
 
 std::mutex &lock_of_all() {
   static auto &lock = *new std::mutex;
@@ -15,4 +15,4 @@ std::mutex &lock_of_all() {
 [[maybe_unused]] static const int at_fork = pthread_atfork(
     [] { lock_of_all().lock(); }, [] { lock_of_all().unlock(); }, [] { lock_of_all().unlock(); });
 
-} // namespace trace
+} // namespace preload
