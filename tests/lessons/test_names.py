@@ -45,6 +45,22 @@ class Names(unittest.TestCase):
             {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}, set(stems))
         self.assertEqual({path.stem for path in (ROOT / "lessons").glob("[0-9]*.md")}, set(stems))
 
+    def test_front_page(self):
+        """README has a row for each part of the ladder, and lines that lesson 02 prints."""
+        text = (ROOT / "README.md").read_text()
+        rows = re.findall(
+            r"^\| \[\d+\]\(lessons/(\w+)\.md\) (?:to|and) \[\d+\]\(lessons/(\w+)\.md\) \| "
+            r"\*\*(.+?)\*\*", text, re.M)
+        parts = {}
+        for lesson in ladder.read():
+            parts.setdefault(lesson.part, []).append(lesson.stem)
+        self.assertEqual(rows, [(stems[0], stems[-1], part) for part, stems in parts.items()])
+        printed = iter(
+            (ROOT / "examples/02_send_recv/expected.txt").read_text().splitlines())
+        block = re.search(r"```text\n(.*?)```", text, re.S)[1]
+        for line in block.splitlines():
+            self.assertIn(line, printed)  # each after the one before
+
     def test_examples_stay_short(self):
         for path in [
             *(ROOT / "examples").rglob("*.?pp"), *(ROOT / "examples").rglob("*.[ch]")
