@@ -36,27 +36,28 @@ void check(bool is_so, const char *what) {
 
 // ---- bells, with plain words between the threads
 
-struct Place {
+// What one worker shares with the sender.
+struct Words {
   std::atomic<uint32_t> submitted{0}, sleeps{0}, answered{0};
   uint32_t request = 0, response = 0;
 };
-std::array<Place, workers> places;
+std::array<Words, workers> shared;
 std::atomic<uint32_t> is_asleep{0}, sender_bell{0}, bell{0};
 
 void work(uint32_t index) {
-  Place &place = places.at(index);
+  Words &words = shared.at(index);
   for (uint32_t number = 1; number <= rounds; ++number) {
-    place.request = number;
-    publish(place.submitted, number, is_asleep, [] { ring(sender_bell, ~uint32_t{0}); });
+    words.request = number;
+    publish(words.submitted, number, is_asleep, [] { ring(sender_bell, ~uint32_t{0}); });
     check(sleep_until(
-              bell, place.sleeps,
-              [&] { return place.answered.load(std::memory_order_acquire) == number; },
+              bell, words.sleeps,
+              [&] { return words.answered.load(std::memory_order_acquire) == number; },
               [&](uint32_t seen) {
                 sleep_on(bell, seen, 1U << index, in_time());
                 return true;
               }),
           "a worker has given up");
-    check(place.response == 2 * number, "the response is to another request");
+    check(words.response == 2 * number, "the response is to another request");
   }
 }
 
@@ -66,14 +67,14 @@ void answer_all() {
     const uint32_t seen = sender_bell.load();
     uint32_t to_wake = 0, count = 0;
     for (uint32_t i = 0; i < workers; ++i) {
-      Place &place = places.at(i);
-      if (place.submitted.load(std::memory_order_acquire) == taken[i])
+      Words &words = shared.at(i);
+      if (words.submitted.load(std::memory_order_acquire) == taken[i])
         continue;
       ++taken[i];
       ++count;
-      place.response = 2 * place.request;
-      place.answered.store(taken[i]); // sequentially consistent: the sanitizer knows no fence
-      if (must_wake(place.sleeps))
+      words.response = 2 * words.request;
+      words.answered.store(taken[i]); // sequentially consistent: the sanitizer knows no fence
+      if (must_wake(words.sleeps))
         to_wake |= 1U << i;
     }
     if (to_wake != 0)
@@ -84,7 +85,7 @@ void answer_all() {
           is_asleep,
           [&] {
             for (uint32_t i = 0; i < workers; ++i)
-              if (places.at(i).submitted.load() != taken[i])
+              if (shared.at(i).submitted.load() != taken[i])
                 return true;
             return false;
           },

@@ -25,35 +25,35 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t longest = 64; // bytes of a request or a response
-constexpr uint32_t max_places = 1 << 16;
+constexpr uint32_t max_slots = 1 << 16;
 constexpr uint32_t bell_count = 32;      // a bell for 32 processes
 constexpr std::chrono::minutes limit(1); // for anything to come
 
 enum class State : uint32_t { pending, pending_and_asleep, done };
 
 // Of a request, and then of its response.
-struct alignas(64) Place {
+struct alignas(64) Slot {
   std::atomic<State> state;
   std::array<std::byte, longest> bytes;
 };
 
-// Numbers of places, for one process that takes them.
-class PlaceQueue {
+// Numbers of slots, for one process that takes them.
+class SlotQueue {
 public:
-  void put(uint32_t place) {
-    entries_[tail_.fetch_add(1) % max_places].store(place + 1); // 0: nothing
+  void put(uint32_t slot) {
+    entries_[tail_.fetch_add(1) % max_slots].store(slot + 1); // 0: nothing
   }
   std::optional<uint32_t> take() {
-    const uint32_t entry = entries_[head_ % max_places].exchange(0);
+    const uint32_t entry = entries_[head_ % max_slots].exchange(0);
     head_ += entry != 0;
     return entry == 0 ? std::nullopt : std::optional(entry - 1);
   }
-  bool is_empty() const { return entries_[head_ % max_places].load() == 0; }
+  bool is_empty() const { return entries_[head_ % max_slots].load() == 0; }
 
 private:
   alignas(64) std::atomic<uint32_t> tail_;
   alignas(64) uint32_t head_;
-  std::array<std::atomic<uint32_t>, max_places> entries_;
+  std::array<std::atomic<uint32_t>, max_slots> entries_;
 };
 
 // One process that sleeps, and others that wake it.
@@ -81,10 +81,10 @@ private:
 };
 
 struct RequestMemory { // zeros in the beginning
-  PlaceQueue requests, forwarded, responses;
+  SlotQueue requests, forwarded, responses;
   Sleeper middle, server;
   std::array<std::atomic<uint32_t>, bell_count> bells;
-  std::array<Place, max_places> places;
+  std::array<Slot, max_slots> slots;
 };
 
 void send_requests(RequestMemory &memory, const ProcessLoad &load, uint32_t process,
@@ -92,21 +92,20 @@ void send_requests(RequestMemory &memory, const ProcessLoad &load, uint32_t proc
   std::atomic<uint32_t> &bell = memory.bells.at(process / 32);
   std::array<std::byte, longest> request{};
   const std::span expected = std::span(request).first(load.size);
-  const auto place_of = [&](uint32_t number) {
+  const auto slot_of = [&](uint32_t number) {
     return process * load.in_flight + number % load.in_flight;
   };
   for (uint32_t sent = 0, received = 0; received < load.requests;) {
     for (; sent < load.requests && sent - received < load.in_flight; ++sent) {
-      Place &place = memory.places[place_of(sent)];
+      Slot &slot = memory.slots[slot_of(sent)];
       progress.sends(sent);
-      make_request(std::span(place.bytes).first(load.size), load.size, 0, sent);
-      place.state = State::pending;
-      memory.requests.put(place_of(sent));
+      make_request(std::span(slot.bytes).first(load.size), load.size, 0, sent);
+      slot.state = State::pending;
+      memory.requests.put(slot_of(sent));
     }
     memory.middle.wake();
     const auto until = Clock::now() + limit;
-    for (std::atomic<State> &state = memory.places[place_of(received)].state;
-         state != State::done;) {
+    for (std::atomic<State> &state = memory.slots[slot_of(received)].state; state != State::done;) {
       const uint32_t seen = bell.load();
       State is = State::pending;
       if (state.compare_exchange_strong(is, State::pending_and_asleep) ||
@@ -117,12 +116,12 @@ void send_requests(RequestMemory &memory, const ProcessLoad &load, uint32_t proc
     }
     // All that has come, so that the next ones go together.
     for (; received < sent; ++received) {
-      const Place &place = memory.places[place_of(received)];
-      if (place.state != State::done)
+      const Slot &slot = memory.slots[slot_of(received)];
+      if (slot.state != State::done)
         break;
       progress.received(received);
       make_request(expected, load.size, 0, received);
-      if (!is_response(std::span(place.bytes).first(load.size), expected))
+      if (!is_response(std::span(slot.bytes).first(load.size), expected))
         throw Error("a response", "it is not to this request");
     }
   }
@@ -132,17 +131,17 @@ void send_requests(RequestMemory &memory, const ProcessLoad &load, uint32_t proc
 void pass_on(RequestMemory &memory, uint64_t requests, uint32_t in_flight) {
   while (requests > 0) {
     bool has_sent = false;
-    while (const auto place = memory.requests.take()) {
-      memory.forwarded.put(*place);
+    while (const auto slot = memory.requests.take()) {
+      memory.forwarded.put(*slot);
       has_sent = true;
     }
     if (has_sent)
       memory.server.wake();
     std::array<uint32_t, bell_count> to_wake{}; // by bell
     bool has_answered = false;
-    while (const auto place = memory.responses.take()) {
-      const uint32_t process = *place / in_flight;
-      if (memory.places[*place].state.exchange(State::done) == State::pending_and_asleep)
+    while (const auto slot = memory.responses.take()) {
+      const uint32_t process = *slot / in_flight;
+      if (memory.slots[*slot].state.exchange(State::done) == State::pending_and_asleep)
         to_wake.at(process / 32) |= 1U << process % 32;
       has_answered = true;
       --requests;
@@ -159,11 +158,11 @@ void pass_on(RequestMemory &memory, uint64_t requests, uint32_t in_flight) {
 void serve_all(RequestMemory &memory, uint64_t requests, uint32_t size) {
   while (requests > 0) {
     bool has_served = false;
-    while (const auto place = memory.forwarded.take()) {
-      auto &bytes = memory.places[*place].bytes;
+    while (const auto slot = memory.forwarded.take()) {
+      auto &bytes = memory.slots[*slot].bytes;
       const auto request = bytes; // a copy: the response takes its place
       serve(std::span(request).first(size), bytes);
-      memory.responses.put(*place);
+      memory.responses.put(*slot);
       has_served = true;
       --requests;
     }
