@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -51,6 +52,11 @@ void as_text(std::string_view text) {
 class Pair {
 public:
   Pair() {
+    // libFuzzer's timer must not end a connect().
+    struct sigaction alarm {};
+    check_errno(sigaction(SIGALRM, nullptr, &alarm), "sigaction");
+    alarm.sa_flags |= SA_RESTART;
+    check_errno(sigaction(SIGALRM, &alarm, nullptr), "sigaction");
     // The listener prints its port. Its socket has the number that is free now.
     const int next = dup(STDIN_FILENO);
     close(next);
