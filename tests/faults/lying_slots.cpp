@@ -49,10 +49,11 @@ void long_request(Header &header) {
 // The messages of the other side, each of which comes in a slot of its own.
 class Incoming {
 public:
-  explicit Incoming(Peer &peer) : peer_(peer) {}
+  explicit Incoming(Peer &peer, bool answers_pings = false)
+      : peer_(peer), answers_pings_(answers_pings) {}
 
   // Waits for the next request or answer. The other side may ask between two of them whether this
-  // side lives, and leaves when it has got no answer for some seconds.
+  // side lives. Without an answer it leaves after some seconds.
   // @return nothing if it leaves
   std::optional<Header> next() {
     for (;;) {
@@ -62,6 +63,8 @@ public:
         take();
       }
       const Header header = peer_.header(slot_++);
+      if (header.kind == Kind::ping && answers_pings_)
+        peer_.send(pongs_++, {.kind = Kind::pong});
       if (header.kind != Kind::ping && header.kind != Kind::alive)
         return header;
     }
@@ -87,7 +90,8 @@ private:
   }
 
   Peer &peer_;
-  uint32_t slot_ = 0, come_ = 0;
+  const bool answers_pings_; // in the slots from 0 on, so nothing else may be sent
+  uint32_t slot_ = 0, come_ = 0, pongs_ = 0;
 };
 
 // No lie: it cancels a request that has been answered, while another one is under way. Then it uses
@@ -287,7 +291,6 @@ const std::map<std::string, Answer> server_lies = {
        peer.send(0, {.length = 65, .id = asked.id, .kind = Kind::long_response});
      }},
     {"long-in-slots", answer([](Header &) {})},
-    {"silence", [](Peer &, const Header &) {}},
 };
 
 // @param channel of a listener
@@ -329,9 +332,16 @@ std::optional<std::string> one_lie_to_a_client(const std::string &lie, rdma_even
     wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
   }
   if (lie != "welcome" && lie != "no-window") {
-    const auto request = Incoming(peer).next();
+    const bool is_silent = lie == "silence"; // it lives, and answers no request
+    Incoming incoming(peer, is_silent);
+    const auto request = incoming.next();
     if (!request)
       return std::nullopt;
+    if (is_silent) {
+      while (incoming.next())
+        ;
+      return name_of(RDMA_CM_EVENT_DISCONNECTED);
+    }
     server_lies.at(lie)(peer, *request);
   }
   return name_of(next_cm_event(channel, RDMA_CM_EVENT_DISCONNECTED, options.timeout)->event);
