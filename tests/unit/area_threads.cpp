@@ -36,7 +36,7 @@ void check(bool is_so, const char *what) {
 
 // ---- bells, with plain words between the threads
 
-// What one worker shares with the sender.
+// The words that one worker shares with the sender.
 struct Words {
   std::atomic<uint32_t> submitted{0}, sleeps{0}, answered{0};
   uint32_t request = 0, response = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What happens around each call that has no overload of its own: it is counted, and fails if a rule
-// says so.
+// Counts each call that has no overload of its own, and fails it if a rule says so.
 #pragma once
 
 #include "calls.hpp"
@@ -68,7 +67,7 @@ auto counted(Kind kind, const char *name, Real real, Args... arguments) {
   } else {
     using Result = decltype(real());
     const int failed = failure(call, Kind::error);
-    // What ends something is done before it fails, so that nothing is left because of us.
+    // A call that ends something is made before it fails, so that nothing is left because of us.
     if (failed && Kind::role != Role::ends && Kind::role != Role::undoes)
       return preload::failed_with<Result>(kind, failed);
     const Result result = real();

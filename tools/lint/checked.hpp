@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What happens around each call: the object that it uses or ends is checked. Included by a file
-// after its overloads of made(), which tell the rules what a call has done.
+// Checks the object that a call uses or ends. A file includes this after its overloads of made(),
+// which tell the rules what a call has done.
 #pragma once
 
 #include "calls.hpp"
@@ -31,7 +31,7 @@ template <typename Result, typename Kind> Result refused([[maybe_unused]] Kind k
     return preload::failed_with<Result>(kind, EINVAL);
 }
 
-// Makes the real call, and says whether it has worked. errno stays what the call has left.
+// Makes the real call, and gives `then` its result, or 0. errno stays as the call has left it.
 template <typename Kind, typename Real, typename Then> auto called(Kind, Real real, Then then) {
   if constexpr (Kind::fails == Fails::never) {
     real();

@@ -45,7 +45,7 @@ namespace call {
 #include "calls.def"
 } // namespace call
 
-// What a call returns that fails with this error number. Sets errno where the call would.
+// The result of a call that fails with this error number. Sets errno where the call would.
 template <typename Result, typename Call> Result failed_with(Call, int error) {
   if constexpr (Call::fails == Fails::error_number) {
     return error;

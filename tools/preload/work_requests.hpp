@@ -39,10 +39,11 @@ template <typename Wr> std::span<const ibv_sge> elements(const Wr &wr, std::uint
 
 Request request_of(const ibv_qp *qp, const ibv_send_wr &wr, std::uint32_t max_sge);
 
-// What a program builds between ibv_wr_start() and ibv_wr_complete(), which exclude other threads.
+// The requests that a program builds between ibv_wr_start() and ibv_wr_complete(), which exclude
+// other threads.
 struct Builder {
   ibv_qp_ex original{}; // for its function pointers
-  // What to do at ibv_wr_complete(); it calls the real one.
+  // Called at ibv_wr_complete(); it calls the real one.
   int (*complete)(ibv_qp_ex *qp, const Builder &built) = nullptr;
   std::vector<Request> requests;
   pid_t thread = 0; // that has begun

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every context has: post, poll, arm, and memory windows; and what is made through it.
+// The operations of each context: post, poll, arm, memory windows; and the objects that are made
+// through it.
 
 #include "fast_path.hpp"
 

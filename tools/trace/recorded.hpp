@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What happens around each call: it becomes an event. Included by a file after its overloads of
-// words(), which say what a call's arguments say, and of made(), for what came of it.
+// Makes an event of each call. A file includes this after its overloads of words(), for a call's
+// arguments, and of made(), for its result.
 #pragma once
 
 #include "calls.hpp"
