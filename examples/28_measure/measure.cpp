@@ -84,8 +84,8 @@ void measure(PingSide &side, const Settings &settings) {
   const TickLength length;
   Times times(settings.rounds);
   uint64_t first = 0, all = 0;
-  const double began_us = monotonic_us();
-  uint64_t began = ticks();
+  const Instant started = both_clocks();
+  uint64_t began = started.ticks;
   for (uint32_t round = 1; round <= settings.warm_up + settings.rounds; ++round) {
     side.ask(round); // waits for the answer to this one
     const uint64_t ended = ticks();
@@ -97,9 +97,10 @@ void measure(PingSide &side, const Settings &settings) {
     if (round > settings.warm_up)
       times.add(took);
   }
-  const double passed_us = monotonic_us() - began_us; // before length.us(), which may wait
+  const Instant stopped = both_clocks(); // before length.us(), which may wait
+  all += stopped.ticks - began;          // since the last round, this thread may have lost the CPU
   const double tick_us = length.us();
-  check_sum(static_cast<double>(all) * tick_us, passed_us);
+  check_sum(static_cast<double>(all) * tick_us, stopped.us - started.us);
   // A round has two messages, one in each direction. A READ is one, though its packets go both
   // ways.
   const double unit = tick_us / (settings.shape.operation == Operation::read ? 1 : 2);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <ctime>
+#include <limits>
 
 inline double monotonic_us() {
   timespec now{};
@@ -30,23 +31,42 @@ inline uint64_t ticks() {
 #endif
 }
 
+// What the two clocks show at one instant.
+struct Instant {
+  double us = 0;
+  uint64_t ticks = 0;
+};
+
+// Between two looks, this thread can lose the CPU for milliseconds. So this function looks ten
+// times, and returns the two looks that were closest together.
+inline Instant both_clocks() {
+  Instant closest;
+  double least_us = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 10; ++i) {
+    const Instant now{.us = monotonic_us(), .ticks = ticks()};
+    const double took_us = monotonic_us() - now.us;
+    if (took_us < least_us) {
+      least_us = took_us;
+      closest = now;
+    }
+  }
+  return closest;
+}
+
 // The length of a tick by the real clock: the average over all the time that this object has
 // existed.
 class TickLength {
 public:
   double us() const {
     constexpr double least_us = 10'000; // in less, the cost of a look at the clock matters
-    double passed_us = 0;
-    uint64_t passed = 0;
-    do {
-      passed = ticks() - began_ticks_;
-      passed_us = monotonic_us() - began_us_;
-    } while (passed_us < least_us);
-    return passed_us / static_cast<double>(passed);
+    Instant now;
+    do
+      now = both_clocks();
+    while (now.us - began_.us < least_us);
+    return (now.us - began_.us) / static_cast<double>(now.ticks - began_.ticks);
   }
 
 private:
-  double began_us_ = monotonic_us();
-  uint64_t began_ticks_ = ticks();
+  Instant began_ = both_clocks();
 };
 // [ticks]
