@@ -297,10 +297,11 @@ bool Exchange::peer_has_spoken(Where where) const {
 
 void Exchange::finish(Where where) {
   shutdown(socket_, SHUT_WR);
-  const Clock::time_point deadline = Clock::now() + timeout_;
+  const milliseconds limit = 2 * timeout_;
+  const Clock::time_point deadline = Clock::now() + limit;
   for (;;) {
     if (!wait_for(socket_, POLLIN, deadline))
-      throw Error("wait for the peer to finish", "it did not within " + seconds_text(timeout_), "",
+      throw Error("wait for the peer to finish", "it did not within " + seconds_text(limit), "",
                   where);
     char rest[64];
     const ssize_t got = recv(socket_, rest, sizeof rest, 0);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <string>
 
 using namespace rdmacommon;
@@ -22,10 +23,12 @@ int next_error = 0; // of the next recv(2) of this program
 
 /// A server's exchange, whose client's half is a socket of this test.
 struct Pair {
-  Pair() {
+  /// @param timeout for each step
+  explicit Pair(std::chrono::seconds timeout = std::chrono::seconds(5)) {
     CommandLine line{"a test"};
     PairOptions options{line};
     options.tcp_port = 0;
+    options.timeout = timeout;
     testing::internal::CaptureStdout();
     Listener listener(options);
     std::fflush(stdout);
@@ -54,6 +57,13 @@ TEST(Finish, WhenThePeerIsGoneWithoutReadingAll) {
   pair.server->send_done();
   close(std::exchange(pair.client, -1)); // what is unread makes it a reset
   EXPECT_NO_THROW(pair.server->finish());
+}
+
+TEST(Finish, APeerHasTheTimeForALastStepOfItsOwn) {
+  Pair pair(std::chrono::seconds(1));
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_THROW(pair.server->finish(), Error);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::seconds(2));
 }
 
 TEST(Finish, AnInterruptedCallIsMadeAgain) {

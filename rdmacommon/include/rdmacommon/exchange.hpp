@@ -73,7 +73,8 @@ RemoteMemory parse_remote_memory(std::string_view text);
 uint32_t random_psn();
 
 /// The TCP connection over which the two sides exchange their Endpoints. Owns the socket.
-/// Not thread-safe. Every call that waits for the peer ends within the options' timeout.
+/// Not thread-safe. Every call that waits for the peer ends within the options' timeout, and
+/// finish() within twice that.
 ///
 ///     rdmacommon::Exchange exchange(options);
 ///     exchange.send(rdmacommon::endpoint_of(qp.get(), port, psn));
@@ -128,6 +129,8 @@ public:
 
   /// Says that this side has finished, and waits until the peer has too, or is gone. Only then may
   /// a queue pair be destroyed: the peer may still be waiting for this one's acknowledgement.
+  /// Waits for at most twice the options' timeout: the peer may be in a step of its own, which may
+  /// take the timeout, and then it has to end.
   void finish(Where where = Where::here());
 
 private:
