@@ -31,7 +31,7 @@ inline uint64_t ticks() {
 #endif
 }
 
-// What the two clocks show at one instant.
+// The two clocks at one instant.
 struct Instant {
   double us = 0;
   uint64_t ticks = 0;

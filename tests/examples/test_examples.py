@@ -102,7 +102,7 @@ class Examples(unittest.TestCase):
             self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
 
     def test_a_measurement_shorter_than_that_of_the_clock(self):
-        """28_measure takes 10 ms for the length of a tick, and these rounds less than 1 ms."""
+        """28_measure takes 10 ms for the length of a tick, and these rounds take less."""
         outcome = examples.run(
             needs_device.PLACE, needs_device.BUILD, "measure", "pair",
             ["--warm-up", "0", "--rounds", "10"])
