@@ -109,11 +109,13 @@ class Sync(unittest.TestCase):
     def test_reading_time(self):
         text = (
             "<!-- not-run: this is not read -->\nword "
-            + "word " * 1799
-            + "\n| a | table |\n```cpp\n"
+            + "word " * 1495
+            + "\n| four words | a row |\n```cpp\n"
             + "code;\n\n" * 100
+            + "```\n```text\n"
+            + "output\n" * 100
             + "```\n")
-        self.assertEqual(sync.reading_minutes(text), 15)  # 10 for the words, 5 for the code
+        self.assertEqual(sync.reading_minutes(text), 25)  # 10, and 10 and 5 for the blocks
         self.assertEqual(sync.reading_minutes("a few words"), 5)
 
 
