@@ -13,7 +13,9 @@ sys.path.insert(0, str(ROOT / "tools/site"))
 from filter import LINK  # noqa: E402
 from lab.pages.headings import slug  # noqa: E402
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "lessons").glob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")), *sorted((ROOT / "lessons").glob("*.md")),
+    *sorted((ROOT / "tools").rglob("README.md"))]
 SECTIONS = [
     "You will learn", "Before you start", "Run it", "On the wire", "Break it", "Exercises",
     "On real hardware", "Where to read more"]
