@@ -20,8 +20,8 @@ from lab.pages.headings import slug  # noqa: E402
 
 # The pages beside the ladder, in the order in which they stand in the tree of pages.
 BESIDE = (
-    "what_is_rdma", "reading_a_packet", "real_hardware", "protocol", "troubleshooting", "glossary",
-    "verbs")
+    "what_is_rdma", "reading_a_packet", "extended_verbs", "real_hardware", "protocol",
+    "troubleshooting", "glossary", "verbs")
 LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s]+)\)")
 # For tools/site/find.js, on the first page and on the index of the lessons.
 FIND = r"""

@@ -11,8 +11,9 @@ from pathlib import Path
 from lab import ladder
 from lab.errors import LabError
 
-BESIDE = ("reading_a_packet", "real_hardware", "protocol", "troubleshooting", "glossary",
-          "verbs")
+BESIDE = (
+    "reading_a_packet", "extended_verbs", "real_hardware", "protocol", "troubleshooting",
+    "glossary", "verbs")
 HEAD = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"/><title>RDMA by Example</title>
 <link href="doxygen.css" rel="stylesheet"/><link href="style.css" rel="stylesheet"/>
 <style>
