@@ -38,15 +38,17 @@ class Tap:
         self.tcpdump = subprocess.Popen(
             self.where.wrap(
                 [
-                    "tcpdump", "-i", NETDEV, "--immediate-mode", "--time-stamp-precision", "nano",
-                    "-s", str(LARGEST), "-B", str(BUFFER), "-w", self.inside, "udp", "port",
-                    str(ROCE_PORT)]),
+                    "/bin/sh", "-c", 'echo "$$" >&2; exec "$0" "$@"', "tcpdump", "-i", NETDEV,
+                    "--immediate-mode", "--time-stamp-precision", "nano", "-s", str(LARGEST), "-B",
+                    str(BUFFER), "-w", self.inside, "udp", "port", str(ROCE_PORT)]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True)
         try:
+            number = self._read_until(str.strip).strip()  # of its process
             self._read_until(lambda line: "listening on" in line)
+            self._wait_until_it_sleeps(number)
             # What came before tcpdump had its filter in place counts as seen, and is never
             # captured.
             self.stray = self._waiting()
@@ -80,6 +82,14 @@ class Tap:
                 return line
         raise LabError(
             f"tcpdump on {machine.machine_name(self.where.host)} ended: {''.join(said).strip()}")
+
+    def _wait_until_it_sleeps(self, number: str) -> None:
+        """tcpdump's handler of SIGUSR1 prints. If the signal comes while tcpdump takes the lock
+        of stderr, after "listening on", it waits for itself forever. It sleeps only after that."""
+        wait = 'until grep -q "^State:.S" "/proc/$0/status" || [ ! -e "/proc/$0" ]; do :; done'
+        subprocess.run(
+            self.where.wrap(["sh", "-c", wait, number]), stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
 
     def _drain(self) -> None:
         """Waits until tcpdump has written all that came: on SIGUSR1 it says how much that is."""
