@@ -46,9 +46,9 @@ class Tap:
             stderr=subprocess.PIPE,
             text=True)
         try:
-            number = self._read_until(str.strip).strip()  # of its process
+            pid = self._read_until(str.strip).strip()  # inside the host
             self._read_until(lambda line: "listening on" in line)
-            self._wait_until_it_sleeps(number)
+            self._wait_until_it_sleeps(pid)
             # What came before tcpdump had its filter in place counts as seen, and is never
             # captured.
             self.stray = self._waiting()
@@ -83,12 +83,12 @@ class Tap:
         raise LabError(
             f"tcpdump on {machine.machine_name(self.where.host)} ended: {''.join(said).strip()}")
 
-    def _wait_until_it_sleeps(self, number: str) -> None:
-        """tcpdump's handler of SIGUSR1 prints. If the signal comes while tcpdump takes the lock
-        of stderr, after "listening on", it waits for itself forever. It sleeps only after that."""
+    def _wait_until_it_sleeps(self, pid: str) -> None:
+        """tcpdump's handler of SIGUSR1 prints. If the signal comes while tcpdump takes the lock of
+        stderr, after "listening on", the handler waits forever. tcpdump sleeps only later."""
         wait = 'until grep -q "^State:.S" "/proc/$0/status" || [ ! -e "/proc/$0" ]; do :; done'
         subprocess.run(
-            self.where.wrap(["sh", "-c", wait, number]), stdin=subprocess.DEVNULL,
+            self.where.wrap(["sh", "-c", wait, pid]), stdin=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
 
     def _drain(self) -> None:
