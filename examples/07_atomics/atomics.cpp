@@ -61,10 +61,12 @@ void server(const PairOptions &options, const Settings &settings) {
     exchanges.push_back(listener.accept());
     connect(qps.back().get(), port, exchanges.back(), options, share(mr.get()));
   }
+  // A process that ends closes its connection, also if it was killed. One that lives may take as
+  // long as it needs.
   uint32_t gone = 0;
   for (Exchange &exchange : exchanges)
     try {
-      exchange.receive_done(options.wait);
+      exchange.receive_done(std::chrono::hours(1));
     } catch (const Error &) { // it was killed; the words that it has changed stay changed
       ++gone;
     }

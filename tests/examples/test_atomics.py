@@ -11,7 +11,9 @@ class Atomics(unittest.TestCase):
     def run_with(self, *arguments):
         outcome = examples.run(needs_device.PLACE, needs_device.BUILD, "atomics", "pair", arguments)
         self.assertFalse(outcome.failed, outcome.text())
-        return outcome.of("server")
+        said = outcome.of("server")
+        self.assertIn("1 processes have gone without a word", said)  # the first holder alone
+        return said
 
     def test_nothing_is_lost(self):
         said = self.run_with("--processes", "16", "--increments", "500", "--locked", "20")
