@@ -302,7 +302,7 @@ class Faults(Shared):
 
     def test_server_drains(self):
         """SIGTERM in the middle of the load: what was sent is answered, and no request is lost."""
-        self.serve("--handler-threads", "2")
+        self.serve("--handler-threads", "2", "--grace", "600")
         client = self.client("--patient", "--seconds", "10", "--in-flight", "16")
         self.assertIn("up", next_line(client))
         self.run_client("--requests", "5")
