@@ -61,8 +61,8 @@ void server(const PairOptions &options, const Settings &settings) {
     exchanges.push_back(listener.accept());
     connect(qps.back().get(), port, exchanges.back(), options, share(mr.get()));
   }
-  // A process that ends closes its connection, also if it was killed. One that lives may take as
-  // long as it needs.
+  // The kernel closes the connection of a process that ends, also of a killed one. The hour is for
+  // a client's host that has lost its power: it closes nothing.
   uint32_t gone = 0;
   for (Exchange &exchange : exchanges)
     try {
