@@ -49,6 +49,6 @@ def draw() -> str:
     p.text(80, 294, "them into the area, and rings", style="small")
     p.text(80, 312, "the worker's bell on the board.", style="small")
     p.text(
-        80, 446, "Only the rings are registered with the NIC, and rooms for long responses.",
+        80, 446, "Only the rings are registered with the NIC, and buffers for long responses.",
         style="small faint")
     return p.svg()

@@ -45,7 +45,7 @@ size_t count_words(std::span<const std::byte> request, std::span<std::byte> resp
   for (const auto &[word, count] : words)
     answer += (answer.empty() ? "" : ", ") + word + ": " + std::to_string(count);
   std::memcpy(response.data(), answer.data(), std::min(answer.size(), response.size()));
-  return answer.size(); // the whole length: if the room is too small, the request fails
+  return answer.size(); // the whole length: if it is more than max_response, the request fails
 }
 // [handler]
 

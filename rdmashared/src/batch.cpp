@@ -35,25 +35,25 @@ Batch::~Batch() {
   state->give_back(taken);
 }
 
-// [make-room]
-bool Received::make_room() {
+// [take-memory]
+bool Received::take_memory() {
   SessionState &state = *batch->state;
   if (header.kind == Kind::long_request)
-    response = std::span(state.rooms)
+    response = std::span(state.long_responses)
                    .subspan(size_t{place} * state.largest, state.largest)
-                   .first(std::min(room.length, state.largest));
-  else if (header.room <= small_room) {
-    response = {batch->small_rooms.get() + place, header.room};
-    std::memset(response.data(), 0, header.room);
-  } else if (state.take(header.room)) {
-    batch->taken += header.room;
-    reason_or_response.resize(header.room);
+                   .first(std::min(peer_buffer.length, state.largest));
+  else if (header.max_response <= small_response) {
+    response = {batch->small_responses.get() + place, header.max_response};
+    std::memset(response.data(), 0, header.max_response);
+  } else if (state.take(header.max_response)) {
+    batch->taken += header.max_response;
+    reason_or_response.resize(header.max_response);
     response = reason_or_response;
   } else
     return false;
   return true;
 }
-// [make-room]
+// [take-memory]
 
 std::chrono::nanoseconds Batch::age() const {
   timespec now{};
@@ -64,9 +64,10 @@ std::chrono::nanoseconds Batch::age() const {
 
 Job::Job(std::unique_ptr<Batch> batch) : batch_(*batch.release()) {
   batch_.left = static_cast<uint32_t>(size() + 1);
-  batch_.small_rooms = std::make_unique_for_overwrite<std::byte[]>(batch_.small_rooms_length);
-  const uint64_t memory =
-      sizeof batch_ + size() * sizeof(Received) + batch_.bytes.size() + batch_.small_rooms_length;
+  batch_.small_responses =
+      std::make_unique_for_overwrite<std::byte[]>(batch_.small_responses_length);
+  const uint64_t memory = sizeof batch_ + size() * sizeof(Received) + batch_.bytes.size() +
+                          batch_.small_responses_length;
   if (batch_.state->take(memory))
     batch_.taken = memory;
 }
@@ -142,7 +143,7 @@ std::span<const std::byte> Request::bytes() const {
 }
 
 std::span<std::byte> Request::response_space() const {
-  if (!what_->has_room())
+  if (!what_->has_memory())
     throw Error("the server", no_memory);
   return what_->response;
 }
@@ -178,7 +179,7 @@ bool Request::is_wanted() const {
 // [reply]
 void Request::reply(size_t length) {
   const bool is_long = what_->header.kind == Kind::long_request;
-  if (!what_->has_room())
+  if (!what_->has_memory())
     return fail(no_memory);
   const size_t available = what_->response.size();
   if (length > available)
@@ -192,7 +193,7 @@ void Request::reply(size_t length) {
 }
 
 void Request::reply(std::span<const std::byte> response) {
-  if (what_->has_room() && !response.empty())
+  if (what_->has_memory() && !response.empty())
     std::memmove(what_->response.data(), response.data(),
                  std::min(response.size(), what_->response.size()));
   reply(response.size());
@@ -203,7 +204,7 @@ void Request::fail(std::string_view why) {
 }
 
 void Request::end_in_words(Kind kind, std::string_view why) {
-  const size_t most = std::min(size_t{what_->header.room}, longest_reason);
+  const size_t most = std::min(size_t{what_->header.max_response}, longest_reason);
   const auto words = std::as_bytes(std::span(why)).first(std::min(why.size(), most));
   what_->reason_or_response.assign(words.begin(), words.end());
   std::exchange(what_, nullptr)->finish(kind, static_cast<uint32_t>(words.size()));

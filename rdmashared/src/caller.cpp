@@ -62,7 +62,7 @@ void Pending::drop() {
   CallerArea &area = *std::exchange(area_, nullptr);
   if (getpid() != area.process_) // a forked child has no area
     return;
-  const AreaUse::Allocation place{.slot = slot_, .slots = slots_, .room = room_};
+  const AreaUse::Allocation place{.slot = slot_, .slots = slots_, .buffer = buffer_};
   if (area.area().answer(slot_).outcome.load(std::memory_order_acquire) != 0) {
     area.free(place);
     return;
@@ -72,10 +72,10 @@ void Pending::drop() {
     area.use_.give_up(place);
     area.submit({.slot = slot_,
                  .length = 0,
-                 .response_room = 0,
+                 .max_response = 0,
                  .server = any_server,
                  .limit_ms = 0,
-                 .room = room_,
+                 .response_buffer = buffer_,
                  .want = Want::cancel,
                  .service = 0,
                  .unused = 0});
@@ -131,12 +131,13 @@ void Pending::collect(Outcome outcome, const InPlace &use) {
     Pending &pending;
     ~Free() {
       std::exchange(pending.area_, nullptr)
-          ->free({.slot = pending.slot_, .slots = pending.slots_, .room = pending.room_});
+          ->free({.slot = pending.slot_, .slots = pending.slots_, .buffer = pending.buffer_});
     }
   } when_used{*this};
   const size_t length = answer.length;
-  use(room_ != AreaUse::no_room && outcome == Outcome::response ? area.room(room_).first(length)
-                                                                : area.slots(slot_).first(length));
+  use(buffer_ != AreaUse::no_buffer && outcome == Outcome::response
+          ? area.response_buffer(buffer_).first(length)
+          : area.slots(slot_).first(length));
 }
 // [caller-wait]
 

@@ -30,7 +30,7 @@ uint64_t CallerArea::needed(size_t bytes, const RequestOptions &options) {
 }
 
 void CallerArea::check_closely(const RequestOptions &options) const {
-  if (options.max_response == RequestOptions::any_length && area().shape().rooms == 0)
+  if (options.max_response == RequestOptions::any_length && area().shape().long_responses == 0)
     throw Error("the request", "responses of any length need SenderOptions::largest_response",
                 options.where);
   if (options.server && *options.server >= board().servers)
@@ -59,10 +59,10 @@ Outcome CallerArea::add(std::span<const std::byte> bytes, const RequestOptions &
   submit(
       {.slot = place.slot,
        .length = static_cast<uint32_t>(bytes.size()),
-       .response_room = std::min(slots * slot_size, area().shape().longest),
+       .max_response = std::min(slots * slot_size, area().shape().longest),
        .server = options.server.value_or(any_server),
        .limit_ms = static_cast<uint32_t>(std::clamp<int64_t>(options.limit.count(), 1, UINT32_MAX)),
-       .room = place.room,
+       .response_buffer = place.buffer,
        .want = is_long ? Want::long_response : want,
        .service = options.service,
        .unused = 0});

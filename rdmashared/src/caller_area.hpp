@@ -70,7 +70,7 @@ public:
 
   Pending pending(const Allocation &place, const RequestOptions &options,
                   Clock::time_point deadline) {
-    return {*this,    place.slot,   place.slots, place.room, options.waiting.value_or(waiting_),
+    return {*this,    place.slot,   place.slots, place.buffer, options.waiting.value_or(waiting_),
             deadline, options.where};
   }
   // With the lock. Several submissions can be announced together.

@@ -27,9 +27,9 @@ Lane::Lane(uint32_t of_server, const SenderOptions &options, const Shape &shape,
 Lane::~Lane() {
   if (connection_) {
     loop_.forget(connection_->fd());
-    connection_->destroy_queue_pairs(); // nobody writes to the rooms any more
+    connection_->destroy_queue_pairs(); // nobody writes to the response buffers any more
   }
-  rooms_.clear();
+  buffers_.clear();
 }
 
 void Lane::log(Level level, const std::string &line) const {
@@ -136,12 +136,13 @@ void Lane::established(const rdma_cm_event &event) {
     throw Error("the server", "its Welcome message has a window of 0");
   token_ = welcome->token;
   connection_->set_peer(welcome->address, welcome->rkey);
-  if (shape_.rooms == 0)
+  if (shape_.long_responses == 0)
     return come_up();
   resolve(data_id_);
 }
 
-// The same protection domain: the keys of the rooms are good for what comes by this queue pair.
+// The same protection domain: the keys of the response buffers are good for what comes by this
+// queue pair.
 void Lane::join_data() {
   set_ack_timeout(data_id_.get());
   connection_->add_data_connection(data_id_.get());
@@ -198,9 +199,10 @@ void Lane::on_cm_event(const rdma_cm_event &event) {
 // ---- requests and what answers them
 
 // [lane-put]
-void Lane::put_long(const Header &header, std::span<const std::byte> bytes, const Room &room) {
-  std::array<std::byte, Room::bytes> wire;
-  to_wire(wire, room);
+void Lane::put_long(const Header &header, std::span<const std::byte> bytes,
+                    const ResponseBuffer &buffer) {
+  std::array<std::byte, ResponseBuffer::bytes> wire;
+  to_wire(wire, buffer);
   connection_->put(header, wire, bytes);
   ++under_way_;
   ++long_under_way_;
@@ -212,47 +214,47 @@ void Lane::cancel(uint64_t id) {
 }
 // [lane-put]
 
-// [rooms]
-// [rooms-of]
-std::optional<Room> Lane::rooms_of(uint16_t worker, const std::shared_ptr<Area> &area) {
-  Rooms &rooms = rooms_[worker];
-  if (rooms.area == area && rooms.region)
-    return Room{.address = reinterpret_cast<uint64_t>(rooms.region->addr),
-                .rkey = rooms.region->rkey,
-                .length = shape_.largest};
+// [response-buffers]
+// [buffers-of]
+std::optional<ResponseBuffer> Lane::buffers_of(uint16_t worker, const std::shared_ptr<Area> &area) {
+  Buffers &buffers = buffers_[worker];
+  if (buffers.area == area && buffers.region)
+    return ResponseBuffer{.address = reinterpret_cast<uint64_t>(buffers.region->addr),
+                          .rkey = buffers.region->rkey,
+                          .length = shape_.largest};
   if (background_pending_) // one after the other
     return std::nullopt;
-  rooms.region.reset(); // of an earlier worker with this number
-  rooms.area = area;
+  buffers.region.reset(); // of an earlier worker with this number
+  buffers.area = area;
   const auto region = std::make_shared<unique_mr>();
   start_background_work(
       [this, pd = connection_->pd(), area, region] {
         try {
-          *region = reg_mr(pd, area->rooms().data(), area->rooms().size(),
+          *region = reg_mr(pd, area->response_buffers().data(), area->response_buffers().size(),
                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
         } catch (const Error &error) { // the other workers keep the connection
           log(Level::warning, std::string("a worker gets no long responses: ") + error.what());
         }
       },
       [this, worker, region] {
-        rooms_[worker].region = std::move(*region);
-        rooms_[worker].has_failed = !rooms_[worker].region;
+        buffers_[worker].region = std::move(*region);
+        buffers_[worker].has_failed = !buffers_[worker].region;
       });
   return std::nullopt;
 }
-// [rooms-of]
+// [buffers-of]
 
 bool Lane::takes_back_failure(uint16_t worker) {
-  const auto rooms = rooms_.find(worker);
-  return rooms != rooms_.end() && std::exchange(rooms->second.has_failed, false);
+  const auto buffers = buffers_.find(worker);
+  return buffers != buffers_.end() && std::exchange(buffers->second.has_failed, false);
 }
 
-void Lane::forget_rooms(uint16_t worker) {
-  if (const auto rooms = rooms_.find(worker);
-      rooms != rooms_.end() && (rooms->second.region || rooms->second.has_failed))
-    rooms_.erase(rooms); // else another thread registers them now
+void Lane::forget_buffers(uint16_t worker) {
+  if (const auto buffers = buffers_.find(worker);
+      buffers != buffers_.end() && (buffers->second.region || buffers->second.has_failed))
+    buffers_.erase(buffers); // else another thread registers them now
 }
-// [rooms]
+// [response-buffers]
 
 bool Lane::take() {
   return connection_ && !is_broken_ && try_to([this] {
@@ -406,16 +408,16 @@ void Lane::take_down() {
   leave_channel({id_.get(), data_id_.get()}, connection_.get());
   struct Gone {
     unique_cm_id id, data_id;
-    std::map<uint16_t, Rooms> rooms;
+    std::map<uint16_t, Buffers> buffers;
     std::unique_ptr<Connection> connection;
   };
-  const auto gone = std::make_shared<Gone>(
-      Gone{std::move(id_), std::move(data_id_), std::exchange(rooms_, {}), std::move(connection_)});
+  const auto gone = std::make_shared<Gone>(Gone{
+      std::move(id_), std::move(data_id_), std::exchange(buffers_, {}), std::move(connection_)});
   start_background_work(
       [gone] {
         if (gone->connection)
           gone->connection->destroy_queue_pairs();
-        gone->rooms.clear();
+        gone->buffers.clear();
         gone->connection.reset();
         gone->data_id.reset();
         gone->id.reset();

@@ -94,7 +94,7 @@ public:
   bool has_room(uint64_t slots) const {
     return is_up() && under_way_ < window_ && connection_->has_room(slots);
   }
-  bool has_room_for_long() const { return long_under_way_ < shape_.rooms; }
+  bool can_take_long() const { return long_under_way_ < shape_.long_responses; }
   void put(const Header &header, std::span<const std::byte> bytes) {
     connection_->put(header, bytes);
     under_way_ += header.kind == Kind::request;
@@ -114,14 +114,15 @@ public:
     const auto its = given_up_.find(worker);
     return its == given_up_.end() ? 0 : its->second.size();
   }
-  // @param room in the worker's area, which the server may write to
-  void put_long(const Header &header, std::span<const std::byte> bytes, const Room &room);
-  // Where the server can write to a worker's rooms. Nothing until they are registered: that takes
-  // long, and another thread does it. Ask again then.
-  std::optional<Room> rooms_of(uint16_t worker, const std::shared_ptr<Area> &area);
-  // Whether that has failed, since this was asked last. The next rooms_of() tries again.
+  // @param buffer in the worker's area, which the server may write to
+  void put_long(const Header &header, std::span<const std::byte> bytes,
+                const ResponseBuffer &buffer);
+  // Where the server can write to a worker's response buffers. Nothing until they are
+  // registered: that takes long, and another thread does it. Ask again then.
+  std::optional<ResponseBuffer> buffers_of(uint16_t worker, const std::shared_ptr<Area> &area);
+  // Whether that has failed, since this was asked last. The next buffers_of() tries again.
   bool takes_back_failure(uint16_t worker);
-  void forget_rooms(uint16_t worker); // nothing of it is under way
+  void forget_buffers(uint16_t worker); // nothing of it is under way
 
   // ---- turns
 
@@ -137,7 +138,7 @@ public:
 
 private:
   enum class State { resting, connecting, up, draining };
-  struct Rooms {
+  struct Buffers {
     std::shared_ptr<Area> area; // goes after the region
     rdmacommon::unique_mr region;
     bool has_failed = false;
@@ -185,7 +186,7 @@ private:
   Backoff backoff_{options_.retry_delay, options_.max_retry_delay};
   rdmacommon::CmAddress address_{};
   rdmacommon::unique_cm_id id_, data_id_;                     // go after what is connected by them
-  std::map<uint16_t, Rooms> rooms_;                           // by worker
+  std::map<uint16_t, Buffers> buffers_;                       // by worker
   std::map<uint16_t, std::unordered_set<uint64_t>> given_up_; // by worker: the requests' ids
   std::unique_ptr<Connection> connection_;
 };

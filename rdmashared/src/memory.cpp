@@ -42,8 +42,8 @@ Area::Layout::Layout(const AreaShape &of)
   queue = sizeof(Header);
   answers = queue + uint64_t{queue_length_for(of)} * sizeof(Submission);
   data = page_after(answers + uint64_t{of.slots} * sizeof(Answer));
-  rooms = page_after(data + uint64_t{of.slots} * of.slot_size);
-  length = page_after(rooms + uint64_t{of.rooms} * of.largest);
+  response_buffers = page_after(data + uint64_t{of.slots} * of.slot_size);
+  length = page_after(response_buffers + uint64_t{of.long_responses} * of.largest);
 }
 // [area-layout]
 
@@ -53,7 +53,8 @@ namespace {
 // The sum of what such a shape needs does not overflow.
 bool is_possible(const AreaShape &shape) {
   return shape.slots > 0 && shape.slots <= AreaShape::max_slots && shape.slot_size > 0 &&
-         shape.slot_size % 8 == 0 && uint64_t{shape.rooms} * shape.largest <= uint64_t{1} << 48;
+         shape.slot_size % 8 == 0 &&
+         uint64_t{shape.long_responses} * shape.largest <= uint64_t{1} << 48;
 }
 
 } // namespace
@@ -61,7 +62,7 @@ bool is_possible(const AreaShape &shape) {
 File Area::make(const AreaShape &shape) {
   if (!is_possible(shape))
     throw Error("an area", "its slots must be 1 to 2^24, and of a multiple of 8 bytes, and its "
-                           "rooms 2^48 bytes together");
+                           "response buffers 2^48 bytes together");
   const Layout layout(shape);
   File file = rdmacommon::make_shared_memory("rdma_area", layout.length);
   const SharedMemory memory(file.get(), layout.length); // zeros
@@ -90,7 +91,7 @@ Area::Area(int memory) : process_(getpid()) {
   queue_ = std::launder(reinterpret_cast<Submission *>(base + layout.queue));
   answers_ = std::launder(reinterpret_cast<Answer *>(base + layout.answers));
   data_ = base + layout.data;
-  rooms_ = base + layout.rooms;
+  response_buffers_ = base + layout.response_buffers;
 }
 // [area-make]
 
@@ -129,34 +130,34 @@ bool AreaUse::reclaim(uint32_t slot) {
   return true;
 }
 
-std::optional<uint32_t> AreaUse::find_room() {
+std::optional<uint32_t> AreaUse::find_buffer() {
   const auto find = [this] {
-    return std::ranges::find_if(is_room_used_, [](const auto &used) { return !used; });
+    return std::ranges::find_if(is_buffer_used_, [](const auto &used) { return !used; });
   };
-  auto room = find();
-  if (room == is_room_used_.end()) { // unless a request that nobody waits for has one
+  auto buffer = find();
+  if (buffer == is_buffer_used_.end()) { // unless a request that nobody waits for has one
     for (uint32_t slot = 0; slot < uses_.size(); ++slot)
       is_free(slot);
-    room = find();
+    buffer = find();
   }
-  if (room == is_room_used_.end())
+  if (buffer == is_buffer_used_.end())
     return std::nullopt;
-  return static_cast<uint32_t>(room - is_room_used_.begin());
+  return static_cast<uint32_t>(buffer - is_buffer_used_.begin());
 }
 // [find-slots]
 
-std::optional<AreaUse::Allocation> AreaUse::take(uint32_t slots, bool needs_room) {
-  const auto room = needs_room ? find_room() : no_room;
-  if (!room)
+std::optional<AreaUse::Allocation> AreaUse::take(uint32_t slots, bool needs_buffer) {
+  const auto buffer = needs_buffer ? find_buffer() : no_buffer;
+  if (!buffer)
     return std::nullopt;
   const auto first = find_slots(slots);
   if (!first)
     return std::nullopt;
   for (uint32_t slot = *first; slot < *first + slots; ++slot)
     uses_[slot].store(Use::used, std::memory_order_relaxed);
-  if (needs_room)
-    is_room_used_[*room].store(true, std::memory_order_relaxed);
-  return Allocation{.slot = *first, .slots = slots, .room = *room};
+  if (needs_buffer)
+    is_buffer_used_[*buffer].store(true, std::memory_order_relaxed);
+  return Allocation{.slot = *first, .slots = slots, .buffer = *buffer};
 }
 
 // ---- the board of a sender

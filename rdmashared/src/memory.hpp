@@ -32,11 +32,11 @@ namespace rdmashared {
 // [area-shape]
 // How large an area is. The sender chooses it.
 struct AreaShape {
-  uint32_t slots;     // 1 to max_slots
-  uint32_t slot_size; // bytes, a multiple of 8
-  uint32_t rooms;     // for responses of any length: so many at a time
-  uint32_t largest;   // bytes of a room
-  uint32_t longest;   // bytes of a request, and of its response in the slots
+  uint32_t slots;          // 1 to max_slots
+  uint32_t slot_size;      // bytes, a multiple of 8
+  uint32_t long_responses; // for responses of any length: so many at a time
+  uint32_t largest;        // bytes of each of them
+  uint32_t longest;        // bytes of a request, and of its response in the slots
 
   static constexpr uint32_t max_slots = 1 << 24;
 
@@ -48,7 +48,7 @@ struct AreaShape {
 // A worker's wish to the sender.
 enum class Want : uint8_t {
   response,      // the sender sends the request in these slots, and its response goes there
-  long_response, // its response can have any length, and goes into a room
+  long_response, // its response can have any length, and goes into a response buffer
   nothing,       // the sender sends it, and there is no response
   cancel,        // nobody waits for the response any more
 };
@@ -56,12 +56,12 @@ enum class Want : uint8_t {
 constexpr uint32_t any_server = ~uint32_t{0};
 
 struct Submission {
-  uint32_t slot;          // the first one of the request
-  uint32_t length;        // bytes of the request
-  uint32_t response_room; // bytes for the response in the slots, from the first one on
-  uint32_t server;        // an index, or any_server
-  uint32_t limit_ms;      // how long the request is worth something, from now on; 0: always
-  uint32_t room;          // of Want::long_response
+  uint32_t slot;            // the first one of the request
+  uint32_t length;          // bytes of the request
+  uint32_t max_response;    // bytes for the response in the slots, from the first one on
+  uint32_t server;          // an index, or any_server
+  uint32_t limit_ms;        // how long the request is worth something, from now on; 0: always
+  uint32_t response_buffer; // of Want::long_response
   Want want;
   uint8_t service;
   uint16_t unused;
@@ -109,18 +109,20 @@ public:
     const size_t offset = size_t{first} * shape_.slot_size;
     return {data_ + offset, size_t{shape_.slots} * shape_.slot_size - offset};
   }
-  std::span<std::byte> room(uint32_t number) const {
-    return {rooms_ + size_t{number} * shape_.largest, shape_.largest};
+  std::span<std::byte> response_buffer(uint32_t number) const {
+    return {response_buffers_ + size_t{number} * shape_.largest, shape_.largest};
   }
   // Begins on a page of its own. A server may write to it, and to nothing else.
-  std::span<std::byte> rooms() const { return {rooms_, size_t{shape_.rooms} * shape_.largest}; }
+  std::span<std::byte> response_buffers() const {
+    return {response_buffers_, size_t{shape_.long_responses} * shape_.largest};
+  }
 
 private:
   struct Layout {
     std::array<char, 8> magic;
     uint32_t version, header_size;
     AreaShape shape;
-    uint64_t queue, answers, data, rooms, length; // bytes from the beginning
+    uint64_t queue, answers, data, response_buffers, length; // bytes from the beginning
 
     explicit Layout(const AreaShape &shape);
     bool operator==(const Layout &) const = default;
@@ -139,35 +141,36 @@ private:
   Header *header_ = nullptr;
   Submission *queue_ = nullptr;
   Answer *answers_ = nullptr;
-  std::byte *data_ = nullptr, *rooms_ = nullptr;
+  std::byte *data_ = nullptr, *response_buffers_ = nullptr;
 };
 // [area]
 
 // [area-use]
-// Which slots and rooms of its area a process uses. The sender never sees it. One thread at a time
-// takes places and gives them up. Any thread can release one at any time.
+// Which slots and response buffers of its area a process uses. The sender never sees it. One thread
+// at a time takes places and gives them up. Any thread can release one at any time.
 class AreaUse {
 public:
-  static constexpr uint32_t no_room = ~uint32_t{0}; // the request has none for a long response
+  static constexpr uint32_t no_buffer = ~uint32_t{0}; // the request has none for a long response
 
   // The area outlives this object.
   explicit AreaUse(const Area &area)
       : area_(area), uses_(area.shape().slots), given_up_(uses_.size()),
-        is_room_used_(area.shape().rooms), in_use_(std::min(area.shape().slots, first_in_use)) {}
+        is_buffer_used_(area.shape().long_responses),
+        in_use_(std::min(area.shape().slots, first_in_use)) {}
 
   const Area &area() const { return area_; }
 
   struct Allocation {
-    uint32_t slot = 0, slots = 0, room = no_room; // the first slot, and how many
+    uint32_t slot = 0, slots = 0, buffer = no_buffer; // the first slot, and how many
   };
-  // For a request: slots that follow each other, and a room if it needs one.
+  // For a request: slots that follow each other, and a response buffer if it needs one.
   // @return nothing if they are not free
-  std::optional<Allocation> take(uint32_t slots, bool needs_room);
+  std::optional<Allocation> take(uint32_t slots, bool needs_buffer);
   void release(const Allocation &place) {
     for (uint32_t slot = place.slot; slot < place.slot + place.slots; ++slot)
       uses_[slot].store(Use::free, std::memory_order_release);
-    if (place.room != no_room)
-      is_room_used_[place.room].store(false, std::memory_order_release);
+    if (place.buffer != no_buffer)
+      is_buffer_used_[place.buffer].store(false, std::memory_order_release);
   }
   // Nobody waits for the response: all that the request has is free once it is answered.
   void give_up(const Allocation &place) {
@@ -186,12 +189,12 @@ private:
   }
   bool reclaim(uint32_t slot);
   std::optional<uint32_t> find_slots(uint32_t count);
-  std::optional<uint32_t> find_room();
+  std::optional<uint32_t> find_buffer();
 
   const Area &area_;
   std::vector<std::atomic<Use>> uses_; // of each slot
   std::vector<Allocation> given_up_;   // by the first slot; no slots: none
-  std::vector<std::atomic<bool>> is_room_used_;
+  std::vector<std::atomic<bool>> is_buffer_used_;
   uint32_t next_slot_ = 0;
   uint32_t in_use_; // from the first slot on; the others have never been used
 };

@@ -127,7 +127,8 @@ void Connection::add_data_connection(rdma_cm_id *id) {
 }
 
 // [write-data]
-bool Connection::write_data(const ibv_mr *from, std::span<const std::byte> bytes, const Room &to) {
+bool Connection::write_data(const ibv_mr *from, std::span<const std::byte> bytes,
+                            const ResponseBuffer &to) {
   SendQueue &queue = data_->queue;
   if (queue.room() == 0)
     return false;

@@ -174,7 +174,7 @@ public:
   bool has_data_connection() const { return data_.has_value(); }
   // Writes a long response.
   // @return false if there is no room now
-  bool write_data(const ibv_mr *from, std::span<const std::byte> bytes, const Room &to);
+  bool write_data(const ibv_mr *from, std::span<const std::byte> bytes, const ResponseBuffer &to);
   // How many of these WRITEs have completed, in the order in which they were posted.
   uint64_t data_written() const { return data_written_; }
 

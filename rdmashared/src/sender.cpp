@@ -28,7 +28,7 @@ Shape shape_of(const SenderOptions &options) {
   const Shape shape{.slots = options.slots,
                     .slot_size = options.slot_size,
                     .window = options.window,
-                    .rooms = has_data ? options.long_responses : 0,
+                    .long_responses = has_data ? options.long_responses : 0,
                     .largest = options.largest_response};
   constexpr int64_t a_day = 24 * 3'600'000; // in ms
   const auto servers = static_cast<int64_t>(options.servers.size());
@@ -78,10 +78,10 @@ public:
     members_ = std::make_unique<Members>(
         AreaShape{.slots = options_.area_slots,
                   .slot_size = options_.slot_size,
-                  .rooms = shape.rooms,
+                  .long_responses = shape.long_responses,
                   .largest = shape.largest,
-                  .longest =
-                      longest_message(shape.slots) * shape.slot_size - Header::bytes - Room::bytes},
+                  .longest = longest_message(shape.slots) * shape.slot_size - Header::bytes -
+                             ResponseBuffer::bytes},
         std::move(hosts), options_.name, options_.members);
     for (Link &link : links)
       members_->invite(std::move(link));

@@ -61,7 +61,8 @@ void SenderLoop::join(Member member) {
 }
 
 // [leave]
-// The answers to its requests are still to come, and a server may still write to its rooms.
+// The answers to its requests are still to come, and a server may still write to its response
+// buffers.
 void SenderLoop::leave(uint32_t number) {
   loop_.send([this, number] {
     if (Worker *worker = by_number_.at(number)) {
@@ -76,7 +77,7 @@ void SenderLoop::free_if_gone(Worker &worker) {
     return;
   const uint16_t number = worker.number;
   for (const auto &lane : lanes_)
-    lane->forget_rooms(number);
+    lane->forget_buffers(number);
   loop_.forget(worker.member.doorbell->fd());
   by_number_.at(number) = nullptr;
   std::erase_if(workers_, [&](const auto &each) { return each.get() == &worker; });
@@ -220,9 +221,9 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
       std::min(uint64_t{area.slots - what.slot} * area.slot_size, uint64_t{area.longest});
   const bool is_long = what.want == Want::long_response;
   const bool is_possible = request.state == Request::State::none && what.want < Want::cancel &&
-                           what.length <= most && what.response_room <= most &&
+                           what.length <= most && what.max_response <= most &&
                            (what.server == any_server || what.server < servers_) &&
-                           (!is_long || what.room < area.rooms);
+                           (!is_long || what.response_buffer < area.long_responses);
   const uint64_t bytes = worker.bytes + bytes_of(what);
   if (!is_possible || bytes > uint64_t{area.slots} * area.slot_size) // or slots overlap
     return;
@@ -243,7 +244,7 @@ void SenderLoop::take(Worker &worker, const Submission &what) {
 
 // Once for each request: the messages take room in the ring from the other workers. The request
 // ends at once, so a server that hangs does not keep its slots. But until the server has answered,
-// it can write to the room of a long response.
+// it can write to the buffer of a long response.
 void SenderLoop::cancel(Request &request) {
   if (request.state == Request::State::none || std::exchange(request.is_cancelled, true))
     return;
@@ -343,12 +344,12 @@ bool SenderLoop::send_request(Lane &lane, Request &request) {
   const Worker &worker = *request.worker;
   const bool is_long = what.want == Want::long_response;
   if (!may_send(lane, request) || !lane.has_room(slots_of(request)) ||
-      (is_long && !lane.has_room_for_long()))
+      (is_long && !lane.can_take_long()))
     return false;
   while (lane.has_given_up(id_of(request)))
     ++request.generation;
   const Header header{.length = what.length,
-                      .room = is_long ? worker.shape.largest : what.response_room,
+                      .max_response = is_long ? worker.shape.largest : what.max_response,
                       .id = id_of(request),
                       .limit_ms = left(request.deadline),
                       .kind = is_long                      ? Kind::long_request
@@ -357,11 +358,11 @@ bool SenderLoop::send_request(Lane &lane, Request &request) {
                       .service = what.service};
   const auto bytes = worker.area.slots(what.slot).first(what.length);
   if (is_long) {
-    auto room = lane.rooms_of(worker.number, worker.member.area);
-    if (!room)
+    auto buffer = lane.buffers_of(worker.number, worker.member.area);
+    if (!buffer)
       return false;
-    room->address += uint64_t{what.room} * room->length;
-    lane.put_long(header, bytes, *room);
+    buffer->address += uint64_t{what.response_buffer} * buffer->length;
+    lane.put_long(header, bytes, *buffer);
   } else
     lane.put(header, bytes);
   queue_of(what).remove(request);
@@ -401,13 +402,13 @@ std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
       request.generation != id.generation)
     return std::nullopt;
   const Want want = request.what.want;
-  const uint32_t room = request.what.response_room;
+  const uint32_t most = request.what.max_response;
   const bool is_long = header.kind == Kind::long_response;
-  if (header.kind == Kind::response && (want != Want::response || header.length > room))
+  if (header.kind == Kind::response && (want != Want::response || header.length > most))
     return std::nullopt;
   if (is_long && (want != Want::long_response || header.length > worker->shape.largest))
     return std::nullopt;
-  const auto length = is_long ? header.length : std::min(static_cast<uint32_t>(bytes.size()), room);
+  const auto length = is_long ? header.length : std::min(static_cast<uint32_t>(bytes.size()), most);
   if (!is_long && !worker->has_left)
     std::memcpy(worker->area.slots(id.slot).data(), bytes.data(), length);
   if (request.is_timed)

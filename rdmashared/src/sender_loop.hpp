@@ -128,7 +128,7 @@ private:
   void take(Worker &worker, const Submission &what);
   // That a request, and its response, take in the slots.
   static uint32_t bytes_of(const Submission &what) {
-    return std::max(what.length, what.response_room);
+    return std::max(what.length, what.max_response);
   }
   static uint64_t id_of(const Request &request) {
     return RequestId{.worker = request.worker->number,
@@ -145,7 +145,7 @@ private:
   bool send_group(Lane &lane);
   uint64_t slots_of(const Request &request) const { // of the ring
     const Submission &what = request.what;
-    return slots_for(what.length + (what.want == Want::long_response ? Room::bytes : 0),
+    return slots_for(what.length + (what.want == Want::long_response ? ResponseBuffer::bytes : 0),
                      shape_.slot_size);
   }
   bool send_one(Lane &lane, Queue &from);

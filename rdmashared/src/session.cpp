@@ -98,12 +98,13 @@ bool SessionState::may_take(uint64_t run) {
 Session::Session(unique_cm_id &id, const Hello &hello, const Shape &shape,
                  std::shared_ptr<SessionState> state, uint64_t token, uint32_t group, Stats &stats)
     : token_(token), version_(hello.version), shape_(shape), state_(std::move(state)),
-      is_room_used_(shape.rooms), awaited_(shape.rooms > 0 ? 2 : 1), stats_(stats),
-      connection_(id.get(), shape, group, stats) {
+      is_buffer_used_(shape.long_responses), awaited_(shape.long_responses > 0 ? 2 : 1),
+      stats_(stats), connection_(id.get(), shape, group, stats) {
   connection_.set_peer(hello.address, hello.rkey);
-  state_->rooms.resize(size_t{shape.rooms} * shape.largest);
-  if (shape.rooms > 0)
-    rooms_mr_ = reg_mr(connection_.pd(), state_->rooms.data(), state_->rooms.size(), 0);
+  state_->long_responses.resize(size_t{shape.long_responses} * shape.largest);
+  if (shape.long_responses > 0)
+    long_responses_mr_ =
+        reg_mr(connection_.pd(), state_->long_responses.data(), state_->long_responses.size(), 0);
   state_->session = this;
   id_ = std::move(id); // the caller keeps it if anything has failed, and tells the client
 }
@@ -132,7 +133,7 @@ void Session::accept() {
 }
 
 void Session::accept_data(unique_cm_id &id) {
-  if (shape_.rooms == 0 || connection_.has_data_connection())
+  if (shape_.long_responses == 0 || connection_.has_data_connection())
     throw Error("a data connection", "this session expects none");
   connection_.add_data_connection(id.get());
   id->context = this;
@@ -197,19 +198,20 @@ void Session::take_request(const Header &header, std::span<const std::byte> byte
   request.offset = static_cast<uint32_t>(batch.bytes.size());
   const uint32_t most = longest_message(shape_.slots) * shape_.slot_size - Header::bytes;
   if (header.kind == Kind::long_request) {
-    request.room = room_in(bytes.first<Room::bytes>());
-    bytes = bytes.subspan(Room::bytes);
-    const auto free = std::ranges::find(is_room_used_, false);
-    if (free == is_room_used_.end() || !connection_.has_data_connection())
+    request.peer_buffer = response_buffer_in(bytes.first<ResponseBuffer::bytes>());
+    bytes = bytes.subspan(ResponseBuffer::bytes);
+    const auto free = std::ranges::find(is_buffer_used_, false);
+    if (free == is_buffer_used_.end() || !connection_.has_data_connection())
       throw Error("a request", "the client has too many requests for long responses");
-    request.place = static_cast<uint32_t>(free - is_room_used_.begin());
+    request.place = static_cast<uint32_t>(free - is_buffer_used_.begin());
     *free = true;
-    request.header.room = std::min(header.room, most); // its failure goes by the ring
-  } else if (header.room > most) {
+    request.header.max_response =
+        std::min(header.max_response, most); // its failure goes by the ring
+  } else if (header.max_response > most) {
     throw Error("a request", "its response cannot be so long");
-  } else if (header.room <= small_room) {
-    request.place = batch.small_rooms_length;
-    batch.small_rooms_length += header.room;
+  } else if (header.max_response <= small_response) {
+    request.place = batch.small_responses_length;
+    batch.small_responses_length += header.max_response;
   }
   batch.is_awaited |= header.kind != Kind::post;
   if (header.kind != Kind::post && ++in_work_ > shape_.window)
@@ -252,7 +254,7 @@ bool Session::send_one(Received &request) {
   // [send-long]
   if (is_long && !std::exchange(request.is_written, true)) { // first the bytes, then the answer
     request.is_written = connection_.write_data(
-        rooms_mr_.get(), request.response.first(request.length), request.room);
+        long_responses_mr_.get(), request.response.first(request.length), request.peer_buffer);
     if (request.is_written)
       writing_.push_back(&request);
     return request.is_written;
@@ -270,7 +272,7 @@ bool Session::send_one(Received &request) {
   --in_work_;
   stats_.outcomes[static_cast<size_t>(outcome_of(request.answer))] += 1;
   if (request.header.kind == Kind::long_request)
-    is_room_used_[request.place] = false;
+    is_buffer_used_[request.place] = false;
   request.done();
   return true;
 }

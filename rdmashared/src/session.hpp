@@ -112,7 +112,7 @@ struct SessionState {
   Session *session = nullptr;          // of the thread with the sessions; null once it is gone
   std::atomic<bool> is_closed = false; // nobody takes answers any more
 
-  std::vector<std::byte> rooms; // for responses of any length
+  std::vector<std::byte> long_responses; // for responses of any length
   uint32_t largest;
 
   std::mutex mutex;           // of the list
@@ -134,9 +134,9 @@ struct SessionState {
 struct Received {
   Batch *batch; // its own, which lives as long as it does
   Header header;
-  Room room;           // of Kind::long_request
-  uint32_t offset = 0; // of its bytes in the batch
-  uint32_t place = 0;  // of its response: of its small room, or the number of its long one
+  ResponseBuffer peer_buffer; // of Kind::long_request
+  uint32_t offset = 0;        // of its bytes in the batch
+  uint32_t place = 0;         // of its response: of a small one, or the number of a long one
   std::span<std::byte> response = {};        // once the handler has asked where it goes
   std::vector<std::byte> reason_or_response; // why there is none; or a response that is not small
   Kind answer{};                             // once there is one
@@ -146,15 +146,15 @@ struct Received {
 
   std::span<const std::byte> bytes() const;
   // For its response. @return false if the client's memory is used up
-  bool has_room() { return !response.empty() || make_room(); }
-  bool make_room();
+  bool has_memory() { return !response.empty() || take_memory(); }
+  bool take_memory();
   std::chrono::milliseconds left() const;
   bool is_wanted() const;
   void finish(Kind with, uint32_t bytes);
   void done(); // its answer has been sent, or goes nowhere; the request may be gone then
 };
 
-constexpr uint32_t small_room = 256; // bytes: a response that a batch has memory for
+constexpr uint32_t small_response = 256; // bytes: a response that a batch has memory for
 
 // Requests that have come together. It destroys itself when the last of them is done, and nobody
 // handles any.
@@ -168,8 +168,8 @@ struct Batch {
   std::list<Batch *>::iterator place; // in the state's list
   std::vector<std::byte> bytes;       // of the requests
   std::vector<Received> requests;
-  std::unique_ptr<std::byte[]> small_rooms; // each is zeroed when it is asked for
-  uint32_t small_rooms_length = 0;
+  std::unique_ptr<std::byte[]> small_responses; // each is zeroed when it is asked for
+  uint32_t small_responses_length = 0;
   bool is_awaited = false; // it has requests, and not only posts
   const Clock::time_point came;
   const uint32_t before;           // requests of the session
@@ -220,9 +220,10 @@ private:
 // [batch]
 
 // Bytes that a server needs for a client, beside its requests: two rings, the requests of one run,
-// and the rooms.
+// and the long responses.
 inline uint64_t memory_for(const Shape &shape) {
-  return 3 * uint64_t{shape.slots} * shape.slot_size + uint64_t{shape.rooms} * shape.largest;
+  return 3 * uint64_t{shape.slots} * shape.slot_size +
+         uint64_t{shape.long_responses} * shape.largest;
 }
 
 class Session {
@@ -288,7 +289,7 @@ private:
   const Shape shape_;
   Clock::time_point began_ = Clock::now(); // to connect
   const std::shared_ptr<SessionState> state_;
-  std::vector<bool> is_room_used_;
+  std::vector<bool> is_buffer_used_;
   std::deque<Received *> ready_;   // whose answers must be sent
   std::deque<Received *> writing_; // whose long responses' WRITEs have not completed
   uint64_t written_ = 0;           // of these, how many have
@@ -302,7 +303,7 @@ private:
 
   rdmacommon::unique_cm_id id_, data_id_;
   Connection connection_;
-  rdmacommon::unique_mr rooms_mr_; // goes first
+  rdmacommon::unique_mr long_responses_mr_; // goes first
 };
 
 class SessionLoop {

@@ -13,16 +13,16 @@ bool is_possible(const Shape &shape) {
   return shape.slots >= 8 && shape.slots <= max_slots && shape.slot_size >= 32 &&
          shape.slot_size % 8 == 0 && shape.slot_size <= 1 << 20 &&
          uint64_t{shape.slots} * shape.slot_size <= uint64_t{1} << 31 && shape.window > 0 &&
-         shape.window <= 1 << 20 && shape.largest <= 1 << 26 && shape.rooms <= 1 << 16 &&
-         (shape.rooms == 0) == (shape.largest == 0);
+         shape.window <= 1 << 20 && shape.largest <= 1 << 26 && shape.long_responses <= 1 << 16 &&
+         (shape.long_responses == 0) == (shape.largest == 0);
 }
 
 HelloBytes to_bytes(const Hello &hello, uint16_t oldest) {
   HelloBytes made{};
   const Shape &shape = hello.shape;
   put_numbers(made.bytes, protocol_magic, hello.version, static_cast<uint16_t>(hello.purpose),
-              shape.slots, shape.slot_size, shape.window, shape.rooms, shape.largest, hello.address,
-              hello.token, hello.rkey, oldest);
+              shape.slots, shape.slot_size, shape.window, shape.long_responses, shape.largest,
+              hello.address, hello.token, hello.rkey, oldest);
   return made;
 }
 
@@ -35,7 +35,7 @@ std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal
   Hello hello{};
   Shape &shape = hello.shape;
   get_numbers(bytes, magic, newest, purpose, shape.slots, shape.slot_size, shape.window,
-              shape.rooms, shape.largest, hello.address, hello.token, hello.rkey, oldest);
+              shape.long_responses, shape.largest, hello.address, hello.token, hello.rkey, oldest);
   hello.purpose = static_cast<Purpose>(purpose);
   hello.version = std::min(newest, newest_version);
   const bool is_spoken = hello.version >= std::max(oldest, oldest_version);

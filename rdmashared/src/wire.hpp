@@ -83,11 +83,11 @@ constexpr uint16_t oldest_version = 5, newest_version = 5;
 // [shape]
 // The sizes that both sides must agree on.
 struct Shape {
-  uint32_t slots;     // of each of the two rings
-  uint32_t slot_size; // bytes, a multiple of 8, at least a Header
-  uint32_t window;    // requests that may be without a response
-  uint32_t rooms;     // responses of any length under way at a time; 0: no data connection
-  uint32_t largest;   // bytes of such a response
+  uint32_t slots;          // of each of the two rings
+  uint32_t slot_size;      // bytes, a multiple of 8, at least a Header
+  uint32_t window;         // requests that may be without a response
+  uint32_t long_responses; // responses of any length under way at a time; 0: no data connection
+  uint32_t largest;        // bytes of such a response
 
   bool operator==(const Shape &) const = default;
 };
@@ -163,7 +163,7 @@ const char *words_for(Refusal refusal);
 enum class Kind : uint8_t {
   // From the sender:
   request = 1,  // wants a response
-  long_request, // wants a response of any length; a Room stands before the request's bytes
+  long_request, // wants a response of any length; a ResponseBuffer stands before its bytes
   post,         // wants none
   cancel,       // nobody waits for the response to the request with this id
   ping,
@@ -175,7 +175,7 @@ enum class Kind : uint8_t {
   pong,
   alive,           // nothing: that it is acknowledged shows that the client's host lives
   closing,         // no more requests, please
-  answer_too_long, // for the room of the request; in words
+  answer_too_long, // for max_response of the request; in words
 };
 
 // Of an answer.
@@ -188,10 +188,10 @@ inline Outcome outcome_of(Kind kind) {
 
 // What a message begins with.
 struct Header {
-  uint32_t length;   // bytes behind it; see Kind::long_response
-  uint32_t room;     // of a request: most bytes of its response
-  uint64_t id;       // of a request, and of what answers it
-  uint32_t limit_ms; // of a request: how long it is worth something, from now on; 0: always
+  uint32_t length;       // bytes behind it; see Kind::long_response
+  uint32_t max_response; // bytes, of a request
+  uint64_t id;           // of a request, and of what answers it
+  uint32_t limit_ms;     // of a request: how long it is worth something, from now on; 0: always
   Kind kind;
   uint8_t service;
 
@@ -199,7 +199,7 @@ struct Header {
 };
 
 // Where a long response goes.
-struct Room {
+struct ResponseBuffer {
   uint64_t address;
   uint32_t rkey, length;
 
@@ -207,26 +207,28 @@ struct Room {
 };
 
 inline void to_wire(std::span<std::byte, Header::bytes> into, const Header &header) {
-  put_numbers(into, header.length, header.room, header.id, header.limit_ms,
+  put_numbers(into, header.length, header.max_response, header.id, header.limit_ms,
               static_cast<uint8_t>(header.kind), header.service, uint16_t{0});
 }
 
 inline Header header_in(std::span<const std::byte, Header::bytes> bytes) {
   Header header;
   uint8_t kind;
-  get_numbers(bytes, header.length, header.room, header.id, header.limit_ms, kind, header.service);
+  get_numbers(bytes, header.length, header.max_response, header.id, header.limit_ms, kind,
+              header.service);
   header.kind = static_cast<Kind>(kind);
   return header;
 }
 
-inline void to_wire(std::span<std::byte, Room::bytes> into, const Room &room) {
-  put_numbers(into, room.address, room.rkey, room.length);
+inline void to_wire(std::span<std::byte, ResponseBuffer::bytes> into,
+                    const ResponseBuffer &buffer) {
+  put_numbers(into, buffer.address, buffer.rkey, buffer.length);
 }
 
-inline Room room_in(std::span<const std::byte, Room::bytes> bytes) {
-  Room room;
-  get_numbers(bytes, room.address, room.rkey, room.length);
-  return room;
+inline ResponseBuffer response_buffer_in(std::span<const std::byte, ResponseBuffer::bytes> bytes) {
+  ResponseBuffer buffer;
+  get_numbers(bytes, buffer.address, buffer.rkey, buffer.length);
+  return buffer;
 }
 // [header]
 
@@ -381,7 +383,7 @@ private:
     if (header.kind == Kind::long_response)
       return Header::bytes;
     return size_t{Header::bytes} + header.length +
-           (header.kind == Kind::long_request ? Room::bytes : 0);
+           (header.kind == Kind::long_request ? ResponseBuffer::bytes : 0);
   }
   void begin(const Header &header, size_t needed, std::span<const std::byte> bytes);
   bool go_on(std::span<const std::byte> &bytes);

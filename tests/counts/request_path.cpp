@@ -21,9 +21,10 @@ using namespace rdmashared;
 namespace {
 
 constexpr uint32_t max_in_flight = 64;
-constexpr Shape shape{.slots = 256, .slot_size = 64, .window = 64, .rooms = 0, .largest = 0};
+constexpr Shape shape{
+    .slots = 256, .slot_size = 64, .window = 64, .long_responses = 0, .largest = 0};
 constexpr AreaShape area_shape{
-    .slots = max_in_flight, .slot_size = 64, .rooms = 0, .largest = 0, .longest = 64};
+    .slots = max_in_flight, .slot_size = 64, .long_responses = 0, .largest = 0, .longest = 64};
 
 // One side's ring for the other side.
 struct Way {
@@ -49,7 +50,7 @@ struct Others {
     for (; taken != area.submitted().load(std::memory_order_acquire); ++taken) {
       const Submission what = area.submission(taken);
       requests.out.put({.length = what.length,
-                        .room = what.response_room,
+                        .max_response = what.max_response,
                         .id = what.slot,
                         .kind = Kind::request},
                        area.slots(what.slot).first(what.length));

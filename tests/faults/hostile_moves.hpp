@@ -60,7 +60,7 @@ inline void spoil(rdmashared::Header &header, Dice &dice) {
     header.kind = static_cast<rdmashared::Kind>(dice.below(dice.one_in(2) ? 256 : 13));
     break;
   case 2:
-    header.room = dice.any();
+    header.max_response = dice.any();
     break;
   default:
     header.id ^= uint64_t{dice.any()} << dice.below(48);
@@ -109,7 +109,7 @@ public:
   }
   uint32_t longest() const { // bytes behind a header
     return rdmashared::longest_message(peer.shape.slots) * peer.shape.slot_size -
-           rdmashared::Header::bytes - rdmashared::Room::bytes;
+           rdmashared::Header::bytes - rdmashared::ResponseBuffer::bytes;
   }
 
   Peer peer;

@@ -37,26 +37,26 @@ void end(rdma_cm_id *id, Dice &dice) {
 
 // ---- the client
 
-// @param rooms for long responses
+// @param buffers for long responses
 // @return whether it wants an answer
-bool ask(Dice &dice, Hostile &hostile, const ibv_mr *rooms) {
+bool ask(Dice &dice, Hostile &hostile, const ibv_mr *buffers) {
   const Shape &shape = hostile.peer.shape;
   constexpr std::array kinds{Kind::request, Kind::request, Kind::request,     Kind::post,
                              Kind::ping,    Kind::cancel,  Kind::long_request};
-  const Kind kind = kinds.at(dice.below(shape.rooms > 0 ? 7 : 6));
-  Header header{.room = dice.below(dice.one_in(8) ? hostile.longest() + 1 : 100),
+  const Kind kind = kinds.at(dice.below(shape.long_responses > 0 ? 7 : 6));
+  Header header{.max_response = dice.below(dice.one_in(8) ? hostile.longest() + 1 : 100),
                 .id = dice.below(dice.one_in(4) ? 1000 : 8),
                 .limit_ms = dice.one_in(8) ? dice.any() : 0,
                 .kind = kind,
                 .service = static_cast<uint8_t>(dice.below(3))};
   std::vector<std::byte> body;
   if (kind == Kind::long_request) {
-    body.resize(Room::bytes);
-    header.room = shape.largest;
-    to_wire(std::span<std::byte, Room::bytes>(body),
-            Room{.address = reinterpret_cast<uint64_t>(rooms->addr),
-                 .rkey = rooms->rkey ^ (dice.one_in(16) ? dice.any() : 0),
-                 .length = shape.largest});
+    body.resize(ResponseBuffer::bytes);
+    header.max_response = shape.largest;
+    to_wire(std::span<std::byte, ResponseBuffer::bytes>(body),
+            ResponseBuffer{.address = reinterpret_cast<uint64_t>(buffers->addr),
+                           .rkey = buffers->rkey ^ (dice.one_in(16) ? dice.any() : 0),
+                           .length = shape.largest});
   }
   if (kind == Kind::request || kind == Kind::post || kind == Kind::long_request) {
     const ServiceHeader service{.response_length =
@@ -77,17 +77,17 @@ void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
   const unique_event_channel channel = create_event_channel();
   const unique_cm_id id = create_cm_id(channel.get());
   cm_resolve(id.get(), channel.get(), options);
-  const bool has_rooms = dice.one_in(2);
+  const bool has_long = dice.one_in(2);
   Shape shape{.slots = 8 + dice.below(2000),
               .slot_size = 32 + 8 * dice.below(20),
               .window = 1 + dice.below(16),
-              .rooms = has_rooms ? 1 + dice.below(4) : 0,
-              .largest = has_rooms ? 4096U : 0U};
-  std::vector<std::byte> room(std::max(shape.largest, 1U));
+              .long_responses = has_long ? 1 + dice.below(4) : 0,
+              .largest = has_long ? 4096U : 0U};
+  std::vector<std::byte> memory(std::max(shape.largest, 1U));
   Hostile hostile(id.get(), shape, channel.get(), dice, tally);
   Peer &peer = hostile.peer;
-  const unique_mr rooms = reg_mr(peer.pd.get(), room.data(), room.size(),
-                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  const unique_mr buffers = reg_mr(peer.pd.get(), memory.data(), memory.size(),
+                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   if (dice.one_in(16)) { // to the server
     hostile.has_lied();
     (dice.one_in(2) ? shape.slots : shape.window) <<= dice.below(20);
@@ -112,7 +112,7 @@ void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
     ++tally.connected;
     peer.their_address = welcome->address;
     peer.their_rkey = welcome->rkey;
-    if (dice.one_in(16) != has_rooms) {
+    if (dice.one_in(16) != has_long) {
       data.emplace(options);
       peer.add_data_connection(data->id.get());
       data->join(dice.one_in(16) ? dice.any() : welcome->token, options.timeout);
@@ -122,7 +122,7 @@ void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
   hostile.go_on(
       [&] {
         if (under_way < peer.shape.window || dice.one_in(16)) // keeps to the window, mostly
-          under_way += ask(dice, hostile, rooms.get());
+          under_way += ask(dice, hostile, buffers.get());
       },
       [&](const Header &, std::span<const std::byte>) { under_way -= under_way > 0; });
   end(id.get(), dice);
@@ -130,27 +130,29 @@ void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
 
 // ---- the server
 
-void answer(const Header &asked, const std::optional<Room> &room, Dice &dice, Hostile &hostile) {
+void answer(const Header &asked, const std::optional<ResponseBuffer> &buffer, Dice &dice,
+            Hostile &hostile) {
   Peer &peer = hostile.peer;
   Header header{.id = asked.id, .kind = Kind::response};
   if (asked.kind == Kind::ping)
     header.kind = Kind::pong;
-  else if (room && peer.data && !dice.one_in(16)) {
+  else if (buffer && peer.data && !dice.one_in(16)) {
     header.kind = Kind::long_response;
-    header.length = dice.below(std::min<uint64_t>(room->length, peer.slots.size()) + 1);
+    header.length = dice.below(std::min<uint64_t>(buffer->length, peer.slots.size()) + 1);
     ibv_sge local = piece(peer.mine.get(), peer.slots.data(), header.length);
     peer.data->queue.add(
         {.sg_list = &local,
          .num_sge = 1,
          .opcode = IBV_WR_RDMA_WRITE,
-         .wr = {.rdma = {.remote_addr = room->address + (dice.one_in(32) ? dice.any() : 0),
-                         .rkey = room->rkey}}});
+         .wr = {.rdma = {.remote_addr = buffer->address + (dice.one_in(32) ? dice.any() : 0),
+                         .rkey = buffer->rkey}}});
     peer.data->queue.post();
   } else if (dice.one_in(8))
     header.kind = dice.one_in(2) ? Kind::failure : Kind::expired;
   std::vector<std::byte> body;
   if (header.kind == Kind::response || header.kind == Kind::failure) {
-    body.resize(dice.below(std::min(asked.room, hostile.longest()) + (dice.one_in(32) ? 2 : 1)));
+    body.resize(
+        dice.below(std::min(asked.max_response, hostile.longest()) + (dice.one_in(32) ? 2 : 1)));
     header.length = static_cast<uint32_t>(body.size());
   }
   for (int times = dice.one_in(32) ? 2 : 1; times > 0; --times)
@@ -202,7 +204,7 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
   if (rdma_accept(id.get(), &parameters) != 0)
     return; // the client has given up
   ++tally.connected;
-  if (hello->shape.rooms > 0 && (is_right || !dice.one_in(16))) {
+  if (hello->shape.long_responses > 0 && (is_right || !dice.one_in(16))) {
     while (!data) {
       event = next_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
       const auto what = event->event;
@@ -218,7 +220,7 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
   }
   struct Asked {
     Header header;
-    std::optional<Room> room;
+    std::optional<ResponseBuffer> buffer;
   };
   std::vector<Asked> asked;
   hostile.go_on(
@@ -227,13 +229,13 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
           return;
         std::swap(asked[dice.below(asked.size())], asked.back()); // in any order
         if (!dice.one_in(32))                                     // else never
-          answer(asked.back().header, asked.back().room, dice, hostile);
+          answer(asked.back().header, asked.back().buffer, dice, hostile);
         asked.pop_back();
       },
       [&](const Header &header, std::span<const std::byte> body) {
-        Asked one{.header = header, .room = {}};
+        Asked one{.header = header, .buffer = {}};
         if (header.kind == Kind::long_request)
-          one.room = room_in(body.first<Room::bytes>());
+          one.buffer = response_buffer_in(body.first<ResponseBuffer::bytes>());
         if (header.kind != Kind::post && header.kind != Kind::cancel)
           asked.push_back(one);
       });

@@ -22,7 +22,8 @@ using namespace rdmashared;
 
 namespace {
 
-constexpr Shape shape{.slots = 2048, .slot_size = 64, .window = 4, .rooms = 0, .largest = 0};
+constexpr Shape shape{
+    .slots = 2048, .slot_size = 64, .window = 4, .long_responses = 0, .largest = 0};
 // The service is asked for eight bytes at once.
 constexpr std::array<std::byte, 8> body{std::byte{0}, std::byte{0}, std::byte{0}, std::byte{8}};
 
@@ -31,12 +32,13 @@ using Lie = std::function<void(Peer &)>;
 // A request that is right, but for what `change` makes of it.
 Lie request(const std::function<void(Header &)> &change, bool is_long = false) {
   return [=](Peer &peer) {
-    Header header{.length = body.size(), .room = 8, .id = 7, .kind = Kind::request};
+    Header header{.length = body.size(), .max_response = 8, .id = 7, .kind = Kind::request};
     change(header);
-    std::array<std::byte, Room::bytes + body.size()> with_room{};
-    to_wire(std::span(with_room).first<Room::bytes>(), {.address = 0, .rkey = 0, .length = 8});
-    std::ranges::copy(body, with_room.begin() + Room::bytes);
-    is_long ? peer.send(0, header, with_room) : peer.send(0, header, body);
+    std::array<std::byte, ResponseBuffer::bytes + body.size()> with_buffer{};
+    to_wire(std::span(with_buffer).first<ResponseBuffer::bytes>(),
+            {.address = 0, .rkey = 0, .length = 8});
+    std::ranges::copy(body, with_buffer.begin() + ResponseBuffer::bytes);
+    is_long ? peer.send(0, header, with_buffer) : peer.send(0, header, body);
   };
 }
 
@@ -105,10 +107,10 @@ void cancel_late(Peer &peer) {
   };
   expects_answer();
   const std::array<uint32_t, 2> takes_a_while{0, htonl(500'000)}; // ServiceHeader
-  peer.send(1, {.length = 8, .room = 8, .id = 8, .kind = Kind::request},
+  peer.send(1, {.length = 8, .max_response = 8, .id = 8, .kind = Kind::request},
             std::as_bytes(std::span(takes_a_while)));
   peer.send(2, {.id = 7, .kind = Kind::cancel});
-  peer.send(3, {.length = 0, .room = 8, .id = 7, .kind = Kind::request});
+  peer.send(3, {.length = 0, .max_response = 8, .id = 7, .kind = Kind::request});
   expects_answer();
   expects_answer();
   peer.send(4, {.kind = static_cast<Kind>(77)}); // to be dropped, as the others are
@@ -126,10 +128,10 @@ const std::map<std::string, Lie> client_lies = {
     {"long", request(long_request, true)}, // without a data connection
     {"length", request([](Header &header) { header.length = 100; })},
     {"huge", request([](Header &header) { header.length = 0xffffffff; })},
-    {"room", request([](Header &header) { header.room = 0xffffffff; })},
-    {"post-room", request([](Header &header) {
+    {"max-response", request([](Header &header) { header.max_response = 0xffffffff; })},
+    {"post-max-response", request([](Header &header) {
        header.kind = Kind::post;
-       header.room = 0xffffffff;
+       header.max_response = 0xffffffff;
      })},
     {"no-header", run({.first = 0, .count = 1}, 10)},
     {"bytes", run({.first = 0, .count = 2}, 24)},
@@ -144,7 +146,7 @@ const std::map<std::string, Lie> client_lies = {
      }},
     {"cut", // a message of two runs, of which the second is another one
      [](Peer &peer) {
-       peer.put(0, {.length = 300 * 64, .room = 8, .id = 7, .kind = Kind::request});
+       peer.put(0, {.length = 300 * 64, .max_response = 8, .id = 7, .kind = Kind::request});
        peer.write({.first = 0, .count = 255}, 255 * 64);
        peer.write({.first = 256, .count = 45}, 45 * 64);
      }},
@@ -152,7 +154,7 @@ const std::map<std::string, Lie> client_lies = {
     {"window",
      [](Peer &peer) {
        for (uint32_t slot = 0; slot < 5; ++slot)
-         peer.put(slot, {.length = 8, .room = 8, .id = slot, .kind = Kind::request});
+         peer.put(slot, {.length = 8, .max_response = 8, .id = slot, .kind = Kind::request});
        peer.write({.first = 0, .count = 5}, 5 * 64);
      }},
     {"send", [](Peer &peer) { post_send(peer.requests.holder->qp, {.opcode = IBV_WR_SEND}); }},
@@ -169,16 +171,17 @@ void change_hello(const std::string &lie, Hello &hello) {
     hello.shape.slot_size = 63;
   else if (lie == "window-0")
     hello.shape.window = 0;
-  else if (lie == "rooms")
-    hello.shape.rooms = 1; // of no bytes
+  else if (lie == "long-responses")
+    hello.shape.long_responses = 1; // of no bytes
   else if (lie == "largest")
-    hello.shape = {.slots = 8, .slot_size = 64, .window = 1, .rooms = 1, .largest = 0xffffffff};
+    hello.shape = {
+        .slots = 8, .slot_size = 64, .window = 1, .long_responses = 1, .largest = 0xffffffff};
   else if (lie == "purpose")
     hello.purpose = static_cast<Purpose>(7);
   else if (lie == "stranger")
     hello.purpose = Purpose::data;
   else if (lie == "half-connected" || lie == "data-rkey" || lie == "data-twice")
-    hello.shape.rooms = 1, hello.shape.largest = 64;
+    hello.shape.long_responses = 1, hello.shape.largest = 64;
   else if (lie == "rkey")
     hello.rkey ^= 0x5500;
 }
@@ -277,10 +280,11 @@ const std::map<std::string, Answer> server_lies = {
     {"long", answer([](Header &header) { header.kind = Kind::long_response; })},
     {"length", answer([](Header &header) { header.length = 49; })},
     {"huge", answer([](Header &header) { header.length = 0xffffffff; })},
-    {"room",
+    {"max-response",
      [](Peer &peer, const Header &asked) {
-       const std::vector<std::byte> more(asked.room + 1);
-       peer.send(0, {.length = asked.room + 1, .id = asked.id, .kind = Kind::response}, more);
+       const std::vector<std::byte> more(asked.max_response + 1);
+       peer.send(0, {.length = asked.max_response + 1, .id = asked.id, .kind = Kind::response},
+                 more);
      }},
     {"beyond", [](Peer &peer, const Header &) { peer.write({.first = 2047, .count = 2}, 0); }},
     {"credits", [](Peer &peer, const Header &) { peer.tell(1000); }},
@@ -325,7 +329,7 @@ std::optional<std::string> one_lie_to_a_client(const std::string &lie, rdma_even
       return name_of(first->event);
     check_cm_event(*first, RDMA_CM_EVENT_ESTABLISHED);
   }
-  if (hello->shape.rooms > 0) {
+  if (hello->shape.long_responses > 0) {
     data.reset(wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout)->id);
     peer.add_data_connection(data.get());
     check_errno(rdma_accept(data.get(), &parameters), "rdma_accept");

@@ -128,11 +128,11 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
         // request, which must not ask the service for work that takes time.
         Submission what{.slot = any(),
                         .length = any(),
-                        .response_room =
+                        .max_response =
                             random() % 4 == 0 ? 1 << 30 : static_cast<uint32_t>(random() % 5),
                         .server = random() % 4 == 0 ? any() : any_server,
                         .limit_ms = random() % 4 == 0 ? any() : 0,
-                        .room = any(),
+                        .response_buffer = any(),
                         .want = static_cast<Want>(random() % 5),
                         .service = 0,
                         .unused = 0};
@@ -156,15 +156,15 @@ public:
       : joined_(join(connect_to(name, std::chrono::seconds(60), Where::here()),
                      std::chrono::seconds(60))) {}
   const Area &area() const { return *joined_.area; }
-  void submit(uint32_t slot, Want want, uint32_t response_room, uint32_t microseconds = 0) {
+  void submit(uint32_t slot, Want want, uint32_t max_response, uint32_t microseconds = 0) {
     const auto bytes = request_that_takes(microseconds);
     std::ranges::copy(bytes, area().slots(slot).begin());
     area().submission(submitted_++) = {.slot = slot,
                                        .length = static_cast<uint32_t>(bytes.size()),
-                                       .response_room = response_room,
+                                       .max_response = max_response,
                                        .server = any_server,
                                        .limit_ms = 0,
-                                       .room = slot,
+                                       .response_buffer = slot,
                                        .want = want,
                                        .service = 0,
                                        .unused = 0};

@@ -55,7 +55,7 @@ void hello(std::span<const std::byte> bytes) {
   // No size that a server allocates or multiplies wraps.
   const Shape &shape = hello->shape;
   require(uint64_t{shape.slots} * shape.slot_size <= uint64_t{1} << 31 &&
-              uint64_t{shape.rooms} * shape.largest <= uint64_t{1} << 42,
+              uint64_t{shape.long_responses} * shape.largest <= uint64_t{1} << 42,
           "what is computed with it stays far from 2^64");
 }
 

@@ -32,14 +32,14 @@ Shape some_shape(Input &input) {
   return {.slots = 8U + input.get<uint8_t>() % 64,
           .slot_size = 32U + input.get<uint8_t>() % 5 * 8,
           .window = 8,
-          .rooms = 0,
+          .long_responses = 0,
           .largest = 0};
 }
 
 uint64_t body_of(const Header &header) {
   return header.kind == Kind::long_response
              ? 0
-             : header.length + (header.kind == Kind::long_request ? Room::bytes : 0);
+             : header.length + (header.kind == Kind::long_request ? ResponseBuffer::bytes : 0);
 }
 
 void from_a_liar(Input &input) {

@@ -18,7 +18,8 @@ namespace {
 // Files that a peer may send, right ones among them. They live as long as the fuzzer.
 struct Files {
   OwnBoard board{1};
-  File area = Area::make({.slots = 4, .slot_size = 64, .rooms = 1, .largest = 100, .longest = 64}),
+  File area = Area::make(
+           {.slots = 4, .slot_size = 64, .long_responses = 1, .largest = 100, .longest = 64}),
        other = rdmacommon::make_shared_memory("other", 4096),
        small = rdmacommon::make_shared_memory("small", 8), null{dup(STDERR_FILENO)};
   Event event;

@@ -69,7 +69,7 @@ TEST(Requests, WithResponsesOfTheirOwnConnection) {
   EXPECT_EQ(response_of(pending[0]), "");
 }
 
-TEST(Requests, RoomIsWhatWasAskedFor) {
+TEST(Requests, SpaceIsWhatWasAskedFor) {
   Kept kept;
   Running server({}, keep_in(kept));
   Connected connected({.servers = {server.where()}, .slot_size = 64});

@@ -165,8 +165,8 @@ inline std::string text(std::span<const std::byte> bytes) {
 }
 
 // Options of a request that is in no hurry.
-inline RequestOptions patient(size_t room = 0) {
-  return {.max_response = room, .limit = patience};
+inline RequestOptions patient(size_t max_response = 0) {
+  return {.max_response = max_response, .limit = patience};
 }
 
 inline std::string ask(Caller &caller, const std::string &words, RequestOptions how = patient()) {

@@ -283,7 +283,7 @@ class Faults(Shared):
                 served, dropped, _ = self.stop()[0]  # whichever side noticed the end first
                 self.assertEqual(served + dropped, 2)
 
-    def test_rooms_of_one_worker_fail(self):
+    def test_response_buffers_of_one_worker_fail(self):
         """Its request fails, and nothing else: the others do not lose their connection."""
         self.serve("--handler-threads", "20")  # none of them waits behind the others' long ones
         self.sender(
@@ -577,8 +577,8 @@ DROPPED = {
     "long": "a request: the client has too many requests for long responses",
     "length": "the peer's message: it ends before its length",
     "huge": "the peer's message: it is longer than the ring",
-    "room": "a request: its response cannot be so long",
-    "post-room": "a request: its response cannot be so long",
+    "max-response": "a request: its response cannot be so long",
+    "post-max-response": "a request: its response cannot be so long",
     "no-header": "the peer's message: it is too short for a header",
     "bytes": "the peer's run: 24 bytes are not 2 slots",
     "no-bytes": "the peer's run: 0 bytes are not 1 slots",
@@ -599,7 +599,8 @@ REJECTED = {
     "stranger": "it knows no session for this data connection",
 } | dict.fromkeys(
     (
-        *("magic", "nothing", "slots-7", "slots-many", "slot-size", "window-0", "rooms", "largest"),
+        *("magic", "nothing", "slots-7", "slots-many", "slot-size", "window-0", "long-responses",
+          "largest"),
         "purpose"),
     "it does not understand our request")
 # A data connection that the session does not want. The session itself goes on.
@@ -617,7 +618,7 @@ LIES_OF_SERVERS = {
     "welcome": "the server: its Welcome message is not valid",
     "no-window": "the server: its Welcome message has a window of 0",
 } | dict.fromkeys(
-    ("slot", "no-slot", "generation", "worker", "no-worker", "long", "room", "twice"),
+    ("slot", "no-slot", "generation", "worker", "no-worker", "long", "max-response", "twice"),
     "the server's answer: it belongs to no request")
 
 # To clients whose requests want a long response.

@@ -25,7 +25,7 @@ using rdmacommon::check_errno, rdmacommon::Child, rdmacommon::Error, rdmacommon:
     rdmacommon::Link, rdmacommon::make_link;
 using std::chrono::seconds, std::chrono::milliseconds;
 
-inline constexpr AreaShape small{.slots = 8, .slot_size = 64, .rooms = 0, .largest = 0};
+inline constexpr AreaShape small{.slots = 8, .slot_size = 64, .long_responses = 0, .largest = 0};
 inline constexpr seconds soon{60}; // for what must come
 
 inline std::string a_name() {

@@ -17,7 +17,7 @@ using rdmacommon::Error;
 using SlotRun = rdmacommon::Run; // every test has a Run() of its own
 
 inline Shape shape_of(uint32_t slots, uint32_t slot_size) {
-  return {.slots = slots, .slot_size = slot_size, .window = 8, .rooms = 0, .largest = 0};
+  return {.slots = slots, .slot_size = slot_size, .window = 8, .long_responses = 0, .largest = 0};
 }
 
 struct Message {
@@ -28,7 +28,7 @@ struct Message {
 // @param bytes behind the header
 inline Message some_message(size_t bytes, std::minstd_rand &random) {
   Message made{.header = {.length = static_cast<uint32_t>(bytes),
-                          .room = static_cast<uint32_t>(random()),
+                          .max_response = static_cast<uint32_t>(random()),
                           .id = random() * uint64_t{random()},
                           .limit_ms = static_cast<uint32_t>(random()),
                           .kind = Kind::request,
@@ -80,7 +80,7 @@ struct Pair {
       ASSERT_FALSE(expected.empty());
       const Message &next = expected.front();
       EXPECT_EQ(header.length, next.header.length);
-      EXPECT_EQ(header.room, next.header.room);
+      EXPECT_EQ(header.max_response, next.header.max_response);
       EXPECT_EQ(header.id, next.header.id);
       EXPECT_EQ(header.limit_ms, next.header.limit_ms);
       EXPECT_EQ(header.kind, next.header.kind);

@@ -126,7 +126,7 @@ void echo(const Member &member, const std::atomic<bool> &is_over) {
 void share_a_caller() {
   const OwnBoard board(1);
   std::promise<Member> joined;
-  Members members({.slots = 8, .slot_size = 64, .rooms = 0, .largest = 0, .longest = 512},
+  Members members({.slots = 8, .slot_size = 64, .long_responses = 0, .largest = 0, .longest = 512},
                   {{.board = board.fd(),
                     .joined = [&](Member member) { joined.set_value(std::move(member)); },
                     .left = [](uint32_t) {}}},

@@ -41,7 +41,7 @@ std::unique_ptr<Batch> a_batch(const std::shared_ptr<SessionState> &state, size_
 // @return the words of the failure with which a handler's request has been answered
 std::string failure_in(const std::shared_ptr<SessionState> &state, const RequestHandler &handler) {
   Stats stats;
-  Job(a_batch(state, 1, {.room = 1000, .kind = Kind::request})).handle(handler, stats);
+  Job(a_batch(state, 1, {.max_response = 1000, .kind = Kind::request})).handle(handler, stats);
   std::vector<Received *> answered;
   state->answers->take(answered);
   EXPECT_EQ(answered.size(), 1);

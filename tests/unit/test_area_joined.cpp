@@ -121,7 +121,7 @@ TEST(Membership, HasItsMemoryAlsoWhenItIsAlone) {
 }
 
 constexpr AreaShape with_requests{
-    .slots = 8, .slot_size = 64, .rooms = 0, .largest = 0, .longest = 64};
+    .slots = 8, .slot_size = 64, .long_responses = 0, .largest = 0, .longest = 64};
 
 Caller caller_of(Members &members) {
   auto [mine, theirs] = make_link();

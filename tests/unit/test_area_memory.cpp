@@ -26,7 +26,8 @@ using std::chrono::seconds;
 
 namespace {
 
-constexpr AreaShape small{.slots = 10, .slot_size = 72, .rooms = 3, .largest = 100, .longest = 720};
+constexpr AreaShape small{
+    .slots = 10, .slot_size = 72, .long_responses = 3, .largest = 100, .longest = 720};
 
 size_t length_of(int memory) {
   struct stat about = {};
@@ -81,7 +82,7 @@ TEST(AreaMemory, NoPartLiesInAnother) {
     const File file = Area::make(shape);
     const Area area(file.get()), same(file.get());
     ASSERT_EQ(area.slots(0).size(), size_t{shape.slots} * shape.slot_size);
-    ASSERT_EQ(area.rooms().size(), size_t{shape.rooms} * shape.largest);
+    ASSERT_EQ(area.response_buffers().size(), size_t{shape.long_responses} * shape.largest);
     area.submitted() = 0x11111111;
     area.sleeps() = 0x22222222;
     area.wants_event() = 0x33333333;
@@ -92,7 +93,7 @@ TEST(AreaMemory, NoPartLiesInAnother) {
       area.answer(i).length = ~i;
     }
     std::ranges::fill(area.slots(0), std::byte{0x44});
-    std::ranges::fill(area.rooms(), std::byte{0x55});
+    std::ranges::fill(area.response_buffers(), std::byte{0x55});
     EXPECT_EQ(Area(file.get()).shape(), shape); // the header, too
     EXPECT_EQ(same.submitted().load(), 0x11111111U);
     EXPECT_EQ(same.sleeps().load(), 0x22222222U);
@@ -104,33 +105,35 @@ TEST(AreaMemory, NoPartLiesInAnother) {
       ASSERT_EQ(same.answer(i).length, ~i);
     }
     EXPECT_TRUE(std::ranges::all_of(same.slots(0), [](auto b) { return b == std::byte{0x44}; }));
-    EXPECT_TRUE(std::ranges::all_of(same.rooms(), [](auto b) { return b == std::byte{0x55}; }));
+    EXPECT_TRUE(
+        std::ranges::all_of(same.response_buffers(), [](auto b) { return b == std::byte{0x55}; }));
   }
 }
 
-TEST(AreaMemory, SlotsAndRoomsByNumber) {
+TEST(AreaMemory, SlotsAndResponseBuffersByNumber) {
   const File file = Area::make(small);
   const Area area(file.get());
   for (uint32_t i = 0; i < small.slots; ++i) {
     EXPECT_EQ(area.slots(i).data(), area.slots(0).data() + size_t{i} * small.slot_size);
     EXPECT_EQ(area.slots(i).size(), size_t{small.slots - i} * small.slot_size);
   }
-  for (uint32_t i = 0; i < small.rooms; ++i) {
-    EXPECT_EQ(area.room(i).data(), area.rooms().data() + size_t{i} * small.largest);
-    EXPECT_EQ(area.room(i).size(), small.largest);
+  for (uint32_t i = 0; i < small.long_responses; ++i) {
+    EXPECT_EQ(area.response_buffer(i).data(),
+              area.response_buffers().data() + size_t{i} * small.largest);
+    EXPECT_EQ(area.response_buffer(i).size(), small.largest);
   }
 }
 
-// A server can write to the pages of the rooms. Nothing else may be there.
-TEST(AreaMemory, RoomsHavePagesOfTheirOwn) {
+// A server can write to the pages of the response buffers. Nothing else may be there.
+TEST(AreaMemory, ResponseBuffersHavePagesOfTheirOwn) {
   for (const uint32_t slots : {1U, 10U, 56U, 57U, 1000U})
     for (const uint32_t largest : {1U, 100U, 4096U, 5000U}) {
       const File file = Area::make({slots, 72, 3, largest});
       const Area area(file.get());
-      const auto rooms = reinterpret_cast<uintptr_t>(area.rooms().data());
+      const auto buffers = reinterpret_cast<uintptr_t>(area.response_buffers().data());
       const auto slots_end = reinterpret_cast<uintptr_t>(area.slots(0).data()) + slots * size_t{72};
-      EXPECT_EQ(rooms % 4096, 0U);
-      EXPECT_GE(rooms, slots_end);
+      EXPECT_EQ(buffers % 4096, 0U);
+      EXPECT_GE(buffers, slots_end);
       EXPECT_EQ(length_of(file.get()) % 4096, 0U);
     }
 }
@@ -158,7 +161,7 @@ TEST(AreaMemory, AShapeThatDoesNotFitIsRefused) {
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slots = 17; }));
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slots = 0; }));
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slot_size = 1 << 20; }));
-  EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.rooms = 1000; }));
+  EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.long_responses = 1000; }));
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.largest = 1 << 20; }));
   // These need no more pages than there are.
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slot_size = 0; }));
@@ -170,7 +173,7 @@ TEST(AreaMemory, AShapeWhoseLengthOverflowsIsRefused) {
   const auto page_after = [](uint64_t end) { return (end + 4095) / 4096 * 4096; };
   constexpr AreaShape huge{.slots = 1 << 24,
                            .slot_size = 512,
-                           .rooms = ~uint32_t{0},
+                           .long_responses = ~uint32_t{0},
                            .largest = ~uint32_t{0},
                            .longest = 0};
   const File real = Area::make(small);
@@ -179,11 +182,11 @@ TEST(AreaMemory, AShapeWhoseLengthOverflowsIsRefused) {
   const uint64_t queue = forged.offsets[0],
                  answers = queue + uint64_t{4} * huge.slots * sizeof(Submission),
                  data = page_after(answers + uint64_t{huge.slots} * 8),
-                 rooms = page_after(data + uint64_t{huge.slots} * huge.slot_size),
-                 length = page_after(rooms + uint64_t{huge.rooms} * huge.largest);
-  ASSERT_LT(length, rooms);
+                 buffers = page_after(data + uint64_t{huge.slots} * huge.slot_size),
+                 length = page_after(buffers + uint64_t{huge.long_responses} * huge.largest);
+  ASSERT_LT(length, buffers);
   forged.shape = huge;
-  forged.offsets = {queue, answers, data, rooms, length};
+  forged.offsets = {queue, answers, data, buffers, length};
   const File file = rdmacommon::make_shared_memory("test", length); // nobody touches most of it
   std::memcpy(SharedMemory(file.get(), length).data(), &forged, sizeof forged);
   EXPECT_THROW(Area(file.get()), Error);

@@ -78,10 +78,10 @@ TEST(AreaRings, EachPlaceOfALongMessage) {
 TEST(AreaRings, KindsWithALengthOfTheirOwn) {
   Pair pair(shape_of(16, 32), 255);
   std::minstd_rand random(6);
-  Message room = some_message(100, random);
-  room.header.kind = Kind::long_request; // a Room stands before the bytes
-  room.header.length = 100 - Room::bytes;
-  ASSERT_TRUE(pair.put(room));
+  Message longer = some_message(100, random);
+  longer.header.kind = Kind::long_request; // a ResponseBuffer stands before the bytes
+  longer.header.length = 100 - ResponseBuffer::bytes;
+  ASSERT_TRUE(pair.put(longer));
   Message by_data = some_message(0, random);
   by_data.header.kind = Kind::long_response; // the bytes went elsewhere
   by_data.header.length = 1 << 26;

@@ -69,8 +69,8 @@ TEST(AreaRuns, AMessageThatIsLongerThanTheRing) {
     forged.write(0, length);
     EXPECT_THROW(forged.take({0, 1}, slot_size), Error) << length;
   }
-  for (const uint32_t length : {most - Room::bytes + 1, ~uint32_t{0}}) {
-    Forged forged; // the room counts, too, and nothing overflows
+  for (const uint32_t length : {most - ResponseBuffer::bytes + 1, ~uint32_t{0}}) {
+    Forged forged; // the buffer counts, too, and nothing overflows
     forged.write(0, length, Kind::long_request);
     EXPECT_THROW(forged.take({0, 1}, slot_size), Error) << length;
   }
@@ -78,7 +78,7 @@ TEST(AreaRuns, AMessageThatIsLongerThanTheRing) {
   longest.write(0, most);
   longest.take({0, slots}, slots * slot_size);
   EXPECT_EQ(longest.came, 1U);
-  longest.write(0, most - Room::bytes, Kind::long_request);
+  longest.write(0, most - ResponseBuffer::bytes, Kind::long_request);
   longest.take({0, slots}, slots * slot_size);
   EXPECT_EQ(longest.came, 2U);
   longest.write(0, ~uint32_t{0}, Kind::long_response); // the length is of other bytes
@@ -167,7 +167,7 @@ void be_hostile(std::minstd_rand &random, Tally &tally) {
         ASSERT_LE(bytes.size(), most - Header::bytes);
         ASSERT_EQ(bytes.size(), header.kind == Kind::long_response ? 0
                                 : header.kind == Kind::long_request
-                                    ? size_t{header.length} + Room::bytes
+                                    ? size_t{header.length} + ResponseBuffer::bytes
                                     : header.length);
         for (const std::byte each : bytes) // the address sanitizer looks whether they are there
           sum += static_cast<unsigned>(each);

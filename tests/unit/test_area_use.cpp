@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which slots and rooms of its area a process uses.
+// Which slots and response buffers of its area a process uses.
 #include "memory.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ constexpr uint32_t slots = 100;
 
 struct Used {
   rdmacommon::File file = Area::make(
-      {.slots = slots, .slot_size = 64, .rooms = 2, .largest = 64, .longest = slots * 64});
+      {.slots = slots, .slot_size = 64, .long_responses = 2, .largest = 64, .longest = slots * 64});
   Area area{file.get()};
   AreaUse use{area};
 };
@@ -68,14 +68,14 @@ TEST(AreaUse, SlotsOfARequestFollowEachOther) {
 TEST(AreaUse, WhatNobodyWaitsForIsFreeOnceItIsAnswered) {
   Used its;
   const auto first = its.use.take(60, true).value(), second = its.use.take(40, true).value();
-  EXPECT_FALSE(its.use.take(1, true)); // no room
+  EXPECT_FALSE(its.use.take(1, true)); // no buffer
   its.use.give_up(first);
   EXPECT_FALSE(its.use.take(60, false));
   its.area.answer(first.slot).outcome = 1;
   const auto again = its.use.take(60, true);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->slot, first.slot);
-  EXPECT_EQ(again->room, first.room);
+  EXPECT_EQ(again->buffer, first.buffer);
   its.use.release(second);
   EXPECT_TRUE(its.use.take(40, true));
 }

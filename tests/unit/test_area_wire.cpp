@@ -16,7 +16,8 @@ using namespace rdmashared; // for tests alone
 
 namespace {
 
-constexpr Shape shape{.slots = 64, .slot_size = 128, .window = 32, .rooms = 3, .largest = 4096};
+constexpr Shape shape{
+    .slots = 64, .slot_size = 128, .window = 32, .long_responses = 3, .largest = 4096};
 
 Hello some_hello() {
   return {.purpose = Purpose::requests,
@@ -164,11 +165,11 @@ TEST(AreaWire, EachRefusalHasWordsOfItsOwn) {
   EXPECT_EQ(words.size(), static_cast<size_t>(Refusal::unable) + 2);
 }
 
-TEST(AreaWire, HeaderAndRoomAreInNetworkByteOrder) {
+TEST(AreaWire, HeaderAndResponseBufferAreInNetworkByteOrder) {
   std::array<std::byte, Header::bytes> header;
   header.fill(std::byte{0xff}); // nothing of what stood there goes onto the wire
   to_wire(header, Header{.length = 0x01020304,
-                         .room = 0x05060708,
+                         .max_response = 0x05060708,
                          .id = 0x1112131415161718,
                          .limit_ms = 0x21222324,
                          .kind = Kind::cancel,
@@ -178,20 +179,21 @@ TEST(AreaWire, HeaderAndRoomAreInNetworkByteOrder) {
                                                      0x21, 0x22, 0x23, 0x24, 4,    9,    0,    0}));
   const Header back = header_in(header);
   EXPECT_EQ(back.length, 0x01020304U);
-  EXPECT_EQ(back.room, 0x05060708U);
+  EXPECT_EQ(back.max_response, 0x05060708U);
   EXPECT_EQ(back.id, 0x1112131415161718U);
   EXPECT_EQ(back.limit_ms, 0x21222324U);
   EXPECT_EQ(back.kind, Kind::cancel);
   EXPECT_EQ(back.service, 9);
 
-  std::array<std::byte, Room::bytes> room;
-  to_wire(room, Room{.address = 0x1112131415161718, .rkey = 0x01020304, .length = 0x05060708});
-  EXPECT_EQ(raw(room), (std::vector<unsigned char>{0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
-                                                   1, 2, 3, 4, 5, 6, 7, 8}));
-  const Room room_back = room_in(room);
-  EXPECT_EQ(room_back.address, 0x1112131415161718U);
-  EXPECT_EQ(room_back.rkey, 0x01020304U);
-  EXPECT_EQ(room_back.length, 0x05060708U);
+  std::array<std::byte, ResponseBuffer::bytes> buffer;
+  to_wire(buffer,
+          ResponseBuffer{.address = 0x1112131415161718, .rkey = 0x01020304, .length = 0x05060708});
+  EXPECT_EQ(raw(buffer), (std::vector<unsigned char>{0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+                                                     1, 2, 3, 4, 5, 6, 7, 8}));
+  const ResponseBuffer buffer_back = response_buffer_in(buffer);
+  EXPECT_EQ(buffer_back.address, 0x1112131415161718U);
+  EXPECT_EQ(buffer_back.rkey, 0x01020304U);
+  EXPECT_EQ(buffer_back.length, 0x05060708U);
 }
 
 TEST(AreaWire, ShapesAtTheirLimits) {
@@ -213,12 +215,12 @@ TEST(AreaWire, ShapesAtTheirLimits) {
   EXPECT_TRUE(with([](Shape &its) { its.window = 1 << 20; }));
   EXPECT_FALSE(with([](Shape &its) { its.window = (1 << 20) + 1; }));
   EXPECT_FALSE(with([](Shape &its) { its.window = 0; }));
-  EXPECT_TRUE(with([](Shape &its) { its.rooms = 1 << 16, its.largest = 1 << 26; }));
-  EXPECT_FALSE(with([](Shape &its) { its.rooms = (1 << 16) + 1; }));
+  EXPECT_TRUE(with([](Shape &its) { its.long_responses = 1 << 16, its.largest = 1 << 26; }));
+  EXPECT_FALSE(with([](Shape &its) { its.long_responses = (1 << 16) + 1; }));
   EXPECT_FALSE(with([](Shape &its) { its.largest = (1 << 26) + 1; }));
-  EXPECT_FALSE(with([](Shape &its) { its.rooms = 0; }));
+  EXPECT_FALSE(with([](Shape &its) { its.long_responses = 0; }));
   EXPECT_FALSE(with([](Shape &its) { its.largest = 0; }));
-  EXPECT_TRUE(with([](Shape &its) { its.rooms = its.largest = 0; }));
+  EXPECT_TRUE(with([](Shape &its) { its.long_responses = its.largest = 0; }));
 }
 
 TEST(AreaWire, AMessageTakesAsManySlotsAsItNeeds) {

@@ -40,7 +40,7 @@ void ask(const CmOptions &where) {
   sender.wait_until_up(where.timeout);
   Caller caller = sender.caller();
   for (const std::string number : {"10", "1000", "100000"})
-    // TODO: a response has the room of the request's slots.
+    // TODO: a response may have the bytes of the request's slots.
     caller.request(std::as_bytes(std::span(number)), [](std::span<const std::byte> response) {
       std::printf("%zu bytes\n", response.size());
     });

@@ -38,18 +38,18 @@ class CallerArea; // what is behind a Caller
 // [outcome]
 /// The outcome of a request.
 ///
-/// | outcome         | what the server has done       | ask again                             |
-/// |-----------------|--------------------------------|---------------------------------------|
-/// | response        | answered it                    | -                                     |
-/// | refused         | its handler has failed         | as it says                            |
-/// | answer_too_long | answered it, in vain           | with more room, if twice does no harm |
-/// | lost            | everything, a part, or nothing | if twice does no harm                 |
-/// | timed_out       | everything, a part, or nothing | if twice does no harm                 |
-/// | not_sent        | nothing                        | after wait_connected()                |
-/// | expired         | nothing                        | with more time                        |
-/// | no_room         | nothing                        | later                                 |
-/// | too_long        | nothing                        | never                                 |
-/// | sender_gone     | nothing                        | after a new join()                    |
+/// | outcome         | what the server has done       | ask again                              |
+/// |-----------------|--------------------------------|----------------------------------------|
+/// | response        | answered it                    | -                                      |
+/// | refused         | its handler has failed         | as it says                             |
+/// | answer_too_long | answered it, in vain           | with more space, if twice does no harm |
+/// | lost            | everything, a part, or nothing | if twice does no harm                  |
+/// | timed_out       | everything, a part, or nothing | if twice does no harm                  |
+/// | not_sent        | nothing                        | after wait_connected()                 |
+/// | expired         | nothing                        | with more time                         |
+/// | no_room         | nothing                        | later                                  |
+/// | too_long        | nothing                        | never                                  |
+/// | sender_gone     | nothing                        | after a new join()                     |
 ///
 /// After `lost`, `timed_out` and a cancel, a handler that has begun goes on. The server does not
 /// begin one once it has heard of that, and none whose limit has passed.
@@ -66,7 +66,7 @@ enum class Outcome : uint32_t {
                ///< until the limit has passed. Or no connection takes it: on each of them, the
                ///< server has not answered as many requests that this process gave up (`timed_out`,
                ///< cancel) as SenderOptions::area_slots.
-  too_long,    ///< It, or the room for its response, is longer than the area of this process
+  too_long,    ///< It, or the response that it asks for, is longer than the area of this process
                ///< (SenderOptions::area_slots), or three quarters of SenderOptions::slots.
   sender_gone, ///< The sender had ended before the request was made.
 };
@@ -116,7 +116,8 @@ public:
   /// Takes the request over.
   Pending(Pending &&other) noexcept
       : area_(std::exchange(other.area_, nullptr)), slot_(other.slot_), slots_(other.slots_),
-        room_(other.room_), how_(other.how_), deadline_(other.deadline_), where_(other.where_) {}
+        buffer_(other.buffer_), how_(other.how_), deadline_(other.deadline_), where_(other.where_) {
+  }
   Pending &operator=(Pending &&other) noexcept; ///< Cancels its own request, and takes the other.
   ~Pending() { cancel(); }                      ///< Cancels it. The Caller must still exist.
 
@@ -151,9 +152,9 @@ public:
 private:
   friend class Caller;
   friend class CallerArea;
-  Pending(CallerArea &area, uint32_t slot, uint32_t slots, uint32_t room, Waiting how,
+  Pending(CallerArea &area, uint32_t slot, uint32_t slots, uint32_t buffer, Waiting how,
           std::chrono::steady_clock::time_point deadline, rdmacommon::Where where)
-      : area_(&area), slot_(slot), slots_(slots), room_(room), how_(how), deadline_(deadline),
+      : area_(&area), slot_(slot), slots_(slots), buffer_(buffer), how_(how), deadline_(deadline),
         where_(where) {}
   bool is_answered() const;
   Outcome answered() const; // only if it is
@@ -164,7 +165,7 @@ private:
   [[noreturn]] void throw_failed(Outcome outcome);
 
   CallerArea *area_; // null once the response has been collected
-  uint32_t slot_, slots_, room_;
+  uint32_t slot_, slots_, buffer_;
   Waiting how_;
   std::chrono::steady_clock::time_point deadline_;
   rdmacommon::Where where_; // of the request
