@@ -27,7 +27,7 @@ using rdmacommon::check_errno, rdmacommon::Error, rdmacommon::File, rdmacommon::
     rdmacommon::Where;
 using std::chrono::milliseconds;
 
-// Said by the guest, with a pidfd; and by the sender, with the guest's number behind it.
+// Said by the process, with a pidfd; and by the sender, with its number behind it.
 constexpr std::string_view hello = "rdmashared 1", answer = "rdmashared 1 worker ";
 constexpr milliseconds breather(1000); // after there were no file descriptors left
 
@@ -106,10 +106,11 @@ void WorkerEvent::ring() const noexcept {
   [[maybe_unused]] const ssize_t sent = send(socket_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-Members::Members(const AreaShape &shape, std::vector<Host> hosts, const std::string &name,
+Members::Members(const AreaShape &shape, std::vector<SenderThread> threads, const std::string &name,
                  std::optional<gid_t> group)
-    : shape_(shape), hosts_(std::move(hosts)), group_(group), process_(pidfd_of_this_process()),
-      is_taken_(hosts_.size(), std::vector<bool>(max_workers)), joined_(hosts_.size()) {
+    : shape_(shape), threads_(std::move(threads)), group_(group),
+      own_pidfd_(pidfd_of_this_process()),
+      is_taken_(threads_.size(), std::vector<bool>(max_workers)), joined_(threads_.size()) {
   if (!name.empty()) {
     listener_ = unix_socket(SOCK_NONBLOCK);
     sockaddr_un address;
@@ -131,20 +132,20 @@ void Members::invite(Link link) {
   loop_.send([this, its = std::make_shared<Link>(std::move(link))] { take_in(std::move(*its)); });
 }
 
-void Members::is_free(uint32_t host, uint32_t number) {
-  loop_.send([this, host, number] {
-    is_taken_[host][number] = false;
-    --joined_[host];
+void Members::is_free(uint32_t thread, uint32_t number) {
+  loop_.send([this, thread, number] {
+    is_taken_[thread][number] = false;
+    --joined_[thread];
   });
 }
 
-void Members::drop(uint32_t host, uint32_t number) {
-  loop_.send([this, host, number] {
-    const auto is_it = [&](const Guest &each) {
-      return each.has_joined() && each.host == host && each.number == number;
+void Members::drop(uint32_t thread, uint32_t number) {
+  loop_.send([this, thread, number] {
+    const auto is_it = [&](const Process &each) {
+      return each.has_joined() && each.thread == thread && each.number == number;
     };
-    if (const auto guest = std::ranges::find_if(guests_, is_it); guest != guests_.end())
-      forget(guest);
+    if (const auto process = std::ranges::find_if(processes_, is_it); process != processes_.end())
+      forget(process);
   });
 }
 
@@ -152,14 +153,14 @@ void Members::drop(uint32_t host, uint32_t number) {
 void Members::run() {
   while (!is_over_) {
     Clock::time_point until = paused_until_.value_or(Clock::time_point::max());
-    for (const Guest &guest : guests_)
-      if (!guest.has_joined())
-        until = std::min(until, guest.silent_until);
+    for (const Process &process : processes_)
+      if (!process.has_joined())
+        until = std::min(until, process.silent_until);
     loop_.wait(until, true);
     const auto now = Clock::now();
-    for (auto next = guests_.begin(); next != guests_.end();)
-      if (const auto guest = next++; !guest->has_joined() && guest->silent_until <= now)
-        guest->link.has_spoken() ? welcome(guest) : forget(guest); // it may have been in time
+    for (auto next = processes_.begin(); next != processes_.end();)
+      if (const auto process = next++; !process->has_joined() && process->silent_until <= now)
+        process->link.has_spoken() ? welcome(process) : forget(process); // it may have been in time
     if (paused_until_ && *paused_until_ <= now)
       watch_listener();
   }
@@ -202,38 +203,38 @@ void Members::pause_listener(Clock::time_point until) {
 
 uint32_t Members::silent() const {
   return static_cast<uint32_t>(
-      std::ranges::count_if(guests_, [](const Guest &each) { return !each.has_joined(); }));
+      std::ranges::count_if(processes_, [](const Process &each) { return !each.has_joined(); }));
 }
 
 void Members::take_in(Link link) {
-  const GuestIterator guest =
-      guests_.insert(guests_.end(), Guest{.link = std::move(link),
-                                          .process = File(),
-                                          .silent_until = Clock::now() + hello_limit});
+  const ProcessIterator process =
+      processes_.insert(processes_.end(), Process{.link = std::move(link),
+                                                  .pidfd = File(),
+                                                  .silent_until = Clock::now() + hello_limit});
   try {
-    loop_.watch(guest->link.fd(),
-                [this, guest] { guest->has_joined() ? forget(guest) : welcome(guest); });
+    loop_.watch(process->link.fd(),
+                [this, process] { process->has_joined() ? forget(process) : welcome(process); });
   } catch (const Error &) { // it is no link, or there is no memory; the others do not suffer
-    forget(guest);
+    forget(process);
   }
 }
 
 // [welcome]
-// The guest sends a pidfd of its own: the kernel's word for "this very process", which never comes
+// The process sends a pidfd of its own: the kernel's word for "this process", which never comes
 // to mean another one, as a process id does.
-void Members::welcome(GuestIterator guest) {
-  const auto host = static_cast<uint32_t>(std::ranges::min_element(joined_) - joined_.begin());
-  const auto free = std::ranges::find(is_taken_[host], false);
+void Members::welcome(ProcessIterator process) {
+  const auto thread = static_cast<uint32_t>(std::ranges::min_element(joined_) - joined_.begin());
+  const auto free = std::ranges::find(is_taken_[thread], false);
   try {
     std::vector<File> files;
-    if (guest->link.hear(milliseconds(0), files, 1) != hello)
+    if (process->link.hear(milliseconds(0), files, 1) != hello)
       throw Error("a process that wants to join", "it has another version of the library");
     const auto pid = pid_of(files[0]);
-    if (!pid && pid_of(process_)) // without a pidfd here (Valgrind), guests need none
+    if (!pid && pid_of(own_pidfd_)) // without a pidfd here (Valgrind), processes need none
       throw Error("a process that wants to join", "nothing would tell its end");
-    if (free == is_taken_[host].end())
+    if (free == is_taken_[thread].end())
       throw Error("a process that wants to join", "there are as many as can be");
-    const auto number = static_cast<uint32_t>(free - is_taken_[host].begin());
+    const auto number = static_cast<uint32_t>(free - is_taken_[thread].begin());
     const File area = Area::make(shape_);
     File workers_event;
     Member member{.number = number,
@@ -241,18 +242,18 @@ void Members::welcome(GuestIterator guest) {
                   .doorbell = std::make_shared<Event>(),
                   .event = std::make_shared<WorkerEvent>(workers_event),
                   .pid = pid.value_or(0)};
-    guest->link.tell(std::string(answer) + std::to_string(number),
-                     std::array{process_.get(), hosts_[host].board, area.get(),
-                                member.doorbell->fd(), workers_event.get()});
-    loop_.watch(files[0].get(), [this, guest] { forget(guest); });
-    guest->process = std::move(files[0]);
-    guest->host = host;
-    guest->number = number;
+    process->link.tell(std::string(answer) + std::to_string(number),
+                       std::array{own_pidfd_.get(), threads_[thread].board, area.get(),
+                                  member.doorbell->fd(), workers_event.get()});
+    loop_.watch(files[0].get(), [this, process] { forget(process); });
+    process->pidfd = std::move(files[0]);
+    process->thread = thread;
+    process->number = number;
     *free = true;
-    ++joined_[host];
-    hosts_[host].joined(std::move(member));
+    ++joined_[thread];
+    threads_[thread].joined(std::move(member));
   } catch (const Error &) { // of this process, or of the host, which has no room for it
-    return forget(guest);
+    return forget(process);
   }
   if (paused_until_)
     watch_listener();
@@ -262,12 +263,12 @@ void Members::welcome(GuestIterator guest) {
 // [forget]
 // Its process has ended, or its link is closed. The process may still have its area: nobody else
 // has, so what it writes there does not matter.
-void Members::forget(GuestIterator guest) {
-  loop_.forget(guest->link.fd());
-  loop_.forget(guest->process.get());
-  if (guest->has_joined())
-    hosts_[guest->host].left(guest->number);
-  guests_.erase(guest);
+void Members::forget(ProcessIterator process) {
+  loop_.forget(process->link.fd());
+  loop_.forget(process->pidfd.get());
+  if (process->has_joined())
+    threads_[process->thread].left(process->number);
+  processes_.erase(process);
   if (paused_until_) // there is room for another one, and a file descriptor
     watch_listener();
 }

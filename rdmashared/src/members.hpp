@@ -51,7 +51,7 @@ struct Member {
 };
 
 // One of the sender's threads, to which members are given.
-struct Host {
+struct SenderThread {
   int board; // a descriptor
   std::function<void(Member)> joined;
   std::function<void(uint32_t number)> left; // calls Members::is_free() once the number is free
@@ -66,7 +66,7 @@ public:
   // @param name  of an abstract socket, or empty
   // @param group whose members may join, beside this user's processes
   // @throws Error if the name is in use
-  Members(const AreaShape &shape, std::vector<Host> hosts, const std::string &name,
+  Members(const AreaShape &shape, std::vector<SenderThread> threads, const std::string &name,
           std::optional<gid_t> group);
   ~Members();
   Members(const Members &) = delete;
@@ -76,38 +76,38 @@ public:
 
   // Lets the process at the other end of the link join.
   void invite(rdmacommon::Link link);
-  void is_free(uint32_t host, uint32_t number);
-  // It has damaged its area: its link is closed, and Host::left() is called.
-  void drop(uint32_t host, uint32_t number);
+  void is_free(uint32_t thread, uint32_t number);
+  // It has damaged its area: its link is closed, and SenderThread::left() is called.
+  void drop(uint32_t thread, uint32_t number);
 
 private:
-  struct Guest {
+  struct Process {
     rdmacommon::Link link;
-    rdmacommon::File process; // a pidfd, once it has joined
-    uint32_t host = 0, number = 0;
+    rdmacommon::File pidfd; // once it has joined
+    uint32_t thread = 0, number = 0;
     Clock::time_point silent_until;
-    bool has_joined() const { return process.get() >= 0; }
+    bool has_joined() const { return pidfd.get() >= 0; }
   };
-  using GuestIterator = std::list<Guest>::iterator;
+  using ProcessIterator = std::list<Process>::iterator;
 
   void run();
   void accept();
   void watch_listener();
   void pause_listener(Clock::time_point until);
   void take_in(rdmacommon::Link link);
-  void welcome(GuestIterator guest);
-  void forget(GuestIterator guest);
+  void welcome(ProcessIterator process);
+  void forget(ProcessIterator process);
   uint32_t silent() const;
 
   const AreaShape shape_;
-  const std::vector<Host> hosts_;
+  const std::vector<SenderThread> threads_;
   const std::optional<gid_t> group_;
-  const rdmacommon::File process_; // a pidfd of this process, which the guests get
+  const rdmacommon::File own_pidfd_; // the others get it
   rdmacommon::File listener_;
   Loop loop_;
-  std::list<Guest> guests_;
-  std::vector<std::vector<bool>> is_taken_; // of each host, by number
-  std::vector<uint32_t> joined_;            // to each host, now
+  std::list<Process> processes_;
+  std::vector<std::vector<bool>> is_taken_; // of each thread, by number
+  std::vector<uint32_t> joined_;            // to each thread, now
   std::optional<Clock::time_point> paused_until_;
   bool is_over_ = false;
   std::thread thread_;

@@ -65,14 +65,14 @@ public:
   // After the other constructor, the destructor ends what there is, also if this one throws.
   SenderThreads(const SenderOptions &options, std::vector<Link> links) : SenderThreads(options) {
     const Shape shape = shape_of(options_);
-    std::vector<Host> hosts;
+    std::vector<SenderThread> threads;
     for (uint32_t i = 0; i < options_.threads; ++i) {
       loops_.push_back(std::make_unique<SenderLoop>(
           options_, shape, [this, i](uint32_t up, std::string_view why) { note(i, up, why); }));
       SenderLoop &loop = *loops_.back();
-      hosts.push_back({.board = loop.board(),
-                       .joined = [&loop](Member member) { loop.join(std::move(member)); },
-                       .left = [&loop](uint32_t number) { loop.leave(number); }});
+      threads.push_back({.board = loop.board(),
+                         .joined = [&loop](Member member) { loop.join(std::move(member)); },
+                         .left = [&loop](uint32_t number) { loop.leave(number); }});
     }
     up_.resize(loops_.size());
     members_ = std::make_unique<Members>(
@@ -82,7 +82,7 @@ public:
                   .largest = shape.largest,
                   .longest = longest_message(shape.slots) * shape.slot_size - Header::bytes -
                              ResponseBuffer::bytes},
-        std::move(hosts), options_.name, options_.members);
+        std::move(threads), options_.name, options_.members);
     for (Link &link : links)
       members_->invite(std::move(link));
     const NoSignals no_signals;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// For the tests of Members: a host that only notes its calls, and children that join when they are
-// asked to. Make the children first: Members has a thread.
+// For the tests of Members: a sender's thread that only notes its calls, and children that join
+// when they are asked to. Make the children first: Members has a thread.
 #pragma once
 
 #include "members.hpp"
@@ -38,14 +38,14 @@ inline bool is_readable(int fd, milliseconds limit = milliseconds(0)) {
   return poll(&poller, 1, static_cast<int>(limit.count())) > 0;
 }
 
-class Door {
+class FakeThread {
 public:
   OwnBoard board{1};
   const bool keeps_members; // they have file descriptors
 
-  explicit Door(bool keeps = true) : keeps_members(keeps) {}
+  explicit FakeThread(bool keeps = true) : keeps_members(keeps) {}
 
-  Host host() {
+  SenderThread callbacks() {
     return {.board = board.fd(),
             .joined =
                 [this](Member member) {
@@ -99,7 +99,7 @@ inline Membership join_here(Members &members) {
   return join(std::move(theirs), soon);
 }
 
-// Its link is closed, which may be a little later than the host hears of it.
+// Its link is closed, which may be a little later than the thread hears of it.
 inline bool becomes_alone(const Membership &joined) {
   return is_readable(joined.link.fd(), soon) && joined.is_alone();
 }

@@ -53,15 +53,15 @@ TEST(Membership, SaysHelloWithAFileAndHasALimit) {
 }
 
 TEST(Membership, IsAloneWhenTheMembersGo) {
-  Door door;
-  auto members = std::make_unique<Members>(small, std::vector{door.host()}, std::string(),
+  FakeThread thread;
+  auto members = std::make_unique<Members>(small, std::vector{thread.callbacks()}, std::string(),
                                            std::optional<gid_t>());
   const Membership here = join_here(*members);
   EXPECT_FALSE(here.is_alone());
   EXPECT_FALSE(here.is_alone());
   members.reset();
   EXPECT_TRUE(here.is_alone());
-  EXPECT_TRUE(door.left().empty()); // nobody is told: the host is about to go, too
+  EXPECT_TRUE(thread.left().empty()); // nobody is told: the sender is about to go, too
 }
 
 // A sender in a process of its own.
@@ -69,8 +69,8 @@ class SenderProcess {
 public:
   explicit SenderProcess(const std::string &name)
       : child_([&name](const Link &test) {
-          Door door;
-          const Members members(small, {door.host()}, name, {});
+          FakeThread thread;
+          const Members members(small, {thread.callbacks()}, name, {});
           test.tell("listens");
           test.hear(std::chrono::hours(1));
           fork_holder(test);
@@ -132,11 +132,11 @@ Caller caller_of(Members &members) {
 // The sender answers each request just after the caller has given it up, and takes no cancel. So
 // each slot has the cancel of an answered request, and a new request with its cancel.
 TEST(Membership, HasRoomForAllThatAWorkerCanSubmit) {
-  Door door;
-  Members members(with_requests, {door.host()}, {}, {});
+  FakeThread thread;
+  Members members(with_requests, {thread.callbacks()}, {}, {});
   Caller caller = caller_of(members);
-  ASSERT_TRUE(door.wait_for_joined(1));
-  const Area &area = *door.member(0).area;
+  ASSERT_TRUE(thread.wait_for_joined(1));
+  const Area &area = *thread.member(0).area;
   std::vector<Pending> pending;
   const auto submit_all = [&] {
     while (auto one = caller.try_request_async({}))
@@ -157,11 +157,11 @@ TEST(Membership, HasRoomForAllThatAWorkerCanSubmit) {
 // The answer can come while a thread gives the request up. Then the sender's ring comes too early
 // for a thread that waits for room: it looks, finds the slots in use, and sleeps again.
 TEST(Membership, WakesThoseWhoWaitForRoomWhenARequestIsGivenUp) {
-  Door door;
-  Members members(with_requests, {door.host()}, {}, {});
+  FakeThread thread;
+  Members members(with_requests, {thread.callbacks()}, {}, {});
   Caller caller = caller_of(members);
-  ASSERT_TRUE(door.wait_for_joined(1));
-  const Area &area = *door.member(0).area;
+  ASSERT_TRUE(thread.wait_for_joined(1));
+  const Area &area = *thread.member(0).area;
   Pending pending = caller.request_async({});
   const uint32_t before = area.room_bell();
   area.wants_room() = 1;

@@ -6,30 +6,30 @@ namespace {
 
 TEST(Members, JoinByLinkAndByNameOneAfterTheOther) {
   Process first, second, third;
-  Door door;
+  FakeThread thread;
   const std::string name = a_name();
-  Members members(small, {door.host()}, name, {});
+  Members members(small, {thread.callbacks()}, name, {});
   EXPECT_EQ(first.join_by_link(members), "joined 0");
   EXPECT_EQ(second.join_by_name(name), "joined 1");
   EXPECT_EQ(third.join_by_link(members), "joined 2");
   const Membership here = join_here(members);
   EXPECT_EQ(here.number, 3U);
-  EXPECT_TRUE(door.wait_for_joined(4));
-  EXPECT_EQ(door.joined(), (std::vector<uint32_t>{0, 1, 2, 3}));
+  EXPECT_TRUE(thread.wait_for_joined(4));
+  EXPECT_EQ(thread.joined(), (std::vector<uint32_t>{0, 1, 2, 3}));
   for (Process *each : {&first, &second, &third})
     EXPECT_EQ(each->tell("alone?"), "not alone");
   EXPECT_FALSE(here.is_alone());
-  EXPECT_TRUE(door.left().empty());
+  EXPECT_TRUE(thread.left().empty());
 }
 
 TEST(Members, EachHasWhatItsSenderHas) {
   Process one, other;
-  Door door;
-  Members members(small, {door.host()}, {}, {});
+  FakeThread thread;
+  Members members(small, {thread.callbacks()}, {}, {});
   EXPECT_EQ(one.join_by_link(members), "joined 0");
   EXPECT_EQ(other.join_by_link(members), "joined 1");
-  ASSERT_TRUE(door.wait_for_joined(2));
-  const Member its = door.member(0), others = door.member(1);
+  ASSERT_TRUE(thread.wait_for_joined(2));
+  const Member its = thread.member(0), others = thread.member(1);
   EXPECT_EQ(its.area->shape(), small);
   EXPECT_EQ(one.tell("submit"), "done");
   EXPECT_TRUE(is_readable(its.doorbell->fd(), soon));
@@ -40,19 +40,19 @@ TEST(Members, EachHasWhatItsSenderHas) {
   others.event->ring();
   EXPECT_EQ(other.tell("wait for event"), "rung");
   EXPECT_EQ(one.tell("event?"), "silent");
-  door.board->is_asleep = 7;
+  thread.board->is_asleep = 7;
   EXPECT_EQ((*join_here(members).board)->is_asleep.load(), 7U);
 }
 
 // A worker can change the flags of an open file for each process that has it.
 TEST(Members, AWorkerCannotMakeItsEventBlock) {
   Process worker;
-  Door door;
-  Members members(small, {door.host()}, {}, {});
+  FakeThread thread;
+  Members members(small, {thread.callbacks()}, {}, {});
   EXPECT_EQ(worker.join_by_link(members), "joined 0");
-  ASSERT_TRUE(door.wait_for_joined(1));
+  ASSERT_TRUE(thread.wait_for_joined(1));
   worker.tell("make the event block");
-  const Member its = door.member(0);
+  const Member its = thread.member(0);
   for (int i = 0; i < 10'000; ++i) // as often as a worker asks, and never reads
     its.event->ring();             // if it blocks, the test's time limit ends it
   EXPECT_EQ(worker.tell("event?"), "rung");
@@ -60,79 +60,79 @@ TEST(Members, AWorkerCannotMakeItsEventBlock) {
 
 TEST(Members, AKilledProcessHasLeft) {
   Process first, second;
-  Door door;
-  Members members(small, {door.host()}, {}, {});
+  FakeThread thread;
+  Members members(small, {thread.callbacks()}, {}, {});
   EXPECT_EQ(first.join_by_link(members), "joined 0");
   EXPECT_EQ(second.join_by_link(members), "joined 1");
   first.kill();
-  EXPECT_TRUE(door.wait_for_left(1));
-  EXPECT_EQ(door.left(), std::vector<uint32_t>{0});
+  EXPECT_TRUE(thread.wait_for_left(1));
+  EXPECT_EQ(thread.left(), std::vector<uint32_t>{0});
   EXPECT_EQ(second.tell("alone?"), "not alone");
 }
 
 // Then its link stays open, and only the pidfd tells.
 TEST(Members, AKilledProcessHasLeftAlsoIfItsChildHasItsLink) {
   Process first, second;
-  Door door;
-  Members members(small, {door.host()}, {}, {});
+  FakeThread thread;
+  Members members(small, {thread.callbacks()}, {}, {});
   EXPECT_EQ(first.join_by_link(members), "joined 0");
   EXPECT_EQ(second.join_by_link(members), "joined 1");
   EXPECT_EQ(first.tell("hold"), "done");
   first.kill();
-  EXPECT_TRUE(door.wait_for_left(1));
-  EXPECT_EQ(door.left(), std::vector<uint32_t>{0});
+  EXPECT_TRUE(thread.wait_for_left(1));
+  EXPECT_EQ(thread.left(), std::vector<uint32_t>{0});
   EXPECT_EQ(second.tell("alone?"), "not alone");
 }
 
 TEST(Members, LeaveByThemselves) {
   Process process;
-  Door door;
-  Members members(small, {door.host()}, {}, {});
+  FakeThread thread;
+  Members members(small, {thread.callbacks()}, {}, {});
   EXPECT_EQ(process.join_by_link(members), "joined 0");
   EXPECT_EQ(process.tell("leave"), "done");
-  EXPECT_TRUE(door.wait_for_left(1));
+  EXPECT_TRUE(thread.wait_for_left(1));
   { const Membership here = join_here(members); }
-  EXPECT_TRUE(door.wait_for_left(2));
-  EXPECT_EQ(door.left(), (std::vector<uint32_t>{0, 1}));
+  EXPECT_TRUE(thread.wait_for_left(2));
+  EXPECT_EQ(thread.left(), (std::vector<uint32_t>{0, 1}));
 }
 
 TEST(Members, OneThatGoesOnTalkingHasToLeave) {
-  Door door;
-  Members members(small, {door.host()}, {}, {});
+  FakeThread thread;
+  Members members(small, {thread.callbacks()}, {}, {});
   const Membership here = join_here(members);
   here.link.tell("and another thing");
-  EXPECT_TRUE(door.wait_for_left(1));
+  EXPECT_TRUE(thread.wait_for_left(1));
   EXPECT_TRUE(becomes_alone(here));
 }
 
 TEST(Members, CanBeDropped) {
   Process process;
-  std::array<Door, 2> doors;
-  Members members(small, {doors[0].host(), doors[1].host()}, {}, {});
+  std::array<FakeThread, 2> threads;
+  Members members(small, {threads[0].callbacks(), threads[1].callbacks()}, {}, {});
   EXPECT_EQ(process.join_by_link(members), "joined 0");
-  const Membership other = join_here(members); // the first one, too, of the other host
+  const Membership other = join_here(members); // the first one, too, of the other thread
   EXPECT_EQ(other.number, 0U);
   members.drop(0, 5); // there is none
   members.drop(1, 0);
-  EXPECT_TRUE(doors[1].wait_for_left(1));
+  EXPECT_TRUE(threads[1].wait_for_left(1));
   EXPECT_TRUE(becomes_alone(other));
   EXPECT_EQ(process.tell("alone?"), "not alone");
   members.drop(1, 0); // it has left already
   members.drop(0, 0);
-  EXPECT_TRUE(doors[0].wait_for_left(1));
+  EXPECT_TRUE(threads[0].wait_for_left(1));
   EXPECT_EQ(process.tell("wait until alone"), "alone");
-  EXPECT_EQ(doors[1].left().size(), 1U);
+  EXPECT_EQ(threads[1].left().size(), 1U);
 }
 
 TEST(Members, ANumberIsGivenAgainOnceItIsFree) {
-  Door door;
-  Members members(small, {door.host()}, {}, {});
+  FakeThread thread;
+  Members members(small, {thread.callbacks()}, {}, {});
   auto first = std::make_unique<Membership>(join_here(members));
   const Membership second = join_here(members);
   EXPECT_EQ(first->number, 0U);
   EXPECT_EQ(second.number, 1U);
   first.reset();
-  ASSERT_TRUE(door.wait_for_left(1));
+  ASSERT_TRUE(thread.wait_for_left(1));
   const Membership third = join_here(members);
   EXPECT_EQ(third.number, 2U); // answers for the first may still come
   members.is_free(0, 0);
@@ -144,55 +144,56 @@ TEST(Members, ANumberIsGivenAgainOnceItIsFree) {
 }
 
 TEST(Members, AreAsManyAsCanBe) {
-  Door door(false);
-  Members members(small, {door.host()}, {}, {});
+  FakeThread thread(false);
+  Members members(small, {thread.callbacks()}, {}, {});
   for (uint32_t i = 0; i < max_workers; ++i)
     ASSERT_EQ(join_here(members).number, i);
   EXPECT_THROW(join_here(members), Error);
-  ASSERT_TRUE(door.wait_for_left(max_workers));
+  ASSERT_TRUE(thread.wait_for_left(max_workers));
   EXPECT_THROW(join_here(members), Error); // all have left, and nobody has said that they are free
   members.is_free(0, 1000);
   EXPECT_EQ(join_here(members).number, 1000U);
 }
 
 TEST(Members, AreDividedAmongTheHosts) {
-  std::array<Door, 3> doors;
-  Members members(small, {doors[0].host(), doors[1].host(), doors[2].host()}, {}, {});
+  std::array<FakeThread, 3> threads;
+  Members members(small, {threads[0].callbacks(), threads[1].callbacks(), threads[2].callbacks()},
+                  {}, {});
   std::vector<Membership> here;
   for (int i = 0; i < 6; ++i)
     here.push_back(join_here(members));
-  for (Door &door : doors) {
-    EXPECT_TRUE(door.wait_for_joined(2));
-    EXPECT_EQ(door.joined(), (std::vector<uint32_t>{0, 1}));
+  for (FakeThread &thread : threads) {
+    EXPECT_TRUE(thread.wait_for_joined(2));
+    EXPECT_EQ(thread.joined(), (std::vector<uint32_t>{0, 1}));
   }
   members.drop(1, 0);
-  ASSERT_TRUE(doors[1].wait_for_left(1));
+  ASSERT_TRUE(threads[1].wait_for_left(1));
   members.is_free(1, 0);
   here.push_back(join_here(members)); // where there are the fewest now
-  EXPECT_TRUE(doors[1].wait_for_joined(3));
-  EXPECT_EQ(doors[1].joined().back(), 0U);
-  EXPECT_EQ(doors[0].joined().size(), 2U);
-  EXPECT_EQ(doors[2].joined().size(), 2U);
+  EXPECT_TRUE(threads[1].wait_for_joined(3));
+  EXPECT_EQ(threads[1].joined().back(), 0U);
+  EXPECT_EQ(threads[0].joined().size(), 2U);
+  EXPECT_EQ(threads[2].joined().size(), 2U);
 }
 
 TEST(Members, ANameBelongsToOneSender) {
-  Door door;
+  FakeThread thread;
   const std::string name = a_name();
   const auto where = rdmacommon::Where::here();
   EXPECT_THROW(connect_to(name, soon, where), Error); // nobody listens
   {
-    const Members members(small, {door.host()}, name, {});
-    EXPECT_THROW(Members(small, {door.host()}, name, {}), Error);
+    const Members members(small, {thread.callbacks()}, name, {});
+    EXPECT_THROW(Members(small, {thread.callbacks()}, name, {}), Error);
     EXPECT_EQ(join(connect_to(name, soon, where), soon).number, 0U);
   }
   EXPECT_THROW(connect_to(name, soon, where), Error);
-  const Members again(small, {door.host()}, name, {}); // the name is free again
+  const Members again(small, {thread.callbacks()}, name, {}); // the name is free again
   EXPECT_EQ(join(connect_to(name, soon, where), soon).number, 0U);
   EXPECT_THROW(connect_to("", soon, where), Error);
   EXPECT_THROW(connect_to(std::string(108, 'x'), soon, where), Error);
-  EXPECT_THROW(Members(small, {door.host()}, std::string(108, 'x'), {}), Error);
+  EXPECT_THROW(Members(small, {thread.callbacks()}, std::string(108, 'x'), {}), Error);
   const std::string longest = name + std::string(107 - name.size(), 'x');
-  const Members with_long_name(small, {door.host()}, longest, {});
+  const Members with_long_name(small, {thread.callbacks()}, longest, {});
   EXPECT_EQ(join(connect_to(longest, soon, where), soon).number, 0U);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Those who come to a sender's door and say nothing, or something else, or may not come in.
+// Processes that connect to a sender and say nothing, or something else, or may not join.
 #include "area_members_fixture.hpp"
 
 #include <grp.h>
@@ -12,7 +12,7 @@ namespace {
 
 const auto where = rdmacommon::Where::here();
 
-// Says something at the door, and waits until it is sent away.
+// Says something at the thread, and waits until it is sent away.
 void say(Members &members, const std::string &text, const std::vector<int> &files) {
   auto [mine, theirs] = make_link();
   members.invite(std::move(mine));
@@ -21,9 +21,9 @@ void say(Members &members, const std::string &text, const std::vector<int> &file
   EXPECT_TRUE(is_readable(theirs.fd())) << "nobody has sent it away";
 }
 
-TEST(Guests, StrangersAreSentAway) {
-  Door door;
-  Members members(small, {door.host()}, {}, {});
+TEST(Processes, StrangersAreSentAway) {
+  FakeThread thread;
+  Members members(small, {thread.callbacks()}, {}, {});
   const Event event;
   say(members, "rdmashared 2", {event.fd()});
   say(members, "rdmashared 1 ", {event.fd()});
@@ -33,14 +33,14 @@ TEST(Guests, StrangersAreSentAway) {
   say(members, "rdmashared 1", {event.fd(), event.fd()});
   say(members, "rdmashared 1", std::vector<int>(Link::max_files, event.fd()));
   EXPECT_EQ(join_here(members).number, 0U);
-  EXPECT_TRUE(door.wait_for_joined(1)); // nobody else has
-  EXPECT_TRUE(door.wait_for_left(1));
+  EXPECT_TRUE(thread.wait_for_joined(1)); // nobody else has
+  EXPECT_TRUE(thread.wait_for_left(1));
 }
 
-TEST(Guests, OneThatHangsUpIsForgotten) {
-  Door door;
+TEST(Processes, OneThatHangsUpIsForgotten) {
+  FakeThread thread;
   const std::string name = a_name();
-  Members members(small, {door.host()}, name, {});
+  Members members(small, {thread.callbacks()}, name, {});
   for (int i = 0; i < 300; ++i) { // more than may be silent
     auto [mine, theirs] = make_link();
     theirs = Link();
@@ -50,34 +50,34 @@ TEST(Guests, OneThatHangsUpIsForgotten) {
   EXPECT_EQ(join(connect_to(name, soon, where), soon).number, 0U);
 }
 
-TEST(Guests, NoLinkAtAllDoesNoHarm) {
-  Door door;
-  Members members(small, {door.host()}, {}, {});
+TEST(Processes, NoLinkAtAllDoesNoHarm) {
+  FakeThread thread;
+  Members members(small, {thread.callbacks()}, {}, {});
   members.invite(Link());
   EXPECT_EQ(join_here(members).number, 0U);
 }
 
-// A guest sends a file that stands for its process. A file of another kind would never tell that
-// the guest has ended.
-TEST(Guests, AFileThatIsNoProcess) {
+// A process sends a file that stands for its process. A file of another kind would never tell that
+// the process has ended.
+TEST(Processes, AFileThatIsNoProcess) {
   Process victim;
   const Child ended([](const Link &) {});
-  Door door;
-  Members members(small, {door.host()}, {}, {});
+  FakeThread thread;
+  Members members(small, {thread.callbacks()}, {}, {});
   const File regular(memfd_create("test", MFD_CLOEXEC));
   const Event event;
   for (const int fd : {regular.get(), event.fd()})
     say(members, "rdmashared 1", {fd});
-  EXPECT_TRUE(door.joined().empty());
+  EXPECT_TRUE(thread.joined().empty());
   EXPECT_EQ(victim.join_by_link(members), "joined 0");
   victim.kill(); // its link and its process tell at the same time
-  EXPECT_TRUE(door.wait_for_left(1));
+  EXPECT_TRUE(thread.wait_for_left(1));
   EXPECT_TRUE(is_readable(ended.pidfd(), soon)); // that process has ended already
   auto [mine, theirs] = make_link();
   members.invite(std::move(mine));
   theirs.tell("rdmashared 1", std::array{ended.pidfd()});
-  EXPECT_TRUE(door.wait_for_left(2));
-  EXPECT_TRUE(door.wait_for_joined(2));
+  EXPECT_TRUE(thread.wait_for_left(2));
+  EXPECT_TRUE(thread.wait_for_joined(2));
 }
 
 // ---- silence
@@ -89,10 +89,10 @@ std::vector<Link> come_and_say_nothing(const std::string &name, uint32_t count) 
   return silent;
 }
 
-TEST(Guests, TheSilentOnesAreForgottenAfterTheirTime) {
-  Door door;
+TEST(Processes, TheSilentOnesAreForgottenAfterTheirTime) {
+  FakeThread thread;
   const std::string name = a_name();
-  Members members(small, {door.host()}, name, {});
+  Members members(small, {thread.callbacks()}, name, {});
   auto [invited, theirs] = make_link();
   const auto begin = Clock::now();
   members.invite(std::move(invited));
@@ -102,10 +102,10 @@ TEST(Guests, TheSilentOnesAreForgottenAfterTheirTime) {
   EXPECT_EQ(join(connect_to(name, soon, where), soon).number, 0U);
 }
 
-TEST(Guests, OnlySoManyMayBeSilent) {
-  Door door;
+TEST(Processes, OnlySoManyMayBeSilent) {
+  FakeThread thread;
   const std::string name = a_name();
-  Members members(small, {door.host()}, name, {});
+  Members members(small, {thread.callbacks()}, name, {});
   const auto begin = Clock::now();
   const auto silent = come_and_say_nothing(name, Members::max_silent);
   auto late = std::async(std::launch::async, [link = connect_to(name, soon, where)]() mutable {
@@ -125,20 +125,20 @@ TEST(Guests, OnlySoManyMayBeSilent) {
 
 // @return false if the machine was so busy that the time of the silent ones was over
 bool one_that_speaks_makes_room() {
-  Door door(false);
+  FakeThread thread(false);
   const std::string name = a_name();
-  Members members(small, {door.host()}, name, {});
+  Members members(small, {thread.callbacks()}, name, {});
   auto silent = come_and_say_nothing(name, Members::max_silent);
   const Link late = connect_to(name, soon, where);
   const File process(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   late.tell("rdmashared 1", std::array{process.get()});
-  // The thread of Members looks at the door at least once for each of these.
+  // The thread of Members looks at its listener at least once for each of these.
   constexpr uint32_t invited = Members::max_silent + 10;
   bool only_they_have = true; // nobody is free again, so the numbers tell how many have joined
   for (uint32_t i = 0; i < invited; ++i)
     only_they_have &= join_here(members).number == i;
-  // Each that leaves lets the thread look at the door again, too; from here on none does.
-  EXPECT_TRUE(door.wait_for_left(invited));
+  // Each that leaves lets it look there again, too; from here on none does.
+  EXPECT_TRUE(thread.wait_for_left(invited));
   const Membership last = join_here(members);
   only_they_have &= last.number == invited;
   const Link early = std::move(silent.back());
@@ -149,7 +149,7 @@ bool one_that_speaks_makes_room() {
          std::ranges::none_of(silent, [](const Link &each) { return is_readable(each.fd()); });
 }
 
-TEST(Guests, OneThatSpeaksMakesRoomForAnother) {
+TEST(Processes, OneThatSpeaksMakesRoomForAnother) {
   bool has = false;
   for (int attempt = 0; attempt < 5 && !has; ++attempt)
     has = one_that_speaks_makes_room();
@@ -183,7 +183,7 @@ private:
   Child child_;
 };
 
-TEST(Guests, AnotherUserNeedsTheGroup) {
+TEST(Processes, AnotherUserNeedsTheGroup) {
   if (geteuid() != 0)
     GTEST_SKIP() << "only root can become somebody else";
   constexpr uid_t other = 65534;
@@ -192,10 +192,10 @@ TEST(Guests, AnotherUserNeedsTheGroup) {
     many.push_back(20'000 + i);
   Stranger for_closed(other, many), of_none(other, {}), of_another(other, {20'098}),
       of_it(other, {20'099}), of_many(other, many), of_it_first(20'099, {}), same_user(0, {});
-  Door door;
+  FakeThread thread;
   const std::string closed = a_name(), open = a_name();
-  const Members for_nobody(small, {door.host()}, closed, {});
-  const Members for_a_group(small, {door.host()}, open, gid_t{20'099});
+  const Members for_nobody(small, {thread.callbacks()}, closed, {});
+  const Members for_a_group(small, {thread.callbacks()}, open, gid_t{20'099});
   EXPECT_EQ(for_closed.join_by_name(closed), "sent away");
   EXPECT_EQ(of_none.join_by_name(open), "sent away");
   EXPECT_EQ(of_another.join_by_name(open), "sent away");
