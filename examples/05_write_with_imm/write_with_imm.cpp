@@ -35,14 +35,14 @@ namespace {
   throw Error("the peer's message", what, where);
 }
 
-// [tell]
+// [send-immediate]
 // Immediate data alone: a WRITE of nothing, which needs neither address nor rkey.
-void tell(const Side &to, Run run) {
+void send_immediate(const Side &to, Run run) {
   post_send(to.qp, {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
                     .send_flags = IBV_SEND_SIGNALED,
                     .imm_data = to_immediate(run)});
 }
-// [tell]
+// [send-immediate]
 
 // ---- the receiver
 
@@ -92,7 +92,7 @@ void receive(const Side &from, const std::string &path) {
     post_recv(from.qp, {});
     if (++messages > 1)
       wait_for_completion(from.send_cq, "the credit before", from.timeout);
-    tell(from, run);
+    send_immediate(from, run);
     // [credit]
   }
   if (!out.flush())
@@ -108,7 +108,7 @@ void receive(const Side &from, const std::string &path) {
               next, messages);
   if (messages > 0)
     wait_for_completion(from.send_cq, "the last credit", from.timeout);
-  tell(from, {.first = next, .count = 0});
+  send_immediate(from, {.first = next, .count = 0});
   wait_for_completion(from.send_cq, "the answer", from.timeout);
 }
 // [receive]
@@ -156,7 +156,7 @@ void send_summary(const Side &to, uint32_t fragments, uint64_t bytes, uint64_t c
              .wr = {.rdma = {.remote_addr = to.theirs.address + offsetof(FragmentMemory, summary),
                              .rkey = to.theirs.rkey}}});
   post_recv(to.qp, {});
-  tell(to, {.first = fragments, .count = 0}); // the end
+  send_immediate(to, {.first = fragments, .count = 0}); // the end
 }
 // [summary]
 

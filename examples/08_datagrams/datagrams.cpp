@@ -134,7 +134,7 @@ void server(const Port &port, ibv_pd *pd, const PairOptions &options, const Sett
   std::printf("%u datagrams had found a receive while I did not look\n", found);
 
   auto quiet_until = Clock::now() + options.timeout;
-  while (!exchange.peer_has_spoken()) {
+  while (!exchange.can_receive()) {
     if (server.take())
       quiet_until = Clock::now() + options.timeout;
     else if (Clock::now() > quiet_until)

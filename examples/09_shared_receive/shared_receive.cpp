@@ -218,14 +218,14 @@ private:
 
   void sleep() {
     if (!sleep_until_something(channel_.get(), port_.context->async_fd, clients_, options_.timeout,
-                               [this](Client &client) { hear(client); }))
+                               [this](Client &client) { receive_done(client); }))
       for (Client &client : clients_)
         if (client.fd() >= 0)
           end(client, "has been silent for too long");
     refill_if_low();
   }
 
-  void hear(Client &client) {
+  void receive_done(Client &client) {
     try {
       client.exchange->receive_done(std::chrono::milliseconds(0));
       if (client.left > 0)

@@ -46,15 +46,15 @@ public:
     return *this;
   }
   int fd() const { return fd_; }
-  bool has_spoken(Limit limit = Limit(0)) const { return is_readable(fd_, limit); }
+  bool can_receive(Limit limit = Limit(0)) const { return is_readable(fd_, limit); }
 
-  void tell(const std::string &text) const { // not empty: that would be the end of the connection
-    if (send(fd_, text.data(), text.size(), MSG_NOSIGNAL) < 0)
+  void send(const std::string &text) const { // not empty: that would be the end of the connection
+    if (::send(fd_, text.data(), text.size(), MSG_NOSIGNAL) < 0)
       rdmacommon::throw_errno(errno, "telling the other process");
   }
-  std::string hear(Limit limit, rdmacommon::Where where = rdmacommon::Where::here()) const {
+  std::string receive(Limit limit, rdmacommon::Where where = rdmacommon::Where::here()) const {
     std::array<char, 512> text{};
-    if (!has_spoken(limit))
+    if (!can_receive(limit))
       throw rdmacommon::Error("the other process", "it has not said anything in time", where);
     const auto length = recv(fd_, text.data(), text.size(), 0);
     if (length < 0 && errno != ECONNRESET) // ended, with something of ours unread

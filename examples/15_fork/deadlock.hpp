@@ -77,16 +77,16 @@ inline void to_rts_forever(const Linked &rdma) {
 // Answers slot after slot. `pool` is null in a worker that was forked before there was one.
 inline void work(const Link &server, Slots &slots, Pool *pool, Limit limit) {
   for (;;) {
-    const std::string said = server.hear(8 * limit);
+    const std::string said = server.receive(8 * limit);
     if (said == "count") {
       std::string counts;
       for (unsigned slot = 0; pool && slot < n; ++slot)
         counts += "  " + std::to_string(pool->users(slot));
-      return server.tell(pool ? counts : "nothing");
+      return server.send(pool ? counts : "nothing");
     }
     const auto slot = static_cast<unsigned>(std::stoul(said));
     put(slots.at(slot).reply, "reply to " + get(slots[slot].request));
-    server.tell(said); // the server sends it
+    server.send(said); // the server sends it
     if (pool)
       pool->let_go(slot);
   }
@@ -106,7 +106,7 @@ inline void client(const rdmacommon::DeviceOptions &options, const Link &server,
     ibv_sge room = rdmacommon::piece(rdma.mr.get(), &(*memory)[n + m + i], text_size);
     rdmacommon::post_recv(rdma.qp.get(), {.wr_id = i, .sg_list = &room, .num_sge = 1});
   }
-  rdma.tell(server);
+  rdma.send_endpoint(server);
   rdma.to_rtr(server, limit);
   to_rts_forever(rdma);
   for (unsigned i = 0; i < n + m; ++i) {
@@ -122,8 +122,8 @@ inline void client(const rdmacommon::DeviceOptions &options, const Link &server,
     rdmacommon::check_wc(*done, "a reply");
     ++replies;
   }
-  server.tell(std::to_string(replies));
-  server.hear(limit); // its last acknowledgement may still be on its way
+  server.send(std::to_string(replies));
+  server.receive(limit); // its last acknowledgement may still be on its way
 }
 // [client]
 
@@ -146,24 +146,24 @@ inline Outcome deadlock(const rdmacommon::DeviceOptions &options, bool cure, Lim
     hire(&pool);
   rdma.to_rtr(asking.link(), limit);
   rdmacommon::to_rts(rdma.qp.get(), rdma.psn);
-  rdma.tell(asking.link());
+  rdma.send_endpoint(asking.link());
 
   unsigned requests = 0, sent = 0;
   // Until the client has all, or is tired of waiting, and what was sent to it is acknowledged.
-  while (!asking.link().has_spoken() || sent < requests) {
+  while (!asking.link().can_receive() || sent < requests) {
     if (const auto done = rdmacommon::poll_within(rdma.cq.get(), Limit(1))) {
       rdmacommon::check_wc(*done, "a request or a reply");
       const auto slot = static_cast<unsigned>(done->wr_id % n);
       if (done->wr_id == slot) { // a receive: a request is there
-        workers[requests++ % worker_count].link().tell(std::to_string(slot));
+        workers[requests++ % worker_count].link().send(std::to_string(slot));
       } else { // a SEND: the reply has been acknowledged
         pool.let_go(slot);
         ++sent;
       }
     }
     for (const Child &worker : workers)
-      if (worker.link().has_spoken()) {
-        const auto slot = static_cast<unsigned>(std::stoul(worker.link().hear(limit)));
+      if (worker.link().can_receive()) {
+        const auto slot = static_cast<unsigned>(std::stoul(worker.link().receive(limit)));
         ibv_sge reply = rdmacommon::piece(rdma.mr.get(), &slots->at(slot).reply, text_size);
         rdmacommon::post_send(rdma.qp.get(), {.wr_id = n + slot,
                                               .sg_list = &reply,
@@ -175,13 +175,13 @@ inline Outcome deadlock(const rdmacommon::DeviceOptions &options, bool cure, Lim
       }
   }
   // [server]
-  const std::string replies = asking.link().hear(limit);
+  const std::string replies = asking.link().receive(limit);
   std::printf("deadlock%s\n  client: %u requests posted, %s replies\n"
               "  server: %u receives posted, %u requests, %u replies sent\n",
               cure ? ", cured" : "", n + m, replies.c_str(), pool.posted(), requests, sent);
   for (unsigned i = 0; i < worker_count; ++i) {
-    workers[i].link().tell("count");
-    const std::string counts = workers[i].link().hear(limit);
+    workers[i].link().send("count");
+    const std::string counts = workers[i].link().receive(limit);
     if (!cure)
       std::printf("  users of slots 0 to %u, says worker %u:%s\n", n - 1, i, counts.c_str());
   }
@@ -189,7 +189,7 @@ inline Outcome deadlock(const rdmacommon::DeviceOptions &options, bool cure, Lim
   for (unsigned slot = 0; slot < n; ++slot)
     counts += "  " + std::to_string(pool.users(slot));
   std::printf("  users of slots 0 to %u, says the server:%s\n", n - 1, counts.c_str());
-  asking.link().tell("enough");
+  asking.link().send("enough");
   asking.wait(limit);
   const bool all = replies == std::to_string(n + m);
   return {all, std::to_string(n + m) + " requests, " + replies + " replies" +

@@ -43,13 +43,13 @@ Outcome stale(const DeviceOptions &options, bool cure, Limit limit) {
   const Resources rdma(options, *memory);
   rdma.receive();
   Child child([&](const Link &parent) {
-    parent.hear(limit);
-    parent.tell(get(memory->incoming));
+    parent.receive(limit);
+    parent.send(get(memory->incoming));
   });
   rdma.send("what the NIC has written");
   rdma.wait_for_message(limit);
-  child.link().tell("look");
-  const std::string childs = child.link().hear(limit);
+  child.link().send("look");
+  const std::string childs = child.link().receive(limit);
   return {childs == get(memory->incoming),
           "the parent reads \"" + get(memory->incoming) + "\", the child \"" + childs + '"'};
 }
@@ -64,22 +64,22 @@ Outcome stolen(const DeviceOptions &options, bool cure, Limit limit) {
   rdma.receive();
   Child child([&](const Link &parent) {
     if (cure)
-      parent.hear(limit); // the owner polls, and tells
+      parent.receive(limit); // the owner polls, and tells
     else if (!rdma.next(limit))
       throw Error("the child's ibv_poll_cq", "there is nothing to steal");
-    parent.tell(get(memory->incoming));
+    parent.send(get(memory->incoming));
   });
   rdma.send("hello");
   if (!cure) {
-    const std::string taken = child.link().hear(limit);
+    const std::string taken = child.link().receive(limit);
     const bool there = rdma.next(Limit(200)).has_value();
     return {there, "the child has \"" + taken + "\", the parent's queue is " +
                        (there ? "not empty" : "empty: it would wait forever")};
   }
   rdma.wait_for_message(limit);
-  child.link().tell("there is a message");
+  child.link().send("there is a message");
   return {true, "the parent took the completion, and told the child: \"" +
-                    child.link().hear(limit) + '"'};
+                    child.link().receive(limit) + '"'};
 }
 // [stolen]
 
@@ -93,16 +93,16 @@ Outcome refused(const DeviceOptions &options, bool cure, Limit limit) {
   rdma.receive();
   Child child([&](const Link &parent) {
     if (cure)
-      parent.tell("the child's message"); // the owner posts for us
+      parent.send("the child's message"); // the owner posts for us
     else
-      parent.tell(std::to_string(rdma.try_send("the child's message")));
+      parent.send(std::to_string(rdma.try_send("the child's message")));
   });
   if (cure) {
-    rdma.send(child.link().hear(limit));
+    rdma.send(child.link().receive(limit));
     rdma.wait_for_message(limit);
     return {true, "the parent posted for the child: \"" + get(memory->incoming) + "\" arrived"};
   }
-  const int error = std::stoi(child.link().hear(limit));
+  const int error = std::stoi(child.link().receive(limit));
   // Refused is not undone: the request stands in the queue, which is shared, and goes with the
   // next.
   rdma.send("the parent's message");
@@ -157,13 +157,13 @@ Outcome dontfork(const DeviceOptions &options, bool cure, Limit limit) {
   check_errno(madvise(&(*memory)[0], sizeof(Page), MADV_DONTFORK), "madvise(MADV_DONTFORK)");
   Child child([&](const Link &parent) {
     std::signal(SIGSEGV, SIG_DFL); // no report of a sanitizer's
-    parent.tell(get(beside));
+    parent.send(get(beside));
   });
   const int status = child.wait(limit);
   if (status == 128 + SIGSEGV)
     return {false, "the child reads a variable that is on a page with a region: SIGSEGV"};
   return {status == 0,
-          "the child reads a variable on another page: \"" + child.link().hear(limit) + '"'};
+          "the child reads a variable on another page: \"" + child.link().receive(limit) + '"'};
 }
 // [dontfork]
 
@@ -198,9 +198,9 @@ constexpr std::array cases{Case{"stale", stale},       Case{"stolen", stolen},
 Outcome run_apart(const Case &which, const DeviceOptions &options, bool cure, Limit limit) {
   Child child([&](const Link &parent) {
     const Outcome outcome = which.run(options, cure, limit);
-    parent.tell((outcome.works ? "+" : "-") + outcome.seen);
+    parent.send((outcome.works ? "+" : "-") + outcome.seen);
   });
-  const std::string said = child.link().hear(8 * limit);
+  const std::string said = child.link().receive(8 * limit);
   child.wait(limit);
   return {said[0] == '+', said.substr(1)};
 }

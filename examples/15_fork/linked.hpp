@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// 15_fork: two processes with a queue pair each, which tell each other over a link where those are.
+// 15_fork: two processes with a queue pair each, which send each other their endpoints over a link.
 #pragma once
 
 #include "child.hpp"
@@ -22,11 +22,11 @@ struct Linked {
         qp(rdmacommon::create_rc_qp(pd.get(), cq.get(), cap)) {
     rdmacommon::to_init(qp.get(), port, access & ~IBV_ACCESS_LOCAL_WRITE);
   }
-  void tell(const Link &peer) const {
-    peer.tell(to_line(rdmacommon::endpoint_of(qp.get(), port, psn)));
+  void send_endpoint(const Link &peer) const {
+    peer.send(to_line(rdmacommon::endpoint_of(qp.get(), port, psn)));
   }
   void to_rtr(const Link &peer, Limit limit) const {
-    rdmacommon::to_rtr(qp.get(), port, rdmacommon::parse_endpoint(peer.hear(limit)));
+    rdmacommon::to_rtr(qp.get(), port, rdmacommon::parse_endpoint(peer.receive(limit)));
   }
 
   rdmacommon::Port port;

@@ -26,8 +26,8 @@ inline void doomed_owner(const rdmacommon::DeviceOptions &options, const Link &r
   put(*memory, "the memory of a dead process");
   const Linked rdma(options, &*memory, text_size, {.max_recv_wr = 1, .max_recv_sge = 1},
                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
-  rdma.tell(reader);
-  reader.tell(to_line(rdmacommon::share(rdma.mr.get())));
+  rdma.send_endpoint(reader);
+  reader.send(to_line(rdmacommon::share(rdma.mr.get())));
   rdma.to_rtr(reader, limit);
   if (cure) { // exec closes every file that is close-on-exec, and those of verbs all are
     posix_spawn_file_actions_t files;
@@ -40,12 +40,12 @@ inline void doomed_owner(const rdmacommon::DeviceOptions &options, const Link &r
                          "posix_spawnp");
     posix_spawn_file_actions_destroy(&files);
   } else if (rdmacommon::check_errno(fork(), "fork") == 0) {
-    if (helpers.has_spoken(limit)) // the same by hand, and the device is open all the while
-      helpers.tell(helpers.hear(limit));
+    if (helpers.can_receive(limit)) // the same by hand, and the device is open all the while
+      helpers.send(helpers.receive(limit));
     is_readable(helpers.fd(), 8 * limit);
     _exit(0);
   }
-  reader.tell("dying");
+  reader.send("dying");
   _exit(0);
 }
 // [owner]
@@ -62,13 +62,13 @@ inline Outcome orphaned(const rdmacommon::DeviceOptions &options, bool cure, Lim
   const Mapped<Text> memory(AtFork::copied);
   const Linked rdma(options, &*memory, text_size, {.max_send_wr = 1, .max_send_sge = 1});
   rdma.to_rtr(owner.link(), limit);
-  const auto theirs = rdmacommon::parse_remote_memory(owner.link().hear(limit));
+  const auto theirs = rdmacommon::parse_remote_memory(owner.link().receive(limit));
   rdmacommon::to_rts(rdma.qp.get(), rdma.psn);
-  rdma.tell(owner.link());
-  owner.link().hear(limit);
+  rdma.send_endpoint(owner.link());
+  owner.link().receive(limit);
   owner.wait(limit); // it is dead now
-  ours.tell("are you there?");
-  ours.hear(limit);
+  ours.send("are you there?");
+  ours.receive(limit);
   ibv_sge here = rdmacommon::piece(rdma.mr.get(), &*memory, text_size);
   rdmacommon::post_send(rdma.qp.get(),
                         {.sg_list = &here,

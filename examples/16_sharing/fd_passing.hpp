@@ -26,7 +26,7 @@ struct alignas(cmsghdr) Control {
 };
 
 // The other process gets descriptors of its own for the same open files, whatever their numbers.
-inline void tell_with_files(const rdmacommon::Link &to, std::string text,
+inline void send_with_files(const rdmacommon::Link &to, std::string text,
                             std::span<const int> files) {
   iovec words{.iov_base = text.data(), .iov_len = text.size()};
   Control control;
@@ -44,8 +44,9 @@ inline void tell_with_files(const rdmacommon::Link &to, std::string text,
 
 // [receive]
 // @return what was said; exactly `files` descriptors came with it
-inline std::string hear_with_files(const rdmacommon::Link &from,
-                                   std::vector<rdmacommon::File> &into, size_t files, Limit limit) {
+inline std::string receive_with_files(const rdmacommon::Link &from,
+                                      std::vector<rdmacommon::File> &into, size_t files,
+                                      Limit limit) {
   std::array<char, 512> text{};
   iovec words{.iov_base = text.data(), .iov_len = text.size()};
   Control control;
@@ -53,7 +54,7 @@ inline std::string hear_with_files(const rdmacommon::Link &from,
                  .msg_iovlen = 1,
                  .msg_control = control.bytes.data(),
                  .msg_controllen = control.bytes.size()};
-  if (!from.has_spoken(limit))
+  if (!from.can_receive(limit))
     throw rdmacommon::Error("the owner", "it has not said anything in time");
   // Without the flag, a descriptor of the device's would be inherited by all that we ever start.
   const auto length = rdmacommon::check_errno(

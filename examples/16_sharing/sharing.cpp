@@ -76,14 +76,14 @@ void serve_export(const Settings &to) {
   const int access = IBV_ACCESS_LOCAL_WRITE;
   const unique_mr mr = reg_mr(pd.get(), &*board, sizeof(Board), access);
 
-  if (!listener.has_spoken(to.limit))
+  if (!listener.can_receive(to.limit))
     throw Error("the other process", "it has not come");
   const Link link = accept_if_us(listener);
   const Exported what{pd->handle, mr->handle, reinterpret_cast<uint64_t>(&*board)};
   const std::array files{port.context->cmd_fd, memory.get()};
-  tell_with_files(link, to_line(what), files);
-  std::printf("export:      the other process has %s\n", link.hear(to.limit).c_str());
-  const std::string result = link.hear(to.limit);
+  send_with_files(link, to_line(what), files);
+  std::printf("export:      the other process has %s\n", link.receive(to.limit).c_str());
+  const std::string result = link.receive(to.limit);
   importer.wait(to.limit);
   if (result.starts_with(cannot) && to.way == "export")
     throw Unsupported(result);
@@ -121,11 +121,11 @@ std::string import_and_send(const Settings &to, File &command, const Exported &w
 void attach_import(const Settings &to) {
   const Link owner = attach_to(to.attach);
   std::vector<File> files;
-  const Exported what = parse_exported(hear_with_files(owner, files, 2, to.limit));
+  const Exported what = parse_exported(receive_with_files(owner, files, 2, to.limit));
   const MappedBoard board(files[1].get());
-  owner.tell(device_of(files[0]) + " and " + std::to_string(sizeof(Board)) + " bytes of memory");
+  owner.send(device_of(files[0]) + " and " + std::to_string(sizeof(Board)) + " bytes of memory");
   const std::string result = import_and_send(to, files[0], what);
-  owner.tell(result + get(board->slots[0].reply));
+  owner.send(result + get(board->slots[0].reply));
 }
 // [import]
 
@@ -142,16 +142,16 @@ void before_fork(const Settings &to) {
     put(slot.request, "hello from the child");
     // The keys of a region are numbers, and as good here as there. Posting is for the owner.
     const ibv_sge what = piece(rdma.mr.get(), &slot.request, text_size);
-    owner.tell(std::string(reinterpret_cast<const char *>(&what), sizeof what));
-    owner.hear(to.limit);
-    owner.tell("the child reads \"" + get(slot.reply) + '"');
+    owner.send(std::string(reinterpret_cast<const char *>(&what), sizeof what));
+    owner.receive(to.limit);
+    owner.send("the child reads \"" + get(slot.reply) + '"');
   });
   ibv_sge what{};
-  child.link().hear(to.limit).copy(reinterpret_cast<char *>(&what), sizeof what);
+  child.link().receive(to.limit).copy(reinterpret_cast<char *>(&what), sizeof what);
   post_send(rdma.qp.get(), {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND});
   rdma.wait_for_message(to.limit);
-  child.link().tell("it has arrived");
-  const std::string seen = child.link().hear(to.limit);
+  child.link().send("it has arrived");
+  const std::string seen = child.link().receive(to.limit);
   if (seen != "the child reads \"hello from the child\"")
     throw Error("before-fork", seen);
   std::printf("before-fork: the child named the memory, its parent sent it, %s\n", seen.c_str());
@@ -166,18 +166,18 @@ void work(const Link &owner, Slot &slot, const std::string &who, unsigned count,
   for (unsigned i = 0; i < count; ++i) {
     put(slot.request, "request " + std::to_string(i) + " of " + who);
     slot.length.store(text_size, std::memory_order_release);
-    owner.tell("ready");
-    if (owner.hear(4 * limit) != "done") // the owner may be busy with the others
+    owner.send("ready");
+    if (owner.receive(4 * limit) != "done") // the owner may be busy with the others
       throw Error("the owner", "it has refused the request");
   }
-  owner.tell("received \"" + get(slot.reply) + '"');
+  owner.send("received \"" + get(slot.reply) + '"');
 }
 
 void attach_worker(const Settings &to) {
   const Link owner = attach_to(to.attach);
   std::vector<File> files;
   const unsigned slot = static_cast<unsigned>(
-      parse_numbers<1>(hear_with_files(owner, files, 1, to.limit), slot_count - 1)[0]);
+      parse_numbers<1>(receive_with_files(owner, files, 1, to.limit), slot_count - 1)[0]);
   const MappedBoard board(files[0].get());
   if (board->version != board_version)
     throw Error("the board", "it is of another version");
@@ -189,7 +189,7 @@ void attach_worker(const Settings &to) {
 // Sends what is ready in the worker's slot. What a worker says is checked, and it can say only
 // "ready": which slot that means is up to the owner.
 void serve(const Loop &rdma, const Board &board, Worker &worker, const Settings &to) {
-  const std::string said = worker.link->hear(to.limit);
+  const std::string said = worker.link->receive(to.limit);
   if (said != "ready") { // it is finished
     const bool printable =
         std::all_of(said.begin(), said.end(), [](char c) { return c >= ' ' && c <= '~'; });
@@ -201,7 +201,7 @@ void serve(const Loop &rdma, const Board &board, Worker &worker, const Settings 
   if (length == 0 || length > text_size || ++worker.asked > requests) {
     worker.last = "was refused: request " + std::to_string(worker.asked) + ", of " +
                   std::to_string(length) + " bytes";
-    worker.link->tell("refused");
+    worker.link->send("refused");
     return;
   }
   ibv_sge from = piece(rdma.mr.get(), &slot.request, length);
@@ -213,7 +213,7 @@ void serve(const Loop &rdma, const Board &board, Worker &worker, const Settings 
       {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
   for (int completions = 0; completions < 2; ++completions) // of the SEND, and of the receive
     rdma.wait_for_message(to.limit);
-  worker.link->tell("done");
+  worker.link->send("done");
 }
 
 void one_owner(const Settings &to) {
@@ -245,7 +245,7 @@ void one_owner(const Settings &to) {
       if (next->link->fd() >= 0) {
         serve(rdma, *board, *next, to);
       } else if (stranger = accept_if_us(listener); stranger.fd() >= 0) {
-        tell_with_files(stranger, std::to_string(worker_count - 1), std::array{memory.get()});
+        send_with_files(stranger, std::to_string(worker_count - 1), std::array{memory.get()});
       }
     } catch (const Error &gone) { // one worker's end is not the others'
       next->last = gone.what();

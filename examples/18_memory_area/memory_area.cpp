@@ -200,7 +200,7 @@ void memory_area(int argc, char **argv) {
   Area &area = *new (memory.data()) Area{};
   Child worker([&](const Link &) { work(area, timeout); });
   Sender sender(area);
-  while (sender.serve() || !worker.link().has_spoken()) // until the worker has ended
+  while (sender.serve() || !worker.link().can_receive()) // until the worker has ended
     sched_yield();
   if (worker.wait(timeout) != 0)
     throw Error("the worker", "it has failed");

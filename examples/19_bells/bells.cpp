@@ -108,55 +108,55 @@ void check_square(uint64_t response, uint64_t number) {
 void work(Worker &worker, bool is_first, const Link &sender, const Settings &settings) {
   if (is_first) {
     worker.before_sleep = [&] {
-      sender.tell("about to sleep");
-      sender.hear(idle); // it has answered
+      sender.send("about to sleep");
+      sender.receive(idle); // it has answered
     };
     worker.submit(7);
     check_square(worker.wait(), 7);
     worker.before_sleep = [] {};
-    sender.tell("received");
+    sender.send("received");
 
-    sender.hear(idle); // it is about to sleep
+    sender.receive(idle); // it is about to sleep
     worker.submit(8);
-    sender.tell(std::to_string(worker.rings()));
+    sender.send(std::to_string(worker.rings()));
     check_square(worker.wait(), 8);
-    sender.tell("received");
+    sender.send("received");
   }
-  sender.hear(idle); // the next part begins
+  sender.receive(idle); // the next part begins
   worker.submit(9);
   check_square(worker.wait(), 9);
-  sender.tell("received");
+  sender.send("received");
 
   for (const uint32_t looks : some_looks) {
-    sender.hear(idle);
+    sender.receive(idle);
     worker.looks = looks;
     const uint32_t rings = worker.rings();
     for (uint32_t number = 0; number < settings.requests; ++number) {
       worker.submit(number);
       check_square(worker.wait(), number);
     }
-    sender.tell(std::to_string(worker.rings() - rings));
+    sender.send(std::to_string(worker.rings() - rings));
   }
 }
 
 // [between]
 void between(Sender &sender, const Link &worker, const Settings &settings) {
-  worker.hear(settings.timeout); // it is about to sleep
+  worker.receive(settings.timeout); // it is about to sleep
   sender.serve();
-  worker.tell("answered");
-  worker.hear(2 * settings.timeout); // it has received the answer
+  worker.send("answered");
+  worker.receive(2 * settings.timeout); // it has received the answer
   std::printf("an answer comes before the worker sleeps:  %u call to wake it, none missed\n",
               sender.calls());
 
   std::string rings;
   sender.before_sleep = [&] {
-    worker.tell("submit");
-    rings = worker.hear(settings.timeout);
+    worker.send("submit");
+    rings = worker.receive(settings.timeout);
   };
   sender.sleep({}, settings.timeout);
   sender.before_sleep = [] {};
   sender.serve();
-  worker.hear(settings.timeout); // it has received the answer
+  worker.receive(settings.timeout); // it has received the answer
   std::printf("a request comes before the sender sleeps:  %s ring to wake it, none missed\n",
               rings.c_str());
 }
@@ -167,7 +167,7 @@ using Children = std::vector<std::unique_ptr<Child>>;
 void all_asleep(Sender &sender, const std::vector<Area *> &areas, const Children &workers,
                 const Settings &settings) {
   for (const auto &worker : workers)
-    worker->link().tell("begin");
+    worker->link().send("begin");
   const uint32_t calls = sender.calls();
   const auto deadline = deadline_in(settings.timeout);
   while (std::ranges::any_of(areas, [](const Area *area) { return area->sleeps.load() == 0; })) {
@@ -177,7 +177,7 @@ void all_asleep(Sender &sender, const std::vector<Area *> &areas, const Children
   }
   sender.serve();
   for (const auto &worker : workers)
-    worker->link().hear(settings.timeout);
+    worker->link().receive(settings.timeout);
   std::printf("%u workers sleep:                           %u call to wake them\n", worker_count,
               sender.calls() - calls);
 }
@@ -186,7 +186,7 @@ void many(Sender &sender, const Children &workers, uint32_t looks, const Setting
   const uint32_t calls = sender.calls(), sleeps = sender.sleeps();
   std::vector<const Link *> busy; // to the workers that have not finished
   for (const auto &worker : workers) {
-    worker->link().tell("begin");
+    worker->link().send("begin");
     busy.push_back(&worker->link());
   }
   uint64_t rings = 0;
@@ -198,9 +198,9 @@ void many(Sender &sender, const Children &workers, uint32_t looks, const Setting
     } else {
       sender.sleep(busy, settings.timeout);
       std::erase_if(busy, [&](const Link *link) {
-        if (!link->has_spoken())
+        if (!link->can_receive())
           return false;
-        rings += std::stoul(link->hear(settings.timeout));
+        rings += std::stoul(link->receive(settings.timeout));
         return true;
       });
     }

@@ -65,9 +65,9 @@ public:
   Worker(const rdmacommon::Link &sender, std::chrono::seconds timeout) : timeout_(timeout) {
     const rdmacommon::File self(rdmacommon::check_errno(
         static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)), "pidfd_open"));
-    sender.tell("hello", std::array{self.get()});
+    sender.send("hello", std::array{self.get()});
     std::vector<rdmacommon::File> files;
-    if (sender.hear(timeout, files, 1) != "welcome")
+    if (sender.receive(timeout, files, 1) != "welcome")
       throw rdmacommon::Error("the sender", "it does not let this process join");
     area_ = std::make_unique<MappedArea>(files[0]);
   }

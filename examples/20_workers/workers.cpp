@@ -70,7 +70,7 @@ public:
   // @return the number of the worker
   uint32_t join(Link &&link) {
     std::vector<File> files;
-    if (link.hear(timeout, files, 1) != "hello")
+    if (link.receive(timeout, files, 1) != "hello")
       throw Error("a process that wants to join", "it does not say hello");
     uint32_t number = 0;
     while (std::ranges::any_of(members_, [&](const Member &each) { return each.number == number; }))
@@ -79,7 +79,7 @@ public:
       throw Error("a process that wants to join", "there are as many as can be");
     const File file = make_shared_memory("area", sizeof(Area)); // zeros
     auto area = std::make_unique<MappedArea>(file);
-    link.tell("welcome", std::array{file.get()});
+    link.send("welcome", std::array{file.get()});
     members_.push_back({.number = number,
                         .link = std::move(link),
                         .process = std::move(files[0]),
@@ -198,28 +198,28 @@ struct DemoWorker {
   }
 
   // Tells it something, and works until it has answered.
-  std::string tell(Sender &sender, const std::string &order) const {
-    child->link().tell(order);
-    while (!child->link().has_spoken()) {
+  std::string ask(Sender &sender, const std::string &order) const {
+    child->link().send(order);
+    while (!child->link().can_receive()) {
       sender.serve();
       sched_yield();
     }
-    return child->link().hear(timeout);
+    return child->link().receive(timeout);
   }
 };
 
 // [killed]
 void killed(Sender &sender, const DemoWorker &other, const std::string &point) {
   const DemoWorker victim(sender, [&](Worker &worker, const Link &orders) {
-    orders.hear(idle);
+    orders.receive(idle);
     worker.die_at = point;
     worker.request("slow fig");
   });
-  victim.child->link().tell("begin");
+  victim.child->link().send("begin");
   victim.child->wait(timeout); // it is dead
   sender.take();
   const size_t taken = sender.under_way();
-  const std::string response = other.tell(sender, "pear");
+  const std::string response = other.ask(sender, "pear");
   std::printf("worker %u, killed at \"%s\": %zu taken; worker %u has \"%s\"\n", victim.number,
               point.c_str(), taken, other.number, response.c_str());
 }
@@ -230,13 +230,13 @@ void late(Sender &sender) {
   const DemoWorker next(sender, [](Worker &worker, const Link &orders) {
     const uint32_t slot = worker.put("slow plum");
     worker.submit();
-    orders.tell("submitted");
-    orders.tell(worker.collect(slot));
+    orders.send("submitted");
+    orders.send(worker.collect(slot));
   });
-  next.child->link().hear(timeout);
+  next.child->link().receive(timeout);
   sender.take();
   sender.answer(true); // both "slow fig" and "slow plum"
-  const std::string response = next.child->link().hear(timeout);
+  const std::string response = next.child->link().receive(timeout);
   if (response != "SLOW PLUM")
     throw Error("\"slow plum\"", "its response is " + response);
   std::printf("worker %u, a new one, has \"%s\"; %u late answer dropped\n", next.number,
@@ -249,8 +249,8 @@ void late(Sender &sender) {
 void lie(Worker &worker, const Link &orders) {
   std::minstd_rand random(20);
   const auto below = [&](uint32_t limit) { return static_cast<uint32_t>(random()) % limit; };
-  for (Area &area = worker.area();; orders.tell("done")) {
-    const uint32_t count = orders.hear(idle) == "last" ? 1000 : slot_count;
+  for (Area &area = worker.area();; orders.send("done")) {
+    const uint32_t count = orders.receive(idle) == "last" ? 1000 : slot_count;
     for (Submission &each : area.queue) // some of them are possible
       each = {.slot = below(6), .length = below(48)};
     for (auto &slot : area.slots)
@@ -267,12 +267,12 @@ void nonsense(Sender &sender, const DemoWorker &other) {
   };
   std::string response;
   for (uint32_t round = 0; round < 100; ++round) {
-    liar.tell(sender, "once more");
-    response = other.tell(sender, "quince");
+    liar.ask(sender, "once more");
+    response = other.ask(sender, "quince");
   }
   line("writes nonsense 100 times", response);
-  liar.tell(sender, "last");
-  response = other.tell(sender, "cherry");
+  liar.ask(sender, "last");
+  response = other.ask(sender, "cherry");
   line("submits 1000 at once", response);
 }
 
@@ -283,7 +283,7 @@ void workers(int argc, char **argv) {
   Sender sender;
   const DemoWorker other(sender, [](Worker &worker, const Link &orders) {
     for (;;) // each order is a request
-      orders.tell(worker.request(orders.hear(idle)));
+      orders.send(worker.request(orders.receive(idle)));
   });
   for (const char *point : {"request written", "submission written", "submitted"})
     killed(sender, other, point);

@@ -29,20 +29,20 @@ public:
     sender_end_ = std::move(sender_end);
     child_ =
         std::make_unique<rdmacommon::Child>([&, end = &worker_end](const rdmacommon::Link &parent) {
-          parent.hear(patience); // there is a sender
+          parent.receive(patience); // there is a sender
           rdmashared::Caller caller(std::move(*end), waiting);
-          parent.tell("joined");
-          parent.hear(patience); // all have joined
+          parent.send("joined");
+          parent.receive(patience); // all have joined
           const Score score = run_load(caller, load, number);
-          parent.tell({reinterpret_cast<const char *>(&score), sizeof score});
+          parent.send({reinterpret_cast<const char *>(&score), sizeof score});
         });
   }
   rdmacommon::Link take_link() { return std::move(sender_end_); }
-  void go_on() const { child_->link().tell("go on"); }
-  void wait_until_joined(std::chrono::milliseconds limit) const { child_->link().hear(limit); }
+  void go_on() const { child_->link().send("go on"); }
+  void wait_until_joined(std::chrono::milliseconds limit) const { child_->link().receive(limit); }
   // When it has its last response.
   Score score(std::chrono::milliseconds limit) const {
-    const std::string text = child_->link().hear(limit);
+    const std::string text = child_->link().receive(limit);
     Score score;
     if (text.size() != sizeof score)
       throw rdmacommon::Error("a worker", "it has failed");

@@ -101,7 +101,7 @@ void work(Caller caller, uint32_t number, uint32_t values, const Link &parent) {
     hits += value.has_value();
     right += value == "value of " + key;
   }
-  parent.tell(std::to_string(hits) + " hits, " + std::to_string(right) + " right");
+  parent.send(std::to_string(hits) + " hits, " + std::to_string(right) + " right");
 }
 // [cache-worker]
 
@@ -110,16 +110,16 @@ void ask(const CmOptions &where, uint32_t processes, uint32_t values) {
   std::vector<std::unique_ptr<Child>> workers; // forked before there is a thread or a device
   for (uint32_t number = 0; number < processes; ++number)
     workers.push_back(std::make_unique<Child>([&, number](const Link &parent) {
-      parent.hear(where.timeout); // there is a sender
+      parent.receive(where.timeout); // there is a sender
       work(Caller::join(name), number, values, parent);
     }));
   Sender sender(
       {.servers = {{.host = where.host, .port = where.cm_port}}, .name = name, .log = log_line});
   sender.wait_until_up(where.timeout);
   for (const auto &worker : workers)
-    worker->link().tell("go on");
+    worker->link().send("go on");
   for (const auto &worker : workers)
-    std::printf("a process: %s\n", worker->link().hear(std::chrono::hours(24)).c_str());
+    std::printf("a process: %s\n", worker->link().receive(std::chrono::hours(24)).c_str());
 }
 
 void run(int argc, char **argv) {

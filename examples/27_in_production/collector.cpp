@@ -76,14 +76,14 @@ void use(const CmOptions &where, uint32_t processes, uint32_t samples) {
   std::vector<std::unique_ptr<Child>> workers; // forked before there is a thread or a device
   for (uint32_t i = 0; i < processes; ++i)
     workers.push_back(std::make_unique<Child>([&](const Link &parent) {
-      parent.hear(where.timeout); // there is a sender
+      parent.receive(where.timeout); // there is a sender
       work(Caller::join(name), samples);
     }));
   Sender sender(
       {.servers = {{.host = where.host, .port = where.cm_port}}, .name = name, .log = log_line});
   sender.wait_until_up(where.timeout);
   for (const auto &worker : workers)
-    worker->link().tell("go on");
+    worker->link().send("go on");
   for (const auto &worker : workers)
     if (worker->wait(std::chrono::hours(24)) != 0) // each request of it has a limit
       throw Error("a process", "it has failed");

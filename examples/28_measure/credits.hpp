@@ -90,7 +90,7 @@ inline void give_credits(ibv_cq *cq, ibv_qp *qp, Credits &credits, uint32_t dept
     if (idle >= looks) {
       idle = 0;
       sched_yield();
-      if (exchange.peer_has_spoken())
+      if (exchange.can_receive())
         return;
     }
   }

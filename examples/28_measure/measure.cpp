@@ -146,11 +146,11 @@ void serve(PingSide &side, const Settings &settings) {
       settings.shape.operation != Operation::read; // else our NIC is, and we are not
   const uint32_t rounds = is_asked ? settings.warm_up + settings.rounds : 0;
   for (uint32_t round = 1; round <= rounds; ++round) {
-    side.hear(round);
+    side.receive(round);
     if (settings.stall_ms > 0 &&
         round == settings.warm_up + (settings.rounds + 1) / 2) // the stall is what is looked at
       std::this_thread::sleep_for(std::chrono::milliseconds(settings.stall_ms));
-    side.tell(round);
+    side.send(round);
   }
 }
 

@@ -65,11 +65,11 @@ public:
   void ask(uint32_t round) {
     if (shape_.operation == Operation::read)
       return read();
-    tell(round);
-    hear(round);
+    send(round);
+    receive(round);
   }
 
-  void tell(uint32_t round) {
+  void send(uint32_t round) {
     while (queue_.room() == 0)
       take_sent();
     // The last byte tells a peer that polls its memory that this is another message. The one before
@@ -93,7 +93,7 @@ public:
       post_receive(); // for the last one; there are more, and now there is nothing else to do
   }
 
-  void hear(uint32_t round) {
+  void receive(uint32_t round) {
     if (shape_.operation == Operation::write)
       return spin([&] { return last_byte() == std::byte(round); });
     ibv_wc done{};

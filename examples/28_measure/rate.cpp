@@ -88,7 +88,7 @@ private:
     idle_ = count == 0 ? idle_ + 1 : 0;
     if (idle_ == looks) {
       idle_ = 0;
-      if (exchange_.peer_has_spoken()) // it has nothing to say before our "done"
+      if (exchange_.can_receive()) // it has nothing to say before our "done"
         throw Error("the server", "it has ended");
     }
     for (const ibv_wc &wc : std::span(done_).first(count))

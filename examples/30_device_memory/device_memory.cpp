@@ -143,7 +143,7 @@ private:
       if (check_errno(poll(fds.data(), fds.size(), static_cast<int>(limit)), "poll") == 0)
         throw Error("the clients", "none has finished in time");
       for (Client &client : clients_)
-        if (&client != &clients_[0] && client.exchange && client.exchange->peer_has_spoken())
+        if (&client != &clients_[0] && client.exchange && client.exchange->can_receive())
           fence(client, !has_finished(client));
     }
   }

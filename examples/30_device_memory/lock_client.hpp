@@ -169,8 +169,8 @@ inline void visitor(const rdmacommon::PairOptions &options, const rdmacommon::Li
   client.access(IBV_WR_RDMA_WRITE, answer_begin);
   std::printf("WRITE at offset %zu: \"%s\"\n", answer_begin, client.text());
   client.exchange().send_done();
-  parent.tell("seen");
-  parent.hear(a_day);
+  parent.send("seen");
+  parent.receive(a_day);
   client.exchange().send_done();
 }
 // [visitor]
@@ -198,8 +198,8 @@ inline void holder(const rdmacommon::PairOptions &options, const rdmacommon::Lin
   std::printf("process %u has lock %zu\n", client.known().me, lock);
   if (loses_exchange)
     client.lose_exchange();
-  parent.tell("holding");
-  parent.hear(a_day);
+  parent.send("holding");
+  parent.receive(a_day);
   const ibv_wc done = client.store_and_release(lock, value + 1);
   std::printf("process %u goes on; its WRITE: %s\n", client.known().me,
               ibv_wc_status_str(done.status));
@@ -214,16 +214,16 @@ inline void wait_for(rdmacommon::Child &child, std::chrono::seconds limit) {
 
 inline void client(const rdmacommon::PairOptions &options, const Settings &settings) {
   rdmacommon::Child first([&](const rdmacommon::Link &parent) { visitor(options, parent); });
-  first.link().hear(options.wait);
+  first.link().receive(options.wait);
   std::optional<rdmacommon::Child> lost;
   if (settings.deaths() > 0) {
     rdmacommon::Child killed(
         [&](const rdmacommon::Link &parent) { holder(options, parent, 0, false); });
-    killed.link().hear(options.wait);
+    killed.link().receive(options.wait);
     killed.kill();
     std::printf("it is dead\n");
     lost.emplace([&](const rdmacommon::Link &parent) { holder(options, parent, 1, true); });
-    lost->link().hear(options.wait);
+    lost->link().receive(options.wait);
     std::printf("it has lost its connection to the server, and sleeps\n");
   }
   std::deque<rdmacommon::Child> workers;
@@ -233,10 +233,10 @@ inline void client(const rdmacommon::PairOptions &options, const Settings &setti
     wait_for(child, options.wait);
   std::printf("%u processes have counted %u times each\n", settings.processes, settings.rounds);
   if (lost) {
-    lost->link().tell("go on");
+    lost->link().send("go on");
     wait_for(*lost, options.wait);
   }
-  first.link().tell("the others have finished");
+  first.link().send("the others have finished");
   wait_for(first, options.wait);
 }
 // [client]

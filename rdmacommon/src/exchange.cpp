@@ -290,7 +290,7 @@ void Exchange::receive_done(milliseconds limit, Where where) {
                 hint("is the peer one of these programs?", "bad-exchange"), where);
 }
 
-bool Exchange::peer_has_spoken(Where where) const {
+bool Exchange::can_receive(Where where) const {
   pollfd what{.fd = socket_, .events = POLLIN};
   return !unread_.empty() || check_errno(poll(&what, 1, 0), "poll", where) > 0;
 }

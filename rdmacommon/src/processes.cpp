@@ -46,11 +46,11 @@ File &File::operator=(File &&other) noexcept {
   return *this;
 }
 
-bool Link::has_spoken(milliseconds limit) const {
+bool Link::can_receive(milliseconds limit) const {
   return is_readable(fd(), limit);
 }
 
-void Link::tell(std::string_view text, std::span<const int> files, Where where) const {
+void Link::send(std::string_view text, std::span<const int> files, Where where) const {
   if (text.empty() || text.size() > longest || files.size() > max_files)
     throw Error("a message", "it is empty or too long", where);
   iovec words{.iov_base = const_cast<char *>(text.data()), .iov_len = text.size()};
@@ -69,14 +69,14 @@ void Link::tell(std::string_view text, std::span<const int> files, Where where) 
     throw_errno(errno, "sendmsg", where);
 }
 
-std::string Link::hear(milliseconds limit, Where where) const {
+std::string Link::receive(milliseconds limit, Where where) const {
   std::vector<File> none;
-  return hear(limit, none, 0, where);
+  return receive(limit, none, 0, where);
 }
 
-std::string Link::hear(milliseconds limit, std::vector<File> &files, size_t count,
-                       Where where) const {
-  std::string text = hear(limit, files, where);
+std::string Link::receive(milliseconds limit, std::vector<File> &files, size_t count,
+                          Where where) const {
+  std::string text = receive(limit, files, where);
   if (files.size() != count) {
     files.clear();
     throw Error("the other process's message", "it does not have the expected files", where);
@@ -84,9 +84,9 @@ std::string Link::hear(milliseconds limit, std::vector<File> &files, size_t coun
   return text;
 }
 
-std::string Link::hear(milliseconds limit, std::vector<File> &files, Where where) const {
+std::string Link::receive(milliseconds limit, std::vector<File> &files, Where where) const {
   files.clear();
-  if (!has_spoken(limit))
+  if (!can_receive(limit))
     throw Error("the other process", "it has not said anything in time", where);
   std::array<char, longest> text;
   iovec words{.iov_base = text.data(), .iov_len = text.size()};

@@ -104,18 +104,18 @@ const char *state_of(ibv_qp *qp, Where where) {
 
 namespace {
 
-// The order in which the two sides tell and connect; `tell` and `learn` are what they say.
-template <typename Tell, typename Learn>
+// The order in which the two sides exchange their endpoints and connect.
+template <typename Send, typename Receive>
 void connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options,
-             Tell tell, Learn learn, Where where) {
+             Send send, Receive receive, Where where) {
   const Endpoint self = endpoint_of(qp, port, random_psn());
   if (!options.is_server())
-    tell(self);
-  const Endpoint peer = learn();
+    send(self);
+  const Endpoint peer = receive();
   to_rtr(qp, port, peer, options.max_rd_atomic, where);
   to_rts(qp, self.psn, options.max_rd_atomic, where);
   if (options.is_server()) {
-    tell(self);
+    send(self);
     exchange.receive_done(where);
   } else {
     exchange.send_done(where);

@@ -160,7 +160,8 @@ void Members::run() {
     const auto now = Clock::now();
     for (auto next = processes_.begin(); next != processes_.end();)
       if (const auto process = next++; !process->has_joined() && process->silent_until <= now)
-        process->link.has_spoken() ? welcome(process) : forget(process); // it may have been in time
+        process->link.can_receive() ? welcome(process)
+                                    : forget(process); // it may have been in time
     if (paused_until_ && *paused_until_ <= now)
       watch_listener();
   }
@@ -227,7 +228,7 @@ void Members::welcome(ProcessIterator process) {
   const auto free = std::ranges::find(is_taken_[thread], false);
   try {
     std::vector<File> files;
-    if (process->link.hear(milliseconds(0), files, 1) != hello)
+    if (process->link.receive(milliseconds(0), files, 1) != hello)
       throw Error("a process that wants to join", "it has another version of the library");
     const auto pid = pid_of(files[0]);
     if (!pid && pid_of(own_pidfd_)) // without a pidfd here (Valgrind), processes need none
@@ -242,7 +243,7 @@ void Members::welcome(ProcessIterator process) {
                   .doorbell = std::make_shared<Event>(),
                   .event = std::make_shared<WorkerEvent>(workers_event),
                   .pid = pid.value_or(0)};
-    process->link.tell(std::string(answer) + std::to_string(number),
+    process->link.send(std::string(answer) + std::to_string(number),
                        std::array{own_pidfd_.get(), threads_[thread].board, area.get(),
                                   member.doorbell->fd(), workers_event.get()});
     loop_.watch(files[0].get(), [this, process] { forget(process); });
@@ -295,9 +296,9 @@ Link connect_to(const std::string &name, milliseconds limit, Where where) {
 
 // [join-sender]
 Membership join(Link link, milliseconds limit) {
-  link.tell(hello, std::array{pidfd_of_this_process().get()});
+  link.send(hello, std::array{pidfd_of_this_process().get()});
   std::vector<File> files;
-  const std::string said = link.hear(limit, files, 5);
+  const std::string said = link.receive(limit, files, 5);
   uint32_t number = max_workers;
   const char *const end = said.data() + said.size();
   if (!said.starts_with(answer) ||

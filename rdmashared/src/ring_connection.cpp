@@ -18,7 +18,7 @@ constexpr uint32_t send_depth = 2 * runs_ahead; // requests in a send queue
 // The runs and the news that can be under way; and those that have come, and whose receives were
 // not posted again yet.
 constexpr uint32_t receives_late = 64;
-constexpr uint32_t receives = runs_ahead + InRing::news_ahead + receives_late;
+constexpr uint32_t receives = runs_ahead + InRing::credits_ahead + receives_late;
 constexpr uint32_t inline_bytes = 64;
 constexpr uint8_t ack_timeout = 17; // 4.096 us << 17 = 537 ms, and retry_count more times that
 
@@ -54,10 +54,10 @@ void Connection::set_peer(uint64_t address, uint32_t rkey) {
 // [post]
 bool Connection::post() {
   SendQueue &queue = requests_.queue;
-  if (out_.is_empty() && !in_.has_news())
+  if (out_.is_empty() && !in_.owes_credit())
     return false;
   OutRing::Piece piece{};
-  while (queue.room() > InRing::news_ahead && out_.next(piece)) {
+  while (queue.room() > InRing::credits_ahead && out_.next(piece)) {
     const uint64_t offset = uint64_t{piece.run.first} * out_.slot_size();
     ibv_sge from = rdmacommon::piece(out_mr_.get(), out_.memory().data() + offset, piece.bytes);
     queue.add({.sg_list = &from,
@@ -69,10 +69,10 @@ bool Connection::post() {
     if (piece.messages > 0) // else it goes on with a message
       stats_.count_group(piece.messages);
   }
-  if (in_.has_news() && queue.room() > 0) {
+  if (in_.owes_credit() && queue.room() > 0) {
     repost(); // first: the peer may send more once it has heard
     queue.add({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-               .imm_data = to_immediate({.first = in_.tell(), .count = 0})});
+               .imm_data = to_immediate({.first = in_.next_credit(), .count = 0})});
   }
   const uint64_t before = queue.posts();
   queue.post();
@@ -84,7 +84,7 @@ bool Connection::post() {
 // A WRITE of no bytes, which takes no receive.
 void Connection::probe() {
   SendQueue &queue = requests_.queue;
-  if (queue.room() <= InRing::news_ahead)
+  if (queue.room() <= InRing::credits_ahead)
     return; // what is under way there asks, too
   queue.add({.opcode = IBV_WR_RDMA_WRITE,
              .send_flags = IBV_SEND_SIGNALED,

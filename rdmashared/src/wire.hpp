@@ -350,18 +350,18 @@ public:
     }
   }
 
-  // Whether the other side must be told how many runs have been taken, before it can go on sending.
-  bool has_news() const {
-    return taken_ - told_ >= runs_ahead / 4 || slots_taken_ - slots_told_ >= slots_ / 4;
+  // Whether a credit is due. The other side needs it before it can go on sending.
+  bool owes_credit() const {
+    return taken_ - credited_ >= runs_ahead / 4 || slots_taken_ - slots_credited_ >= slots_ / 4;
   }
-  // To be told: the number of runs, modulo 2^24.
-  uint32_t tell() {
-    told_ = taken_;
-    slots_told_ = slots_taken_;
+  // For a credit: the number of runs that have been taken, modulo 2^24.
+  uint32_t next_credit() {
+    credited_ = taken_;
+    slots_credited_ = slots_taken_;
     return taken_ % rdmacommon::Run::first_limit;
   }
-  // How often that can be, at most, before the other side has heard of the first time.
-  static constexpr uint32_t news_ahead = 8;
+  // Most credits that can be under way at a time.
+  static constexpr uint32_t credits_ahead = 8;
 
 private:
   void check(rdmacommon::Run run, uint32_t length);
@@ -391,8 +391,8 @@ private:
   const uint32_t slots_, slot_size_;
   std::vector<std::byte> memory_;
   uint32_t next_ = 0; // the slot with which the next run begins
-  uint32_t taken_ = 0, told_ = 0;
-  uint64_t slots_taken_ = 0, slots_told_ = 0;
+  uint32_t taken_ = 0, credited_ = 0;
+  uint64_t slots_taken_ = 0, slots_credited_ = 0;
   Header begun_header_{};
   std::vector<std::byte> begun_; // of a message that goes on, as far as it has come
   size_t begun_needed_ = 0;

@@ -37,7 +37,7 @@ struct Way {
       std::memcpy(in.memory().data() + at, out.memory().data() + at, piece.bytes);
       in.take(piece.run, piece.bytes, f);
     }
-    out.taken(in.tell());
+    out.taken(in.next_credit());
   }
 };
 

@@ -94,8 +94,8 @@ public:
       ++tally_.actions;
       dice_.one_in(32) ? nonsense() : act();
       send();
-      if (!is_deaf_ && in_.has_news())
-        dice_.one_in(64) ? lie() : peer.tell(in_.tell());
+      if (!is_deaf_ && in_.owes_credit())
+        dice_.one_in(64) ? lie() : peer.give_credit(in_.next_credit());
     }
   }
 
@@ -193,7 +193,7 @@ private:
   // "I have taken so many runs."
   void lie() {
     has_lied_ = true;
-    peer.tell(dice_.any() % rdmacommon::Run::first_limit);
+    peer.give_credit(dice_.any() % rdmacommon::Run::first_limit);
   }
 
   // A WRITE without a word, or with one; to where the peer allows it, or not.

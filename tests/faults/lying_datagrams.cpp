@@ -103,7 +103,7 @@ static void as_server(const std::string &what, const Port &port, ibv_pd *pd, Exc
   exchange.receive_done();
   const unique_ah ah = create_ah(
       pd, port, {.lid = port.attr.lid, .gid = port.gid.gid}); // the client is on this host
-  while (!exchange.peer_has_spoken()) {
+  while (!exchange.can_receive()) {
     ibv_wc completion{};
     if (!datagrams.poll(completion))
       continue;

@@ -24,14 +24,14 @@ constexpr Limit limit(10000);
 void as_worker(const std::string &name, const std::string &lie) {
   const Link owner = attach_to(name);
   std::vector<File> files;
-  const auto number = static_cast<size_t>(std::stoi(hear_with_files(owner, files, 1, limit)));
+  const auto number = static_cast<size_t>(std::stoi(receive_with_files(owner, files, 1, limit)));
   const MappedBoard board(files[0].get());
   Slot &slot = board->slots.at(number);
   slot.length = lie == "long" ? text_size + 1 : lie == "empty" ? 0 : text_size;
   if (lie == "gone")
     return;
   if (lie == "silence") {
-    owner.has_spoken(limit); // until the owner is gone
+    owner.can_receive(limit); // until the owner is gone
     return;
   }
   if (lie == "shrink") {
@@ -40,19 +40,19 @@ void as_worker(const std::string &name, const std::string &lie) {
     return;
   }
   if (lie == "words" || lie == "control") {
-    owner.tell(lie == "words" ? "format the disk" : "received \033[2J");
+    owner.send(lie == "words" ? "format the disk" : "received \033[2J");
     return;
   }
   do
-    owner.tell("ready");
-  while (lie == "greedy" && owner.hear(limit) == "done");
-  owner.has_spoken(limit);
+    owner.send("ready");
+  while (lie == "greedy" && owner.receive(limit) == "done");
+  owner.can_receive(limit);
 }
 
 void as_owner(const std::string &name, const std::string &lie) {
   const Link listener = listen_as(name);
   std::printf("serving as %s\n", name.c_str());
-  if (!listener.has_spoken(limit))
+  if (!listener.can_receive(limit))
     throw Error("a worker", "none has come");
   const Link worker = accept_if_us(listener);
   const File memory = make_memory();
@@ -68,26 +68,26 @@ void as_owner(const std::string &name, const std::string &lie) {
                    : lie == "null"     ? null.get()
                                        : memory.get();
   if (lie == "silence")
-    worker.has_spoken(limit);
+    worker.can_receive(limit);
   else if (lie == "no-file")
-    worker.tell("2");
+    worker.send("2");
   else if (lie == "two-files")
-    tell_with_files(worker, "2", std::array{file, file});
+    send_with_files(worker, "2", std::array{file, file});
   else if (lie == "many-files")
-    tell_with_files(worker, "2", std::array{file, file, file, file});
+    send_with_files(worker, "2", std::array{file, file, file, file});
   else if (lie == "no-device")
-    tell_with_files(worker, "1 2 3", std::array{null.get(), file});
+    send_with_files(worker, "1 2 3", std::array{null.get(), file});
   else if (lie == "no-handles")
-    tell_with_files(worker, "1 2", std::array{null.get(), file});
+    send_with_files(worker, "1 2", std::array{null.get(), file});
   else if (lie == "huge-handle")
-    tell_with_files(worker, "1 4294967296 3", std::array{null.get(), file});
+    send_with_files(worker, "1 4294967296 3", std::array{null.get(), file});
   else
-    tell_with_files(worker, lie == "slot" ? "4" : lie == "words" ? "two" : "2", std::array{file});
+    send_with_files(worker, lie == "slot" ? "4" : lie == "words" ? "two" : "2", std::array{file});
   if (lie == "refuse") {
-    worker.hear(limit);
-    worker.tell("no");
+    worker.receive(limit);
+    worker.send("no");
   }
-  worker.has_spoken(limit); // until it is gone
+  worker.can_receive(limit); // until it is gone
 }
 
 void lying_sharer(int argc, char **argv) {

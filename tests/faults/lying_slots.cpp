@@ -150,7 +150,7 @@ const std::map<std::string, Lie> client_lies = {
        peer.write({.first = 0, .count = 255}, 255 * 64);
        peer.write({.first = 256, .count = 45}, 45 * 64);
      }},
-    {"credits", [](Peer &peer) { peer.tell(1); }},
+    {"credits", [](Peer &peer) { peer.give_credit(1); }},
     {"window",
      [](Peer &peer) {
        for (uint32_t slot = 0; slot < 5; ++slot)
@@ -287,7 +287,7 @@ const std::map<std::string, Answer> server_lies = {
                  more);
      }},
     {"beyond", [](Peer &peer, const Header &) { peer.write({.first = 2047, .count = 2}, 0); }},
-    {"credits", [](Peer &peer, const Header &) { peer.tell(1000); }},
+    {"credits", [](Peer &peer, const Header &) { peer.give_credit(1000); }},
     {"twice", twice(Kind::response)},
     {"long-twice", twice(Kind::long_response)},
     {"long-huge",

@@ -68,7 +68,7 @@ struct Peer { // of either side
     write({.first = slot, .count = (bytes + shape.slot_size - 1) / shape.slot_size}, bytes);
   }
   // "I have taken so many runs", modulo 2^24.
-  void tell(uint32_t runs) { write({.first = runs, .count = 0}, 0); }
+  void give_credit(uint32_t runs) { write({.first = runs, .count = 0}, 0); }
   // The header of what has come in this slot.
   rdmashared::Header header(uint32_t slot) const {
     return rdmashared::header_in(std::span<const std::byte, rdmashared::Header::bytes>(

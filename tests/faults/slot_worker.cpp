@@ -102,7 +102,7 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
     const Area &area = *joined.area;
     const auto bytes = area.slots(0);
     uint32_t submitted = 0;
-    for (int turns = 0; turns < 20'000 && !joined.link.has_spoken() && Clock::now() < end;
+    for (int turns = 0; turns < 20'000 && !joined.link.can_receive() && Clock::now() < end;
          ++turns) {
       switch (random() % 16) {
       case 0: // anywhere: lengths, states, bells, other requests; but no time that a handler takes

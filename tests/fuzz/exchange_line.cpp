@@ -114,7 +114,7 @@ void through_a_socket(uint8_t expected, std::span<const uint8_t> bytes) {
         } else {
           exchange.receive_done();
         }
-        return exchange.peer_has_spoken();
+        return exchange.can_receive();
       });
       if (!is_right)
         break;

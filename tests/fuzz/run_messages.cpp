@@ -63,8 +63,9 @@ void from_a_liar(Input &input) {
       require(std::ranges::equal(copy, body), "it stays as it is");
     });
     next = (run.first + count) % shape.slots;
-    if (ring.has_news())
-      require(ring.tell() < Run::first_limit, "a number of runs fits into the immediate data");
+    if (ring.owes_credit())
+      require(ring.next_credit() < Run::first_limit,
+              "a number of runs fits into the immediate data");
   }
 }
 
@@ -99,8 +100,8 @@ void from_an_honest_peer(Input &input) {
         expected.pop_front();
       });
     }
-    if (in.has_news())
-      out.taken(in.tell());
+    if (in.owes_credit())
+      out.taken(in.next_credit());
     if (what >= 250) // a lie: it throws, or it changes nothing that was not so
       try {
         out.taken(input.get<uint32_t>() % Run::first_limit);

@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   if (text.empty())
     mine = Link();
   else
-    mine.tell(text, sent);
+    mine.send(text, sent);
   try {
     const Membership joined = join(std::move(theirs), std::chrono::milliseconds(0));
     require(joined.number < max_workers, "a worker has a number");

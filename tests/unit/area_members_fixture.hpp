@@ -107,7 +107,7 @@ inline bool becomes_alone(const Membership &joined) {
 // Holds all that the process has open, until the test drops its end of the link.
 inline void fork_holder(const Link &test) {
   if (fork() == 0) {
-    test.has_spoken(std::chrono::hours(1));
+    test.can_receive(std::chrono::hours(1));
     _exit(0);
   }
 }
@@ -117,17 +117,17 @@ class Process {
 public:
   Process() : child_([](const Link &test) { run(test); }) {}
 
-  std::string tell(const std::string &what, std::vector<int> files = {}) {
-    child_.link().tell(what, files);
-    return child_.link().hear(soon);
+  std::string ask(const std::string &what, std::vector<int> files = {}) {
+    child_.link().send(what, files);
+    return child_.link().receive(soon);
   }
   // @return "joined" and its number, or why it has not
   std::string join_by_link(Members &members) {
     auto [mine, theirs] = make_link();
     members.invite(std::move(mine));
-    return tell("link", {theirs.fd()});
+    return ask("link", {theirs.fd()});
   }
-  std::string join_by_name(const std::string &name) { return tell("name " + name); }
+  std::string join_by_name(const std::string &name) { return ask("name " + name); }
   void kill() { child_.kill(); }
 
 private:
@@ -135,7 +135,7 @@ private:
     std::unique_ptr<Membership> joined;
     for (;;) {
       std::vector<File> files;
-      const std::string said = test.hear(std::chrono::hours(1), files);
+      const std::string said = test.receive(std::chrono::hours(1), files);
       std::string answer = "done";
       try {
         if (said == "link" || said.starts_with("name ")) {
@@ -169,7 +169,7 @@ private:
       } catch (const Error &error) {
         answer = error.what();
       }
-      test.tell(answer);
+      test.send(answer);
     }
   }
 

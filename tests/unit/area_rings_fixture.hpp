@@ -97,15 +97,15 @@ struct Pair {
     while (deliver_one())
       ;
     if (!out.is_empty()) { // so many runs are under way
-      tell();
+      give_credit();
       deliver_all();
     }
   }
-  void tell() { out.taken(in.tell()); }
+  void give_credit() { out.taken(in.next_credit()); }
 
   void expect_all_came() const { EXPECT_EQ(expected.size(), 0U); }
   void expect_all_slots_are_free() {
-    tell();
+    give_credit();
     EXPECT_TRUE(out.has_room(shape.slots));
     EXPECT_FALSE(out.has_room(shape.slots + uint64_t{1}));
   }

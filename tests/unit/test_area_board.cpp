@@ -85,9 +85,9 @@ TEST(AreaBoard, OnlyTheSenderWrites) {
     const auto page = reinterpret_cast<uintptr_t>(&*shared) / 4096 * 4096;
     may_not(mprotect(reinterpret_cast<void *>(page), 4096, PROT_READ | PROT_WRITE) == 0, EACCES,
             "unprotect");
-    parent.tell(can.empty() ? "nothing" : can);
+    parent.send(can.empty() ? "nothing" : can);
   });
-  EXPECT_EQ(child.link().hear(seconds(60)), "nothing");
+  EXPECT_EQ(child.link().receive(seconds(60)), "nothing");
   own->is_over = 1; // the sender still can
   EXPECT_EQ(SharedBoard(own.fd())->is_over.load(), 1U);
 }

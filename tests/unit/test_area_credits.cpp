@@ -18,7 +18,7 @@ TEST(AreaCredits, AFullRingHasNoRoom) {
   EXPECT_FALSE(pair.out.has_room(1));
   pair.deliver_all();
   EXPECT_FALSE(pair.out.has_room(1)); // it has been taken, and not told
-  pair.tell();
+  pair.give_credit();
   EXPECT_TRUE(pair.out.has_room(10));
   EXPECT_FALSE(pair.out.has_room(11));
   pair.expect_all_came();
@@ -30,9 +30,9 @@ TEST(AreaCredits, ReceiverTellsBeforeTheSenderHasToWaitForever) {
     std::minstd_rand random(10);
     for (int i = 0; i < 3000; ++i) {
       while (!pair.put(some_message(0, random)) || !pair.deliver_one()) {
-        ASSERT_TRUE(pair.in.has_news()) << "after " << i;
-        pair.tell();
-        ASSERT_FALSE(pair.in.has_news());
+        ASSERT_TRUE(pair.in.owes_credit()) << "after " << i;
+        pair.give_credit();
+        ASSERT_FALSE(pair.in.owes_credit());
       }
     }
     pair.deliver_all();
@@ -44,10 +44,10 @@ TEST(AreaCredits, ReceiverTellsBeforeTheSenderHasToWaitForever) {
 void have_some_traffic(Pair &pair, std::minstd_rand &random) {
   for (uint32_t left = static_cast<uint32_t>(random()) % 5000; left > 0; --left) {
     while (!pair.put(some_message(0, random)))
-      pair.tell();
+      pair.give_credit();
     pair.deliver_all();
-    if (pair.in.has_news())
-      pair.tell();
+    if (pair.in.owes_credit())
+      pair.give_credit();
   }
 }
 
@@ -111,7 +111,7 @@ TEST(AreaCredits, TheCounterOfRunsGoesRound) {
   const uint64_t total = SlotRun::first_limit + uint64_t{1000};
   for (uint64_t sent = 0; sent < total; ++sent) {
     if (!out.has_room(1)) {
-      const uint32_t taken = in.tell();
+      const uint32_t taken = in.next_credit();
       ASSERT_LT(taken, SlotRun::first_limit); // it fits into immediate data
       rounds += taken < last;
       last = taken;
@@ -121,7 +121,7 @@ TEST(AreaCredits, TheCounterOfRunsGoesRound) {
     out.put({.id = sent, .kind = Kind::ping}, {});
     OutRing::Piece piece{};
     if (!out.next(piece)) {
-      const uint32_t taken = in.tell();
+      const uint32_t taken = in.next_credit();
       ASSERT_LT(taken, SlotRun::first_limit);
       rounds += taken < last;
       last = taken;

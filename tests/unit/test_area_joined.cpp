@@ -11,7 +11,7 @@ namespace {
 // Whether a worker takes this for an answer.
 bool joins(const std::string &text, const std::vector<int> &files) {
   auto [sender, worker] = make_link();
-  sender.tell(text, files);
+  sender.send(text, files);
   try {
     const Membership joined = join(std::move(worker), soon);
     return true;
@@ -48,7 +48,7 @@ TEST(Membership, SaysHelloWithAFileAndHasALimit) {
   auto [sender, worker] = make_link();
   EXPECT_THROW(join(std::move(worker), milliseconds(1)), Error); // nobody answers
   std::vector<File> files;
-  EXPECT_EQ(sender.hear(soon, files, 1), "rdmashared 1");
+  EXPECT_EQ(sender.receive(soon, files, 1), "rdmashared 1");
   EXPECT_FALSE(is_readable(files[0].get())); // it is of a process that lives
 }
 
@@ -71,17 +71,17 @@ public:
       : child_([&name](const Link &test) {
           FakeThread thread;
           const Members members(small, {thread.callbacks()}, name, {});
-          test.tell("listens");
-          test.hear(std::chrono::hours(1));
+          test.send("listens");
+          test.receive(std::chrono::hours(1));
           fork_holder(test);
-          test.tell("holds");
-          test.has_spoken(std::chrono::hours(1));
+          test.send("holds");
+          test.can_receive(std::chrono::hours(1));
         }) {
-    EXPECT_EQ(child_.link().hear(soon), "listens");
+    EXPECT_EQ(child_.link().receive(soon), "listens");
   }
   void hold() {
-    child_.link().tell("hold");
-    EXPECT_EQ(child_.link().hear(soon), "holds");
+    child_.link().send("hold");
+    EXPECT_EQ(child_.link().receive(soon), "holds");
   }
   void kill() { child_.kill(); }
 

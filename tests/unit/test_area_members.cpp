@@ -17,7 +17,7 @@ TEST(Members, JoinByLinkAndByNameOneAfterTheOther) {
   EXPECT_TRUE(thread.wait_for_joined(4));
   EXPECT_EQ(thread.joined(), (std::vector<uint32_t>{0, 1, 2, 3}));
   for (Process *each : {&first, &second, &third})
-    EXPECT_EQ(each->tell("alone?"), "not alone");
+    EXPECT_EQ(each->ask("alone?"), "not alone");
   EXPECT_FALSE(here.is_alone());
   EXPECT_TRUE(thread.left().empty());
 }
@@ -31,15 +31,15 @@ TEST(Members, EachHasWhatItsSenderHas) {
   ASSERT_TRUE(thread.wait_for_joined(2));
   const Member its = thread.member(0), others = thread.member(1);
   EXPECT_EQ(its.area->shape(), small);
-  EXPECT_EQ(one.tell("submit"), "done");
+  EXPECT_EQ(one.ask("submit"), "done");
   EXPECT_TRUE(is_readable(its.doorbell->fd(), soon));
   EXPECT_EQ(its.area->submitted().load(), 42U);
   EXPECT_EQ(others.area->submitted().load(), 0U); // that is another area
   EXPECT_FALSE(is_readable(others.doorbell->fd()));
-  EXPECT_EQ(other.tell("event?"), "silent");
+  EXPECT_EQ(other.ask("event?"), "silent");
   others.event->ring();
-  EXPECT_EQ(other.tell("wait for event"), "rung");
-  EXPECT_EQ(one.tell("event?"), "silent");
+  EXPECT_EQ(other.ask("wait for event"), "rung");
+  EXPECT_EQ(one.ask("event?"), "silent");
   thread.board->is_asleep = 7;
   EXPECT_EQ((*join_here(members).board)->is_asleep.load(), 7U);
 }
@@ -51,11 +51,11 @@ TEST(Members, AWorkerCannotMakeItsEventBlock) {
   Members members(small, {thread.callbacks()}, {}, {});
   EXPECT_EQ(worker.join_by_link(members), "joined 0");
   ASSERT_TRUE(thread.wait_for_joined(1));
-  worker.tell("make the event block");
+  worker.ask("make the event block");
   const Member its = thread.member(0);
   for (int i = 0; i < 10'000; ++i) // as often as a worker asks, and never reads
     its.event->ring();             // if it blocks, the test's time limit ends it
-  EXPECT_EQ(worker.tell("event?"), "rung");
+  EXPECT_EQ(worker.ask("event?"), "rung");
 }
 
 TEST(Members, AKilledProcessHasLeft) {
@@ -67,7 +67,7 @@ TEST(Members, AKilledProcessHasLeft) {
   first.kill();
   EXPECT_TRUE(thread.wait_for_left(1));
   EXPECT_EQ(thread.left(), std::vector<uint32_t>{0});
-  EXPECT_EQ(second.tell("alone?"), "not alone");
+  EXPECT_EQ(second.ask("alone?"), "not alone");
 }
 
 // Then its link stays open, and only the pidfd tells.
@@ -77,11 +77,11 @@ TEST(Members, AKilledProcessHasLeftAlsoIfItsChildHasItsLink) {
   Members members(small, {thread.callbacks()}, {}, {});
   EXPECT_EQ(first.join_by_link(members), "joined 0");
   EXPECT_EQ(second.join_by_link(members), "joined 1");
-  EXPECT_EQ(first.tell("hold"), "done");
+  EXPECT_EQ(first.ask("hold"), "done");
   first.kill();
   EXPECT_TRUE(thread.wait_for_left(1));
   EXPECT_EQ(thread.left(), std::vector<uint32_t>{0});
-  EXPECT_EQ(second.tell("alone?"), "not alone");
+  EXPECT_EQ(second.ask("alone?"), "not alone");
 }
 
 TEST(Members, LeaveByThemselves) {
@@ -89,7 +89,7 @@ TEST(Members, LeaveByThemselves) {
   FakeThread thread;
   Members members(small, {thread.callbacks()}, {}, {});
   EXPECT_EQ(process.join_by_link(members), "joined 0");
-  EXPECT_EQ(process.tell("leave"), "done");
+  EXPECT_EQ(process.ask("leave"), "done");
   EXPECT_TRUE(thread.wait_for_left(1));
   { const Membership here = join_here(members); }
   EXPECT_TRUE(thread.wait_for_left(2));
@@ -100,7 +100,7 @@ TEST(Members, OneThatGoesOnTalkingHasToLeave) {
   FakeThread thread;
   Members members(small, {thread.callbacks()}, {}, {});
   const Membership here = join_here(members);
-  here.link.tell("and another thing");
+  here.link.send("and another thing");
   EXPECT_TRUE(thread.wait_for_left(1));
   EXPECT_TRUE(becomes_alone(here));
 }
@@ -116,11 +116,11 @@ TEST(Members, CanBeDropped) {
   members.drop(1, 0);
   EXPECT_TRUE(threads[1].wait_for_left(1));
   EXPECT_TRUE(becomes_alone(other));
-  EXPECT_EQ(process.tell("alone?"), "not alone");
+  EXPECT_EQ(process.ask("alone?"), "not alone");
   members.drop(1, 0); // it has left already
   members.drop(0, 0);
   EXPECT_TRUE(threads[0].wait_for_left(1));
-  EXPECT_EQ(process.tell("wait until alone"), "alone");
+  EXPECT_EQ(process.ask("wait until alone"), "alone");
   EXPECT_EQ(threads[1].left().size(), 1U);
 }
 

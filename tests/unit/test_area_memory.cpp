@@ -228,12 +228,12 @@ TEST(AreaMemory, AForkedChildHasNoAreaAndTakesNothingAway) {
     void *page = mmap(at, 4096, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     area.reset();
-    parent.tell(has_it             ? "has it"
+    parent.send(has_it             ? "has it"
                 : page != at       ? "has something there"
                 : !is_mapped(page) ? "has lost something else"
                                    : "has none");
   });
-  EXPECT_EQ(child.link().hear(seconds(60)), "has none");
+  EXPECT_EQ(child.link().receive(seconds(60)), "has none");
   EXPECT_EQ(child.wait(seconds(60)), 0);
   EXPECT_TRUE(is_mapped(at)); // here it is still
   area.reset();

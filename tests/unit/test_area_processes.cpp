@@ -16,8 +16,8 @@ const auto where = rdmacommon::Where::here();
 void say(Members &members, const std::string &text, const std::vector<int> &files) {
   auto [mine, theirs] = make_link();
   members.invite(std::move(mine));
-  theirs.tell(text, files);
-  EXPECT_THROW(theirs.hear(soon), Error) << text << " with " << files.size();
+  theirs.send(text, files);
+  EXPECT_THROW(theirs.receive(soon), Error) << text << " with " << files.size();
   EXPECT_TRUE(is_readable(theirs.fd())) << "nobody has sent it away";
 }
 
@@ -75,7 +75,7 @@ TEST(Processes, AFileThatIsNoProcess) {
   EXPECT_TRUE(is_readable(ended.pidfd(), soon)); // that process has ended already
   auto [mine, theirs] = make_link();
   members.invite(std::move(mine));
-  theirs.tell("rdmashared 1", std::array{ended.pidfd()});
+  theirs.send("rdmashared 1", std::array{ended.pidfd()});
   EXPECT_TRUE(thread.wait_for_left(2));
   EXPECT_TRUE(thread.wait_for_joined(2));
 }
@@ -96,7 +96,7 @@ TEST(Processes, TheSilentOnesAreForgottenAfterTheirTime) {
   auto [invited, theirs] = make_link();
   const auto begin = Clock::now();
   members.invite(std::move(invited));
-  EXPECT_THROW(theirs.hear(soon), Error);
+  EXPECT_THROW(theirs.receive(soon), Error);
   EXPECT_GE(Clock::now() - begin, Members::hello_limit);
   EXPECT_TRUE(is_readable(theirs.fd())); // and that was the sender
   EXPECT_EQ(join(connect_to(name, soon, where), soon).number, 0U);
@@ -120,7 +120,7 @@ TEST(Processes, OnlySoManyMayBeSilent) {
   late.get();
   EXPECT_GE(Clock::now() - begin, Members::hello_limit); // once the silent ones are forgotten
   for (const Link &link : silent)
-    EXPECT_THROW(link.hear(soon), Error);
+    EXPECT_THROW(link.receive(soon), Error);
 }
 
 // @return false if the machine was so busy that the time of the silent ones was over
@@ -131,7 +131,7 @@ bool one_that_speaks_makes_room() {
   auto silent = come_and_say_nothing(name, Members::max_silent);
   const Link late = connect_to(name, soon, where);
   const File process(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
-  late.tell("rdmashared 1", std::array{process.get()});
+  late.send("rdmashared 1", std::array{process.get()});
   // The thread of Members looks at its listener at least once for each of these.
   constexpr uint32_t invited = Members::max_silent + 10;
   bool only_they_have = true; // nobody is free again, so the numbers tell how many have joined
@@ -143,7 +143,7 @@ bool one_that_speaks_makes_room() {
   only_they_have &= last.number == invited;
   const Link early = std::move(silent.back());
   silent.pop_back();
-  early.tell("rdmashared 1", std::array{process.get()});
+  early.send("rdmashared 1", std::array{process.get()});
   EXPECT_TRUE(is_readable(late.fd(), soon));
   return only_they_have &&
          std::ranges::none_of(silent, [](const Link &each) { return is_readable(each.fd()); });
@@ -163,7 +163,7 @@ class Stranger {
 public:
   Stranger(uid_t user, const std::vector<gid_t> &groups)
       : child_([&](const Link &test) {
-          const std::string name = test.hear(std::chrono::hours(1));
+          const std::string name = test.receive(std::chrono::hours(1));
           rdmacommon::check_errno(setgroups(groups.size(), groups.data()), "setgroups");
           rdmacommon::check_errno(setgid(user), "setgid");
           rdmacommon::check_errno(setuid(user), "setuid");
@@ -172,11 +172,11 @@ public:
             said = "joined " + std::to_string(join(connect_to(name, soon, where), soon).number);
           } catch (const Error &) {
           }
-          test.tell(said);
+          test.send(said);
         }) {}
   std::string join_by_name(const std::string &name) {
-    child_.link().tell(name);
-    return child_.link().hear(soon);
+    child_.link().send(name);
+    return child_.link().receive(soon);
   }
 
 private:

@@ -19,9 +19,9 @@ void exchange_random_messages(const Shape &shape, uint32_t group, uint32_t seed,
     if (random() % 3 != 0 && pair.put(message)) // else what is there goes first
       ++sent;
     else if (!pair.deliver_one())
-      pair.tell(); // the receiver has nothing more to take: the sender may have all its slots again
-    else if (random() % 4 == 0 && pair.in.has_news())
-      pair.tell();
+      pair.give_credit(); // nothing is left to take: the sender may have all its slots again
+    else if (random() % 4 == 0 && pair.in.owes_credit())
+      pair.give_credit();
   }
   pair.deliver_all();
   pair.expect_all_came();
@@ -44,7 +44,7 @@ TEST(AreaRings, AMessageOverTheEndOfTheRingAndOfARun) {
     // 590 slots, then 20 of which 10 are at the beginning again: two runs for the second message.
     ASSERT_TRUE(pair.put(some_message(size_t{590} * slot_size - Header::bytes, random)));
     pair.deliver_all();
-    pair.tell();
+    pair.give_credit();
     const auto before = pair.runs.size();
     ASSERT_TRUE(pair.put(some_message(size_t{20} * slot_size - Header::bytes - 1, random)));
     pair.deliver_all();
@@ -68,7 +68,7 @@ TEST(AreaRings, EachPlaceOfALongMessage) {
       for (uint32_t i = 0; i < before; ++i)
         ASSERT_TRUE(pair.put(some_message(0, random)));
       pair.deliver_all();
-      pair.tell();
+      pair.give_credit();
       ASSERT_TRUE(pair.put(some_message(bytes, random)));
       pair.deliver_all();
       pair.expect_all_came();
@@ -99,7 +99,7 @@ TEST(AreaRings, AMessageIsPutTogetherFromTwoParts) {
     const size_t first = random() % (message.body.size() + 1);
     ASSERT_TRUE(pair.put(message, first));
     pair.deliver_all();
-    pair.tell();
+    pair.give_credit();
   }
   pair.expect_all_came();
 }

@@ -45,7 +45,7 @@ TEST(Check, ValidPointerIsHandedOn) {
 
 TEST(Check, FunctionOfTheLibraryNamesTheLineOfItsCaller) {
   const int line = __LINE__ + 1;
-  const std::string text = message_of([] { Link().tell(""); });
+  const std::string text = message_of([] { Link().send(""); });
   EXPECT_TRUE(contains(text, "(test_check.cpp:" + std::to_string(line) + ")")) << text;
 }
 

@@ -40,33 +40,33 @@ bool contains(const std::string &text, const std::string &part) {
 
 TEST(Link, KeepsMessagesApart) {
   const auto [a, b] = make_link();
-  EXPECT_FALSE(b.has_spoken());
-  a.tell("one");
-  a.tell(std::string(Link::longest, 'x'));
-  EXPECT_TRUE(b.has_spoken());
-  EXPECT_EQ(b.hear(limit), "one");
-  EXPECT_EQ(b.hear(limit).size(), Link::longest);
+  EXPECT_FALSE(b.can_receive());
+  a.send("one");
+  a.send(std::string(Link::longest, 'x'));
+  EXPECT_TRUE(b.can_receive());
+  EXPECT_EQ(b.receive(limit), "one");
+  EXPECT_EQ(b.receive(limit).size(), Link::longest);
 }
 
 TEST(Link, RefusesWhatItCannotSay) {
   const auto [a, b] = make_link();
-  EXPECT_NE(error_of([&a = a] { a.tell(""); }), "");
-  EXPECT_NE(error_of([&a = a] { a.tell(std::string(Link::longest + 1, 'x')); }), "");
-  EXPECT_FALSE(b.has_spoken());
+  EXPECT_NE(error_of([&a = a] { a.send(""); }), "");
+  EXPECT_NE(error_of([&a = a] { a.send(std::string(Link::longest + 1, 'x')); }), "");
+  EXPECT_FALSE(b.can_receive());
 }
 
 TEST(Link, WaitsNoLongerThanTheLimit) {
   const auto [a, b] = make_link();
-  EXPECT_TRUE(contains(error_of([&b = b] { b.hear(milliseconds(1)); }), "in time"));
+  EXPECT_TRUE(contains(error_of([&b = b] { b.receive(milliseconds(1)); }), "in time"));
 }
 
 TEST(Link, SaysThatTheOtherSideIsGone) {
   auto [a, b] = make_link();
-  b.tell("unread");
+  b.send("unread");
   a = Link();
-  EXPECT_TRUE(b.has_spoken());
-  EXPECT_TRUE(contains(error_of([&b = b] { b.hear(limit); }), "gone"));
-  EXPECT_NE(error_of([&b = b] { b.tell("hello?"); }), "");
+  EXPECT_TRUE(b.can_receive());
+  EXPECT_TRUE(contains(error_of([&b = b] { b.receive(limit); }), "gone"));
+  EXPECT_NE(error_of([&b = b] { b.send("hello?"); }), "");
 }
 
 TEST(Link, TakesFilesThatAreAgreedOnAndNoOthers) {
@@ -74,24 +74,24 @@ TEST(Link, TakesFilesThatAreAgreedOnAndNoOthers) {
   const File memory = make_shared_memory("test", 100);
   const std::array two{memory.get(), memory.get()};
   std::vector<File> files;
-  a.tell("two", two);
-  EXPECT_EQ(b.hear(limit, files, 2), "two");
+  a.send("two", two);
+  EXPECT_EQ(b.receive(limit, files, 2), "two");
   ASSERT_EQ(files.size(), 2U);
   EXPECT_NE(files[0].get(), memory.get());
   EXPECT_EQ(fcntl(files[0].get(), F_GETFD), FD_CLOEXEC);
-  a.tell("none");
-  EXPECT_NE(error_of([&b = b, &files] { b.hear(limit, files, 1); }), "");
-  a.tell("two", two);
-  EXPECT_NE(error_of([&b = b, &files] { b.hear(limit, files, 1); }), "");
+  a.send("none");
+  EXPECT_NE(error_of([&b = b, &files] { b.receive(limit, files, 1); }), "");
+  a.send("two", two);
+  EXPECT_NE(error_of([&b = b, &files] { b.receive(limit, files, 1); }), "");
   EXPECT_TRUE(files.empty());
-  a.tell("two", two);
-  EXPECT_NE(error_of([&b = b] { b.hear(limit); }), "");
+  a.send("two", two);
+  EXPECT_NE(error_of([&b = b] { b.receive(limit); }), "");
 }
 
 TEST(Child, TalksAndEnds) {
-  Child child([](const Link &parent) { parent.tell("heard " + parent.hear(limit)); });
-  child.link().tell("this");
-  EXPECT_EQ(child.link().hear(limit), "heard this");
+  Child child([](const Link &parent) { parent.send("heard " + parent.receive(limit)); });
+  child.link().send("this");
+  EXPECT_EQ(child.link().receive(limit), "heard this");
   EXPECT_EQ(child.wait(limit), 0);
   EXPECT_NE(error_of([&] { child.wait(limit); }), "");
 }
@@ -106,42 +106,42 @@ TEST(Child, DoesNotRunTheParentsDestructors) {
   const auto [a, b] = make_link();
   struct Teller {
     const Link &to;
-    ~Teller() { to.tell("destroyed by " + std::to_string(getpid())); }
+    ~Teller() { to.send("destroyed by " + std::to_string(getpid())); }
   };
   {
     const Teller teller{a};
     EXPECT_EQ(Child([](const Link &) {}).wait(limit), 0);
     EXPECT_EQ(Child([](const Link &) { throw std::runtime_error("on purpose"); }).wait(limit), 1);
   }
-  EXPECT_EQ(b.hear(limit), "destroyed by " + std::to_string(getpid()));
-  EXPECT_FALSE(b.has_spoken());
+  EXPECT_EQ(b.receive(limit), "destroyed by " + std::to_string(getpid()));
+  EXPECT_FALSE(b.can_receive());
 }
 
 TEST(Child, IsNotWaitedForLongerThanTheLimitAndDoesNotOutliveItsObject) {
   auto [a, b] = make_link();
   {
     Child child([&a = a](const Link &parent) {
-      a.tell("here");
-      parent.hear(seconds(100));
+      a.send("here");
+      parent.receive(seconds(100));
     });
     a = Link();
-    EXPECT_EQ(b.hear(limit), "here");
+    EXPECT_EQ(b.receive(limit), "here");
     EXPECT_TRUE(contains(error_of([&] { child.wait(milliseconds(1)); }), "does not end"));
   }
   EXPECT_TRUE(
-      contains(error_of([&b = b] { b.hear(limit); }), "gone")); // its end of the link is closed
+      contains(error_of([&b = b] { b.receive(limit); }), "gone")); // its end of the link is closed
 }
 
 TEST(Child, IsKilledAlsoWhenItIsStopped) {
   auto [a, b] = make_link();
   Child child([&a = a](const Link &) {
-    a.tell("here");
+    a.send("here");
     raise(SIGSTOP);
   });
   a = Link();
-  EXPECT_EQ(b.hear(limit), "here");
+  EXPECT_EQ(b.receive(limit), "here");
   child.kill();
-  EXPECT_TRUE(contains(error_of([&b = b] { b.hear(limit); }), "gone"));
+  EXPECT_TRUE(contains(error_of([&b = b] { b.receive(limit); }), "gone"));
   EXPECT_EQ(child.pid(), -1);
   child.kill(); // it is dead: nothing to do
   EXPECT_NE(error_of([&] { child.wait(limit); }), "");
@@ -151,31 +151,31 @@ TEST(Child, DoesNotOutliveItsParent) {
   auto [a, b] = make_link();
   Child parent([&a = a](const Link &grandparent) {
     const Child child([&a](const Link &) {
-      a.tell("here");
+      a.send("here");
       pause(); // hears nothing and nobody
     });
     a = Link();
-    grandparent.hear(limit);
+    grandparent.receive(limit);
     raise(SIGKILL);
   });
   a = Link();
-  EXPECT_EQ(b.hear(limit), "here");
-  parent.link().tell("die");
+  EXPECT_EQ(b.receive(limit), "here");
+  parent.link().send("die");
   EXPECT_EQ(parent.wait(limit), 128 + SIGKILL);
-  EXPECT_TRUE(contains(error_of([&b = b] { b.hear(limit); }), "gone"));
+  EXPECT_TRUE(contains(error_of([&b = b] { b.receive(limit); }), "gone"));
 }
 
 TEST(SharedMemory, IsTheSameInBoth) {
   const File file = make_shared_memory("test", sizeof(int));
   Child child([](const Link &parent) { // older than the mapping
     std::vector<File> files;
-    parent.hear(limit, files, 1);
+    parent.receive(limit, files, 1);
     const SharedMemory memory(files[0].get(), sizeof(int));
     ++*static_cast<int *>(memory.data());
   });
   const SharedMemory memory(file.get(), sizeof(int));
   *static_cast<int *>(memory.data()) = 41;
-  child.link().tell("count", std::array{file.get()});
+  child.link().send("count", std::array{file.get()});
   EXPECT_EQ(child.wait(limit), 0);
   EXPECT_EQ(*static_cast<int *>(memory.data()), 42);
 }

@@ -32,10 +32,10 @@ void own_device(int argc, char **argv) {
       rdma.receive();
       rdma.send("hello from worker " + std::to_string(i));
       rdma.wait_for_message(limit);
-      parent.tell(get(memory->incoming));
+      parent.send(get(memory->incoming));
     });
   for (Child &worker : children) {
-    std::printf("%s\n", worker.link().hear(limit).c_str());
+    std::printf("%s\n", worker.link().receive(limit).c_str());
     worker.wait(limit);
   }
 }

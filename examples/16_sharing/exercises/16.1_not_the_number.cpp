@@ -28,15 +28,15 @@ void not_the_number(int argc, char **argv) {
 
   Child reader([&](const Link &owner) {
     // TODO: this is a number, and not a file of ours.
-    const File file(std::stoi(owner.hear(limit)));
+    const File file(std::stoi(owner.receive(limit)));
     const MappedBoard board(file.get());
-    owner.hear(limit);
-    owner.tell(get(board->slots[1].request));
+    owner.receive(limit);
+    owner.send(get(board->slots[1].request));
   });
   const File memory = make_memory();
   const MappedBoard board(memory.get());
   const Loop rdma(options, &*board, sizeof(Board));
-  reader.link().tell(std::to_string(memory.get()));
+  reader.link().send(std::to_string(memory.get()));
 
   put(board->slots[0].request, "written by the NIC");
   ibv_sge from = piece(rdma.mr.get(), &board->slots[0].request, text_size);
@@ -44,8 +44,8 @@ void not_the_number(int argc, char **argv) {
   post_recv(rdma.qp.get(), {.sg_list = &into, .num_sge = 1});
   post_send(rdma.qp.get(), {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND});
   rdma.wait_for_message(limit);
-  reader.link().tell("look");
-  std::printf("the reader sees \"%s\"\n", reader.link().hear(limit).c_str());
+  reader.link().send("look");
+  std::printf("the reader sees \"%s\"\n", reader.link().receive(limit).c_str());
   reader.wait(limit);
 }
 

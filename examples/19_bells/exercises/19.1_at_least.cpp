@@ -53,20 +53,20 @@ void run(int argc, char **argv) {
   const SharedMemory memory(file.get(), sizeof(Counter));
   Counter &counter = *new (memory.data()) Counter{};
   Child child([&](const Link &parent) {
-    parent.hear(timeout); // now it waits
+    parent.receive(timeout); // now it waits
     wait_until(counter, 1001, deadline_in(timeout));
-    parent.tell(std::to_string(counter.count.load()));
+    parent.send(std::to_string(counter.count.load()));
   });
   uint32_t rings = 0;
   for (uint32_t i = 0; i < 1000; ++i)
     rings += count_one(counter);
   std::printf("1000 times, and nobody waits:  rung %u times\n", rings);
-  child.link().tell("wait");
+  child.link().send("wait");
   for (const auto end = deadline_in(timeout); counter.sleeps.load() == 0; sched_yield())
-    if (child.link().has_spoken() || steady_clock::now() >= end)
+    if (child.link().can_receive() || steady_clock::now() >= end)
       throw Error("the child", "it does not sleep");
   std::printf("once, and the child waits:     rung %u time\n", count_one(counter) ? 1U : 0U);
-  std::printf("the child has waited until:    %s\n", child.link().hear(timeout).c_str());
+  std::printf("the child has waited until:    %s\n", child.link().receive(timeout).c_str());
 }
 
 } // namespace

@@ -119,12 +119,12 @@ public:
   /// The same with another limit, for a peer that has much to do.
   void receive_done(std::chrono::milliseconds limit, Where where = Where::here());
 
-  /// Returns true if a receive_…() would find something: the peer has said something, or is gone.
+  /// Returns true if a receive_…() would not wait: the peer has sent something, or is gone.
   /// Does not wait, so that a program can look in between polling for completions.
-  bool peer_has_spoken(Where where = Where::here()) const;
+  bool can_receive(Where where = Where::here()) const;
 
-  /// The connection's file descriptor, for poll(2) and epoll(7): readable when the peer has spoken,
-  /// or is gone. Stays this object's. Introduced in lesson 09_shared_receive.
+  /// The connection's file descriptor, for poll(2) and epoll(7): readable when the peer has sent
+  /// something, or is gone. Stays this object's. Introduced in lesson 09_shared_receive.
   int fd() const { return socket_; }
 
   /// Says that this side has finished, and waits until the peer has too, or is gone. Only then may

@@ -48,36 +48,35 @@ public:
   Link() = default; ///< Makes an end without a socket; move another one into it.
   explicit Link(File socket) : socket_(std::move(socket)) {} ///< Takes a socket of this kind.
 
-  /// The socket, for poll(2): readable when the other side has spoken, or is gone. Stays this
-  /// object's; -1 if there is none.
+  /// The socket, for poll(2): readable when a message has come, or the other side is gone. Stays
+  /// this object's; -1 if there is none.
   int fd() const { return socket_.get(); }
 
-  /// Returns true if a hear() would come back at once: with a message, or since the other side is
-  /// gone.
+  /// Returns true if receive() would not wait: there is a message, or the other side is gone.
   /// @param limit how long to wait for that; 0 does not wait
-  bool has_spoken(std::chrono::milliseconds limit = std::chrono::milliseconds(0)) const;
+  bool can_receive(std::chrono::milliseconds limit = std::chrono::milliseconds(0)) const;
 
   /// Sends one message. With `files`, the other side gets descriptors of its own for the same open
   /// files.
   /// @throws Error if the other side is gone, or the message is empty or too long
-  void tell(std::string_view text, std::span<const int> files = {},
+  void send(std::string_view text, std::span<const int> files = {},
             Where where = Where::here()) const;
 
   /// Waits for one message.
   /// @throws Error if none comes within `limit`, if the other side is gone, or if files come with
   ///         it
-  std::string hear(std::chrono::milliseconds limit, Where where = Where::here()) const;
+  std::string receive(std::chrono::milliseconds limit, Where where = Where::here()) const;
 
   /// The same with files.
   /// @param files filled with what came, close-on-exec; exactly `count`
   /// @throws Error also if there are fewer or more
-  std::string hear(std::chrono::milliseconds limit, std::vector<File> &files, size_t count,
-                   Where where = Where::here()) const;
+  std::string receive(std::chrono::milliseconds limit, std::vector<File> &files, size_t count,
+                      Where where = Where::here()) const;
 
   /// The same with as many files as come, 0 to `max_files`: for a text that says how many there
   /// should be.
-  std::string hear(std::chrono::milliseconds limit, std::vector<File> &files,
-                   Where where = Where::here()) const;
+  std::string receive(std::chrono::milliseconds limit, std::vector<File> &files,
+                      Where where = Where::here()) const;
 
 private:
   File socket_;
@@ -89,9 +88,9 @@ std::pair<Link, Link> make_link(Where where = Where::here());
 /// A child process, which ends at the latest with the thread that made it, or with this object. To
 /// be made before the device is opened: what the child inherits of verbs objects it must not touch.
 ///
-///     const auto body = [](const rdmacommon::Link &parent) { parent.tell("hello"); };
+///     const auto body = [](const rdmacommon::Link &parent) { parent.send("hello"); };
 ///     rdmacommon::Child child(body);
-///     const std::string said = child.link().hear(std::chrono::seconds(1));
+///     const std::string said = child.link().receive(std::chrono::seconds(1));
 ///     const int status = child.wait(std::chrono::seconds(1));
 class Child {
 public:
@@ -139,7 +138,7 @@ File make_shared_memory(const char *name, size_t length, Where where = Where::he
 /// is the same memory either way.
 ///
 ///     const rdmacommon::File file = rdmacommon::make_shared_memory("numbers", 4096);
-///     parent.tell("numbers", std::array{file.get()}); // the other process maps it, too
+///     parent.send("numbers", std::array{file.get()}); // the other process maps it, too
 ///     const rdmacommon::SharedMemory memory(file.get(), 4096);
 ///     const auto mr = rdmacommon::reg_mr(pd.get(), memory.data(), memory.length(), access);
 class SharedMemory {

@@ -54,8 +54,8 @@ public:
 
   // Call it when the process can send. Waits for the other processes.
   void ready() {
-    parent_.tell("ready");
-    parent_.hear(std::chrono::minutes(2));
+    parent_.send("ready");
+    parent_.receive(std::chrono::minutes(2));
     timetable_ = Timetable(load_.every_us, process_, load_.processes);
   }
   // Call it before each request. With a timetable, waits until the request is due.
@@ -72,8 +72,8 @@ public:
   // Call it after the last response. Waits for the other processes: what follows, the teardown, is
   // not measured.
   void done() const {
-    parent_.tell({reinterpret_cast<const char *>(&latencies_), sizeof latencies_});
-    parent_.hear(std::chrono::minutes(60));
+    parent_.send({reinterpret_cast<const char *>(&latencies_), sizeof latencies_});
+    parent_.receive(std::chrono::minutes(60));
   }
 
 private:
@@ -99,14 +99,14 @@ inline void run_processes(const ProcessLoad &load,
       body(i, progress);
     }));
   for (const auto &child : children)
-    child->link().hear(minutes(2));
+    child->link().receive(minutes(2));
   const rdmacommon::Stopwatch watch;
   const double cpu_before = rdmacommon::machine_cpu_ms();
   for (const auto &child : children)
-    child->link().tell("go");
+    child->link().send("go");
   std::vector<std::string> said;
   for (const auto &child : children)
-    said.push_back(child->link().hear(minutes(60)));
+    said.push_back(child->link().receive(minutes(60)));
   const double each = 1000.0 / load.processes / load.requests;
   const double took_ms = watch.elapsed_ms(), cpu_ms = rdmacommon::machine_cpu_ms() - cpu_before;
   std::printf("%u processes, %u in flight: a request every %.3f us, CPU %.3f us each\n",
@@ -123,7 +123,7 @@ inline void run_processes(const ProcessLoad &load,
     all.print();
   }
   for (const auto &child : children)
-    child->link().tell("end");
+    child->link().send("end");
   for (const auto &child : children)
     if (child->wait(minutes(1)) != 0)
       throw rdmacommon::Error("a process", "it has failed");
