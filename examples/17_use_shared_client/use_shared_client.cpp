@@ -53,7 +53,7 @@ size_t count_words(std::span<const std::byte> request, std::span<std::byte> resp
 void serve(const CmOptions &where) {
   Server server({.host = where.host,
                  .port = where.cm_port,
-                 .clients = 1,
+                 .exit_after = 1,
                  .handler_threads = 2,
                  .log = log_line},
                 count_words);

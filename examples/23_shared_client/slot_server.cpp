@@ -25,14 +25,14 @@ namespace {
 void slot_server(int argc, char **argv) {
   CommandLine line{"Answers shared clients' requests. SIGTERM lets them finish."};
   CmOptions where{line, "the address to listen on [all of them]"};
-  ServerOptions options{.clients = 2};
+  ServerOptions options{.exit_after = 2};
   std::string waiting = "adaptive";
   uint32_t megabytes = 256, total_megabytes = 1024;
   std::chrono::seconds grace{5};
   bool print_stats = false;
-  line.add("--clients", options.clients,
+  line.add("--clients", options.exit_after,
            "end after so many connections; 0: serve until SIGTERM [2]", 0, 1'000'000);
-  line.add("--at-once", options.connections, "connections at a time [64]", 1, 4096);
+  line.add("--at-once", options.max_clients, "connections at a time [64]", 1, 4096);
   line.add("--max-slots", options.slots, "of one connection [65536]", 1, 1 << 24);
   line.add("--max-memory", megabytes, "MiB for one connection [256]", 1, 1 << 20);
   line.add("--total-memory", total_megabytes, "MiB for all connections [1024]", 1, 1 << 20);

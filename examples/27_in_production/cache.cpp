@@ -78,7 +78,7 @@ void serve(const CmOptions &where, size_t most_bytes) {
   };
   Server server({.host = where.host,
                  .port = where.cm_port,
-                 .clients = 1,
+                 .exit_after = 1,
                  .handler_threads = 2,
                  .log = log_line},
                 answer);

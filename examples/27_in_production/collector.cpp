@@ -52,7 +52,7 @@ void serve(const CmOptions &where) {
   typed.on<Summarize>([&](const Summarize &what) { return summaries[what.of]; });
   Server server({.host = where.host,
                  .port = where.cm_port,
-                 .clients = 1,
+                 .exit_after = 1,
                  .handler_threads = 0,
                  .log = log_line},
                 typed);

@@ -62,7 +62,7 @@ void serve(const CmOptions &where) {
   };
   Server server({.host = where.host,
                  .port = where.cm_port,
-                 .clients = 1,
+                 .exit_after = 1,
                  .handler_threads = 0,
                  .log = log_line},
                 answer);

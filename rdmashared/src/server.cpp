@@ -140,7 +140,7 @@ ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handle
     : options_(with_log(options)), handler_(with_health(std::move(handler))),
       pool_(options.handler_threads, options.waiting), background_(1) {
   check_options("ServerOptions",
-                {{"connections", options.connections, 1, UINT32_MAX},
+                {{"max_clients", options.max_clients, 1, UINT32_MAX},
                  {"window", options.window, 1, UINT32_MAX},
                  {"group", options.group, 1, max_run},
                  {"threads", options.threads, 1, UINT32_MAX},
@@ -166,7 +166,7 @@ ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handle
   budget_ = std::make_shared<Budget>(options.total_memory, std::move(loops));
   CmAddress address = cm_address(options.host, options.port);
   listener_ =
-      cm_listen(threads_.front()->loop->channel(), address, static_cast<int>(options.connections));
+      cm_listen(threads_.front()->loop->channel(), address, static_cast<int>(options.max_clients));
   threads_.front()->loop->on_request([this](rdma_cm_event &event) { take_request(event); });
   first().watch(stop_.fd(), [this] {
     stop_.take_back();
@@ -214,8 +214,8 @@ Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
     open_data(id, hello.token);
     return Refusal::none;
   }
-  if (sessions() >= options_.connections ||
-      (options_.clients > 0 && opened_ + opening_ >= options_.clients))
+  if (sessions() >= options_.max_clients ||
+      (options_.exit_after > 0 && opened_ + opening_ >= options_.exit_after))
     return Refusal::full;
   const uint64_t memory = memory_for(hello.shape);
   if (hello.shape.slots > options_.slots || memory > options_.memory)
@@ -317,7 +317,7 @@ void ServerThreads::on_session_closed(ServingThread &thread, bool was_dropped) {
 }
 
 void ServerThreads::check_finished() {
-  const bool enough = options_.clients > 0 && served_ + dropped_ >= options_.clients;
+  const bool enough = options_.exit_after > 0 && served_ + dropped_ >= options_.exit_after;
   if ((stops_seen_ > 0 || enough) && sessions() == 0)
     threads_.front()->loop->end();
 }

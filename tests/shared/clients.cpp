@@ -86,7 +86,7 @@ TEST(Clients, HaveAStateUntilTheirLastRequestIsAnswered) {
   Queue<uint64_t> gone;
   Kept kept;
   auto server =
-      std::make_unique<Running>(ServerOptions{.clients = 1,
+      std::make_unique<Running>(ServerOptions{.exit_after = 1,
                                               .new_client =
                                                   [&](const Client &client) {
                                                     return std::make_shared<Account>(client, gone);
@@ -169,7 +169,7 @@ TEST(Clients, MayWaitWithoutALimit) {
 
 TEST(Clients, AreCounted) {
   Lines log;
-  Running server({.connections = 1, .clients = 2, .log = log.log()},
+  Running server({.max_clients = 1, .exit_after = 2, .log = log.log()},
                  [](Request &&request) { request.reply(request.bytes()); });
   {
     Connected first(server);
@@ -188,7 +188,7 @@ TEST(Clients, AreCounted) {
 TEST(Options, ThatAreWrongAreErrorsAtOnce) {
   const auto nobody = [](Request &&) {};
   for (const ServerOptions &options :
-       {ServerOptions{.connections = 0}, ServerOptions{.window = 0}, ServerOptions{.group = 0},
+       {ServerOptions{.max_clients = 0}, ServerOptions{.window = 0}, ServerOptions{.group = 0},
         ServerOptions{.memory = 0}, ServerOptions{.memory = UINT64_MAX},
         ServerOptions{.total_memory = 0}, ServerOptions{.total_memory = UINT64_MAX},
         ServerOptions{.group = 256}, ServerOptions{.threads = 0}, ServerOptions{.half_open = 0}})

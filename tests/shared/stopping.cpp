@@ -209,7 +209,7 @@ TEST(UntilSignal, OrUntilStopOrUntilItsClientsHaveGone) {
     serving.server().stop();
     serving.wait_for_end();
   }
-  UntilSignal serving(here({.clients = 1}), echo);
+  UntilSignal serving(here({.exit_after = 1}), echo);
   {
     Connected connected({.servers = {serving.where()}});
     EXPECT_EQ(ask(connected.caller, "?"), "?");

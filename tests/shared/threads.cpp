@@ -184,7 +184,7 @@ TEST(Threads, LetTheirClientsFinish) {
 }
 
 TEST(Threads, EndWithTheirLastClient) {
-  Running server({.connections = 4, .clients = 4, .threads = 2},
+  Running server({.max_clients = 4, .exit_after = 4, .threads = 2},
                  [](Request &&request) { request.reply(request.bytes()); });
   for (uint32_t i = 0; i < 2; ++i) { // the second time, in the place of the first
     EXPECT_TRUE(server.is_running());

@@ -43,7 +43,7 @@ size_t count(std::span<const std::byte> request, std::span<std::byte> response) 
 }
 
 void serve(const CmOptions &where) {
-  Server server({.host = where.host, .port = where.cm_port, .clients = 1, .handler_threads = 4},
+  Server server({.host = where.host, .port = where.cm_port, .exit_after = 1, .handler_threads = 4},
                 count);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();

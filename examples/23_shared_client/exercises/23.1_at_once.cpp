@@ -45,7 +45,7 @@ struct Meeting {
 void serve(const CmOptions &where) {
   Meeting meeting;
   Server server(
-      {.host = where.host, .port = where.cm_port, .clients = 1, .handler_threads = requests},
+      {.host = where.host, .port = where.cm_port, .exit_after = 1, .handler_threads = requests},
       [&](auto, auto) { return meeting.meet(); });
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();

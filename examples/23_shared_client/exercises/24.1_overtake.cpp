@@ -47,7 +47,7 @@ private:
 void serve(const CmOptions &where) {
   Handlers handlers;
   // TODO: the slow handler has the only thread of the pool.
-  Server server({.host = where.host, .port = where.cm_port, .clients = 1, .handler_threads = 1},
+  Server server({.host = where.host, .port = where.cm_port, .exit_after = 1, .handler_threads = 1},
                 [&](Request &&request) { handlers(std::move(request)); });
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();

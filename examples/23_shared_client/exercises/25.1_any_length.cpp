@@ -29,7 +29,7 @@ size_t make_bytes(std::span<const std::byte> request, std::span<std::byte> respo
 }
 
 void serve(const CmOptions &where) {
-  Server server({.host = where.host, .port = where.cm_port, .clients = 1}, make_bytes);
+  Server server({.host = where.host, .port = where.cm_port, .exit_after = 1}, make_bytes);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
 }

@@ -42,7 +42,7 @@ void serve(const CmOptions &where) {
     ++carried_out;
     request.reply(0);
   };
-  Server second({.host = where.host, .port = port, .clients = 1}, answer);
+  Server second({.host = where.host, .port = port, .exit_after = 1}, answer);
   second.run();
   std::printf("the request was carried out %u times\n", carried_out);
 }

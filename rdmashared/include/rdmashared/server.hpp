@@ -129,8 +129,8 @@ struct ServerOptions {
   uint16_t port = 18515; ///< A port of rdma_cm; 0: one that is free.
   /// The maximum number of clients at a time. A client is a connection: a Sender has `threads`
   /// times `connections` to each server.
-  uint32_t connections = 64;
-  uint32_t clients = 0;     ///< Number of clients after which run() ends; 0: never.
+  uint32_t max_clients = 64;
+  uint32_t exit_after = 0;  ///< Number of clients after which run() ends; 0: never.
   uint32_t slots = 1 << 16; ///< The maximum number of slots of one connection.
   uint32_t window = 4096;   ///< The maximum number of requests of a connection without an answer.
   /// The maximum number of bytes for one connection, less than 2^63: its slots, requests without an
@@ -185,9 +185,9 @@ public:
 
   uint16_t port() const; ///< The port on which it listens.
 
-  /// Serves until stop(), or until ServerOptions::clients have come and gone. Handlers may still
-  /// run then: the destructor waits for them. This thread and ServerOptions::threads - 1 others
-  /// have the connections. Call it once.
+  /// Serves until stop(), or until ServerOptions::exit_after clients have come and gone. Handlers
+  /// may still run then: the destructor waits for them. This thread and ServerOptions::threads - 1
+  /// others have the connections. Call it once.
   /// @throws Error if the host has no more of what a server needs, such as file descriptors
   void run();
 
