@@ -21,7 +21,7 @@ NOBODY = "4"  # a port on which nobody listens
 # The kernel overwrites memory that is freed, and checks it when it is allocated again. So it finds
 # code that still uses it.
 labtest.ENVIRONMENT["LAB_BOOT"] = os.environ["LAB_BOOT"] = "slub_debug=FZPU page_poison=1"
-STEPS = ("ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED", "registered", "WRITE", "READ")
+STEPS = ("ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED", "registered", "WRITE of", "READ of")
 
 labtest.need_machine()
 if why := kbuild.why_not():
@@ -124,7 +124,7 @@ class Midway(KernelClient):
                 self.assertEqual(outcome.status.get("client"), 0, outcome.text())
 
     def test_device_removed(self):
-        for line in ("ROUTE_RESOLVED", "READ"):
+        for line in ("ROUTE_RESOLVED", "READ of"):
             with self.subTest(line):
                 outcome = self.run_against(
                     self.server, ENDLESS, at=line, then=["rdma", "link", "delete", "rxe0"])
@@ -136,7 +136,7 @@ class Midway(KernelClient):
                     outcome.text())
 
     def test_server_killed(self):
-        for line in ("ROUTE_RESOLVED", "READ"):
+        for line in ("ROUTE_RESOLVED", "READ of"):
             with self.subTest(line):
                 self.assertFails(
                     self.run_against(
