@@ -144,7 +144,6 @@ void fragments(const Side &side) {
 }
 // [fragments]
 
-// [types]
 // Use 3: the type of a message. The receiver knows it before it looks at a byte of the message.
 void message_types(const Side &side) {
   enum Type : uint32_t { text = 1, number = 2 };
@@ -178,7 +177,6 @@ void message_types(const Side &side) {
     std::printf("sent a text and a number\n");
   }
 }
-// [types]
 
 // [progress]
 // Use 4: flow control. The sender waits for the receiver's report, so it always finds a receive.
@@ -239,7 +237,6 @@ void selective_signaling(const Side &side) {
 }
 // [signaling]
 
-// [create-qp]
 // No verb queries the inline limit. The program asks for some bytes. ibv_create_qp refuses, or
 // writes back how many bytes the queue pair really takes.
 unique_qp create_qp(ibv_pd *pd, ibv_cq *sent, ibv_cq *received) {
@@ -259,7 +256,6 @@ unique_qp create_qp(ibv_pd *pd, ibv_cq *sent, ibv_cq *received) {
   }
   throw_errno(errno, "ibv_create_qp");
 }
-// [create-qp]
 
 void send_variants(int argc, char **argv) {
   CommandLine line{"Sends in every way that a SEND can be sent."};

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 
-// [memory]
 constexpr size_t fragment_size = 4096;
 constexpr uint32_t slot_count = 16;
 constexpr uint64_t longest = 1ULL << 30; // 2^18 fragments, whose numbers fit into 24 bits
@@ -28,7 +27,6 @@ struct FragmentMemory {
   std::array<std::array<char, fragment_size>, slot_count> slots;
   Summary summary;
 };
-// [memory]
 
 // [immediate]
 // The immediate data of one message name consecutive fragments: the number of the first one (24

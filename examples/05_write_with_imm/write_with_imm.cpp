@@ -87,13 +87,11 @@ void receive(const Side &from, const std::string &path) {
     next += run.count;
     bytes += wc.byte_len;
 
-    // [credit]
     // In this order: with the credit, the client may use the slots and a receive at once.
     post_recv(from.qp, {});
     if (++messages > 1)
       wait_for_completion(from.send_cq, "the credit before", from.timeout);
     send_immediate(from, run);
-    // [credit]
   }
   if (!out.flush())
     throw Error(path, "cannot be written");

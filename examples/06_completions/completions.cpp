@@ -166,7 +166,6 @@ void in_place(const Side &side) {
 }
 // [in-place]
 
-// [unacknowledged]
 // A CQ cannot be destroyed while the program has an event of it that it has not acknowledged.
 void unacknowledged(const Port &port, ibv_pd *pd, const Side &side) {
   Loopback loop(port, pd, side.channel, 1);
@@ -190,9 +189,7 @@ void unacknowledged(const Port &port, ibv_pd *pd, const Side &side) {
   check_rc(destroyed.get(), "ibv_destroy_cq");
   std::printf("ibv_destroy_cq: done, since it is acknowledged\n");
 }
-// [unacknowledged]
 
-// [overrun]
 // One completion more than the CQ says it has room for.
 void overrun(const Port &port, ibv_pd *pd, const Side &side) {
   Loopback loop(port, pd, nullptr, 4);
@@ -215,7 +212,6 @@ void overrun(const Port &port, ibv_pd *pd, const Side &side) {
   std::printf("overrun:        %d completions polled, the queue pair is %s RTS\n", polled,
               attr.qp_state == IBV_QPS_RTS ? "still in" : "no longer in");
 }
-// [overrun]
 
 // [channel]
 unique_comp_channel create_channel(ibv_context *device) {

@@ -83,7 +83,6 @@ inline const char *overrun_event(ibv_context *device, const ibv_cq *cq,
   }
 }
 
-// [epoll]
 // Where this program sleeps. It waits for the device's own file descriptor as well, so that a
 // broken queue ends the sleep.
 class Sleep {
@@ -128,7 +127,6 @@ private:
   ibv_context *device_;
   int epoll_, channel_ = -1;
 };
-// [epoll]
 
 // [take-event]
 // The CQ of the next event in the channel, or null if there is none: the channel does not block.

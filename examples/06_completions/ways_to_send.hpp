@@ -6,7 +6,6 @@
 
 #include <array>
 
-// [send-each]
 inline void wait_for_each(const Side &side) {
   for (int i = 0; i < burst; ++i) {
     side.send(IBV_SEND_SIGNALED);
@@ -20,21 +19,17 @@ inline void signal_all(const Side &side) {
   for (int i = 0; i < burst; ++i)
     side.wait_sent();
 }
-// [send-each]
 
 inline unsigned last_signaled(int i) {
   return i == burst - 1 ? IBV_SEND_SIGNALED : 0;
 }
 
-// [signal-last]
 inline void signal_last(const Side &side) {
   for (int i = 0; i < burst; ++i)
     side.send(last_signaled(i));
   side.wait_sent(); // the requests of a queue complete in their order
 }
-// [signal-last]
 
-// [post-list]
 inline void post_list(const Side &side) {
   std::array<ibv_send_wr, burst> requests{};
   for (int i = 0; i < burst; ++i)
@@ -44,7 +39,6 @@ inline void post_list(const Side &side) {
   rdmacommon::post_send(side.qp, requests[0]);
   side.wait_sent();
 }
-// [post-list]
 
 // [builders]
 // Between start and complete, the program builds requests directly in the queue. complete hands all

@@ -8,7 +8,6 @@
 
 constexpr int batch = 16;
 
-// [poll-singly]
 inline void poll_singly(const Side &side, int messages) {
   const Deadline deadline(side.timeout);
   while (messages > 0) {
@@ -21,9 +20,7 @@ inline void poll_singly(const Side &side, int messages) {
     --messages;
   }
 }
-// [poll-singly]
 
-// [poll-batch]
 // Takes what is there, but not more than `batch`.
 inline int poll_batch_once(const Side &side) {
   std::array<ibv_wc, batch> done;
@@ -43,9 +40,7 @@ inline void poll_batches(const Side &side, int messages) {
     messages -= count;
   }
 }
-// [poll-batch]
 
-// [poll-extended]
 // The completion is looked at where it lies; of its fields, only those that are asked for are read.
 inline void poll_extended(const Side &side, int messages) {
   const Deadline deadline(side.timeout);
@@ -63,7 +58,6 @@ inline void poll_extended(const Side &side, int messages) {
     --messages;
   }
 }
-// [poll-extended]
 
 // [sleep]
 inline void sleep_until_event(const Side &side, int messages, int solicited_only) {

@@ -217,7 +217,6 @@ void wait_until(pid_t pid, bool (*is_so)(int status), int options, const char *w
   }
 }
 
-// [client]
 void client(const PairOptions &options, const Settings &settings) {
   const auto ended = [](int status) { return status == 0; };
   const auto stopped = [](int status) { return WIFSTOPPED(status); };
@@ -247,7 +246,6 @@ void client(const PairOptions &options, const Settings &settings) {
     wait_until(second, ended, 0, "the second holder");
   }
 }
-// [client]
 
 void atomics(int argc, char **argv) {
   CommandLine line{"Many processes change the same words of a server's memory."};

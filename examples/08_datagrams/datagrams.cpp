@@ -37,14 +37,12 @@ struct Settings {
   uint32_t qps = 3, messages = 4, receives = 4, tries = 20, resend_ms = 100, size = 0;
 };
 
-// [peer]
 // One that has sent something. The server knows of it only by what it has received.
 struct Peer {
   Source source; // where its datagrams come from
   unique_ah ah;  // the way back
   std::bitset<max_messages> have;
 };
-// [peer]
 
 class Server {
 public:
@@ -53,7 +51,6 @@ public:
 
   uint32_t number() const { return datagrams_.number(); }
 
-  // [server-take]
   // Takes one datagram, if there is one.
   bool take() {
     ibv_wc completion{};
@@ -65,7 +62,6 @@ public:
     datagrams_.receive_into(completion.wr_id);
     return true;
   }
-  // [server-take]
 
   void print_summary() const {
     size_t messages = 0;
@@ -120,7 +116,6 @@ private:
   Datagrams datagrams_;
 };
 
-// [server]
 void server(const Port &port, ibv_pd *pd, const PairOptions &options, const Settings &settings) {
   Server server(port, pd, settings.receives);
   std::printf("one UD QP, %u receives posted\n", settings.receives);
@@ -144,7 +139,6 @@ void server(const Port &port, ibv_pd *pd, const PairOptions &options, const Sett
   server.print_summary();
   exchange.finish();
 }
-// [server]
 
 // One queue pair of the client's, what it has to say, and what of that has been acknowledged.
 struct Sender {
@@ -165,11 +159,9 @@ std::vector<Sender> make_senders(const Port &port, ibv_pd *pd, const Endpoint &s
       std::string text = "message " + std::to_string(sequence) + " of QP " + std::to_string(number);
       text.resize(std::max<size_t>(text.size(), settings.size), '.');
       sender.messages.push_back(encode({.kind = Kind::data, .sequence = sequence, .text = text}));
-      // [mtu]
       if (const size_t size = sender.messages.back().size(); size > sender.datagrams.mtu(server))
         throw Error("a datagram of " + std::to_string(size) + " bytes",
                     "a packet holds " + std::to_string(sender.datagrams.mtu(server)));
-      // [mtu]
     }
     senders.push_back(std::move(sender));
   }
@@ -197,7 +189,6 @@ uint32_t send_missing(std::vector<Sender> &senders, const Destination &server) {
 }
 // [send-missing]
 
-// [take-acknowledgement]
 // Why it is none of ours, or nullptr.
 const char *take_acknowledgement(Sender &sender, const Endpoint &server, const Arrived &arrived,
                                  const ibv_wc &completion) {
@@ -214,7 +205,6 @@ const char *take_acknowledgement(Sender &sender, const Endpoint &server, const A
   sender.acknowledged.set(arrived.message.sequence);
   return nullptr;
 }
-// [take-acknowledgement]
 
 // [wait]
 // Takes acknowledgements until nothing is missing, or until it is time to send again.
@@ -238,7 +228,6 @@ bool wait_for_acknowledgements(std::vector<Sender> &senders, const Endpoint &ser
 }
 // [wait]
 
-// [client]
 void client(const Port &port, ibv_pd *pd, const PairOptions &options, const Settings &settings) {
   Exchange exchange(options);
   const Endpoint server = exchange.receive();
@@ -274,7 +263,6 @@ void client(const Port &port, ibv_pd *pd, const PairOptions &options, const Sett
   exchange.send_done();
   exchange.finish();
 }
-// [client]
 
 void datagrams(int argc, char **argv) {
   CommandLine line{"Sends datagrams from several queue pairs to one, which answers each."};

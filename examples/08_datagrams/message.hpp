@@ -24,7 +24,6 @@ struct Message {
   std::string_view text; // empty in an acknowledgement
 };
 
-// [header]
 // In front of each message, in network byte order.
 struct Header {
   static constexpr uint32_t expected_magic = 0x52624538; // "RbE8"
@@ -36,7 +35,6 @@ struct Header {
   uint32_t sequence;
 };
 static_assert(sizeof(Header) == 12);
-// [header]
 
 inline std::string encode(const Message &message) {
   const Header header{.magic = htonl(Header::expected_magic),
@@ -48,7 +46,6 @@ inline std::string encode(const Message &message) {
   return bytes.append(message.text);
 }
 
-// [decode]
 // Fills in `message` and returns nullptr, or says what is wrong. Any program that knows QP number
 // and Q_Key can send here, so this checks everything in `bytes`; `message.text` points into them.
 inline const char *decode(std::string_view bytes, Message &message) {
@@ -69,9 +66,7 @@ inline const char *decode(std::string_view bytes, Message &message) {
   message = {.kind = kind, .sequence = ntohl(header.sequence), .text = text};
   return nullptr;
 }
-// [decode]
 
-// [grh]
 // The 40 bytes in front of a received datagram. Over IPv6 (and InfiniBand) they are that header,
 // and over IPv4 its header is in the last 20 of them.
 struct ReceivedHeader {
@@ -105,7 +100,6 @@ inline ReceivedHeader read_grh(const void *forty_bytes) {
   }
   return result;
 }
-// [grh]
 
 // [arrived]
 // Where a datagram comes from: a QP, on a port with this GID, or, where it has no GRH, with this

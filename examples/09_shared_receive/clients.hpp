@@ -112,7 +112,6 @@ private:
 
   void send_what_it_may(Connection &one); // in shared_receive.cpp
 
-  // [done]
   void done(Connection &one, const ibv_wc &wc) {
     if (!one.exchange)
       return; // what is flushed after the first failure
@@ -132,7 +131,6 @@ private:
       break_off(one, error.what());
     }
   }
-  // [done]
 
   static constexpr uint64_t message_request = 1;
   static constexpr uint32_t max_credits = 1U << 16;

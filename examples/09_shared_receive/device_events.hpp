@@ -42,7 +42,6 @@ public:
   }
   // [async]
 
-  // [last-wqe]
   // Waits until `ended` queue pairs hold no receive any more: after that, the program may free the
   // buffers. Not every device raises this event, so there is a time limit. Returns for how many
   // queue pairs the event has come.
@@ -58,7 +57,6 @@ public:
     }
     return without_receives_.size();
   }
-  // [last-wqe]
 
 private:
   ibv_context *device_;

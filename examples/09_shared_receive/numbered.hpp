@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <string>
 
-// [message]
 // In network byte order, one packet long.
 struct Message {
   uint32_t version; // 1
@@ -20,7 +19,6 @@ struct Message {
   uint32_t left;    // how many the client still has to send
   std::array<uint8_t, 1012> data;
 };
-// [message]
 
 inline uint8_t data_byte(uint32_t number, size_t at) {
   return static_cast<uint8_t>(number + 7 * at);
@@ -34,7 +32,6 @@ inline void fill(Message &message, uint32_t number, uint32_t left) {
     message.data[i] = data_byte(number, i);
 }
 
-// [checked]
 // Throws unless this is the message that comes next on its connection. Returns how many are to come
 // after it.
 inline uint32_t checked(const ibv_wc &wc, const Message &message, uint32_t next) {
@@ -51,4 +48,3 @@ inline uint32_t checked(const ibv_wc &wc, const Message &message, uint32_t next)
       refuse("its data are wrong");
   return ntohl(message.left);
 }
-// [checked]

@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-// [pinned]
 // Memory of this process that the kernel has pinned, so that devices can use it, in KiB.
 inline size_t pinned_kib() {
   std::ifstream status("/proc/self/status");
@@ -24,9 +23,7 @@ inline size_t pinned_kib() {
       return kib;
   throw rdmacommon::Error("/proc/self/status", "it has no VmPin");
 }
-// [pinned]
 
-// [measure]
 // Makes `qps` queue pairs with `receives` posted in all, to one queue or to each its own, and
 // prints what it took.
 inline void measure(const rdmacommon::Port &port, ibv_pd *pd, uint32_t qps, uint32_t receives,
@@ -57,4 +54,3 @@ inline void measure(const rdmacommon::Port &port, ibv_pd *pd, uint32_t qps, uint
               shared ? "one for all queue pairs:" : "a queue for each:", receives,
               mr->length / 1024, pinned_kib() - before);
 }
-// [measure]

@@ -39,7 +39,6 @@ using namespace rdmacommon;
 
 // ---- the clients
 
-// [send]
 void Clients::send_what_it_may(Connection &one) {
   const auto index = static_cast<size_t>(&one - connections_.data());
   while (one.sent < settings_.messages && one.credits > 0 &&
@@ -57,7 +56,6 @@ void Clients::send_what_it_may(Connection &one) {
     --one.credits;
   }
 }
-// [send]
 
 // ---- the server
 
@@ -236,7 +234,6 @@ private:
     }
   }
 
-  // [end]
   // Ends one connection. The other clients do not notice.
   void end(Client &client, const std::string &why) {
     ibv_qp_attr attr{.qp_state = IBV_QPS_ERR};
@@ -248,7 +245,6 @@ private:
       std::printf("client %zu: %s\n", by_qpn_.at(client.qp->qp_num),
                   why.substr(0, why.find('\n')).c_str());
   }
-  // [end]
 
   const PairOptions &options_;
   const Settings &settings_;

@@ -22,7 +22,6 @@ inline void do_not_block(int fd) {
   rdmacommon::check_errno(fcntl(fd, F_SETFL, flags | O_NONBLOCK), "fcntl(O_NONBLOCK)");
 }
 
-// [sleep]
 // Sleeps until the channel has an event, the device has one, or a peer has something to say over
 // TCP, or is gone: then heard(peer) is called. Returns false if nothing of that happened in time.
 // `device_events` and a peer's fd() can be -1: poll(2) passes over those.
@@ -43,4 +42,3 @@ bool sleep_until_something(ibv_comp_channel *channel, int device_events, Peers &
       heard(peers[i]);
   return count != 0;
 }
-// [sleep]

@@ -27,7 +27,6 @@ inline void require_windows(ibv_context *context) {
 }
 // [require]
 
-// [state]
 inline const char *state_now(ibv_qp *qp) {
   constexpr std::array names{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
   ibv_qp_attr attr{};
@@ -35,7 +34,6 @@ inline const char *state_now(ibv_qp *qp) {
   rdmacommon::check_rc(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), "ibv_query_qp");
   return attr.qp_state < names.size() ? names[attr.qp_state] : "?";
 }
-// [state]
 
 inline void check_status(ibv_wc_status status, const char *what,
                          rdmacommon::Where where = rdmacommon::Where::here()) {
@@ -65,7 +63,6 @@ struct Loopback {
   rdmacommon::unique_qp qp;
 };
 
-// [refused]
 // Posts each bind to a queue pair of its own, since a refused bind breaks the queue pair that it is
 // posted to.
 inline void refused_binds(const rdmacommon::Port &port, ibv_pd *pd) {
@@ -103,9 +100,7 @@ inline void refused_binds(const rdmacommon::Port &port, ibv_pd *pd) {
                 state_now(on.qp.get()));
   }
 }
-// [refused]
 
-// [measure]
 // @return the median time of `what`, in microseconds
 template <typename What> double median_us(int times, const What &what) {
   std::vector<double> took(static_cast<size_t>(times));
@@ -148,4 +143,3 @@ inline void measure_binding(const rdmacommon::Port &port, ibv_pd *pd, int times)
                 size, by_window, by_region);
   }
 }
-// [measure]

@@ -29,7 +29,6 @@ struct Connection {
   rdmacommon::unique_qp qp;
 };
 
-// [next]
 // The next completion, whatever its status, or none within the time: here both are outcomes, not
 // errors.
 inline std::optional<ibv_wc> next_completion(ibv_cq *cq, std::chrono::milliseconds limit) {
@@ -40,4 +39,3 @@ inline std::optional<ibv_wc> next_completion(ibv_cq *cq, std::chrono::millisecon
       return std::nullopt;
   return done;
 }
-// [next]

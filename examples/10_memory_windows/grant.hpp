@@ -21,7 +21,6 @@ constexpr size_t probe_size = 64; // what the client reads and writes
 constexpr unsigned read_only = IBV_ACCESS_REMOTE_READ;
 constexpr unsigned read_write = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 
-// [grant]
 // Network byte order. The server SENDs it right behind the bind.
 struct Grant {
   uint32_t version = htobe32(1);
@@ -70,11 +69,9 @@ inline Window from_grant(const Grant &grant, size_t bytes) {
         "its window ends past the last address that there is");
   return window;
 }
-// [grant]
 
 enum class WindowEnd { kept, given_back, taken_back };
 
-// [cases]
 struct Case {
   const char *name;
   ibv_mw_type type;
@@ -106,4 +103,3 @@ constexpr std::array<Case, 9> cases{{
     {"unbound", IBV_MW_TYPE_1, false, read_write, WindowEnd::taken_back, IBV_WR_RDMA_READ, 0,
      "READ, after a bind of 0 B"},
 }};
-// [cases]

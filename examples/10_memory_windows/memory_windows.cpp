@@ -157,7 +157,6 @@ struct ClientSide {
   ibv_pd *pd;
 };
 
-// [use]
 // READs or WRITEs `here` through the window. @return how it went
 ibv_wc_status use(const Connection &to, ibv_wr_opcode opcode, ibv_sge here, uint64_t address,
                   uint32_t rkey, std::chrono::seconds timeout) {
@@ -171,7 +170,6 @@ ibv_wc_status use(const Connection &to, ibv_wr_opcode opcode, ibv_sge here, uint
     throw Error("an access through the window", "no completion in time");
   return done->status;
 }
-// [use]
 
 // [client]
 void request(const ClientSide &with, const Case &now) {

@@ -30,7 +30,6 @@ struct Side {
   }
 };
 
-// [send]
 inline void send(const Side &side, ibv_sge message) {
   rdmacommon::post_send(
       side.qp,
@@ -55,7 +54,6 @@ inline void to_state(const Side &side, ibv_qp_state state, const char *call) {
   ibv_qp_attr attr{.qp_state = state};
   rdmacommon::check_rc(ibv_modify_qp(side.qp, &attr, IBV_QP_STATE), call);
 }
-// [send]
 
 struct Failure {
   const char *name, *what, *why, *fix;

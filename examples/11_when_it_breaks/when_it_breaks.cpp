@@ -88,7 +88,6 @@ public:
     connect_both();
   }
 
-  // [replace]
   void create() {
     qp_.reset(); // before its CQ
     // 3: fewer than the requests that can be posted, so that one failure can overrun it.
@@ -97,7 +96,6 @@ public:
         pd_.get(), cq_.get(),
         {.max_send_wr = send_depth, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1});
   }
-  // [replace]
 
   // [connect-both]
   // INIT to RTS with new PSNs, here and at the peer.

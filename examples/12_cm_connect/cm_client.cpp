@@ -80,7 +80,6 @@ void connect(rdma_cm_id *id, rdma_event_channel *channel, uint64_t length,
 }
 // [connect]
 
-// [pieces]
 // WRITEs or READs all of the region `mr`. One message has at most max_msg_sz bytes: 2 GiB on
 // InfiniBand, 8 MiB with SoftRoCE in Linux 6.1.
 void transfer(ibv_wr_opcode opcode, const std::string &what, rdma_cm_id *id, const ibv_mr *mr,
@@ -101,9 +100,7 @@ void transfer(ibv_wr_opcode opcode, const std::string &what, rdma_cm_id *id, con
   std::printf("%s of %zu bytes completed, %zu message%s\n", what.c_str(), mr->length, messages,
               messages == 1 ? "" : "s");
 }
-// [pieces]
 
-// [use]
 void write_and_read(rdma_cm_id *id, const ibv_mr *outgoing, const ibv_mr *incoming,
                     const RemoteMemory &theirs, std::chrono::seconds timeout) {
   if (outgoing->length > theirs.length)
@@ -114,9 +111,7 @@ void write_and_read(rdma_cm_id *id, const ibv_mr *outgoing, const ibv_mr *incomi
     throw Error("the comparison", "what was read is not what was written");
   std::printf("they are the same\n");
 }
-// [use]
 
-// [text]
 // Up to the first 0 in it, where a text ends.
 std::string contents_of(const std::string &file) {
   std::ifstream in(file, std::ios::binary);
@@ -126,7 +121,6 @@ std::string contents_of(const std::string &file) {
     throw Error("--file " + file, "it cannot be read");
   return text;
 }
-// [text]
 
 void cm_client(int argc, char **argv) {
   CommandLine line{"Writes a text into a server's memory and reads it back."};
@@ -147,7 +141,6 @@ void cm_client(int argc, char **argv) {
   const unique_cm_id id(made);
   resolve(id.get(), channel.get(), options);
 
-  // [resources]
   std::vector<char> read_back(text.size() + 1); // the text, and the 0 at its end
   Description theirs{};
   const unique_pd pd = alloc_pd(id->verbs);
@@ -171,7 +164,6 @@ void cm_client(int argc, char **argv) {
   const unique_cm_qp qp(id.get());
   ibv_sge into = piece(theirs_mr.get(), &theirs, sizeof theirs);
   post_recv(id->qp, {.sg_list = &into, .num_sge = 1}); // before the server knows that it may send
-  // [resources]
 
   connect(id.get(), channel.get(), outgoing->length, options);
   send_description(id->qp, incoming.get());

@@ -53,14 +53,12 @@ unique_cm_id listen(rdma_event_channel *channel, const CmOptions &options) {
 }
 // [listen]
 
-// [reject]
 // Rejects the client, and tells it why and how much it could have.
 [[noreturn]] void reject(rdma_cm_id *id, Refusal why, uint64_t largest, const std::string &words) {
   const Announcement no = announce(largest, why);
   check_errno(rdma_reject(id, &no, sizeof no), "rdma_reject");
   throw Error("the client's request", words);
 }
-// [reject]
 
 // [request]
 struct Request {
@@ -94,7 +92,6 @@ Request take_request(rdma_event_channel *channel, uint64_t largest, rdma_conn_pa
 }
 // [request]
 
-// [show]
 // The text in the memory, or its beginning. The client need not have ended it with a 0.
 void show(const char *when, const Memory &memory) {
   constexpr size_t shown = 72;
@@ -105,7 +102,6 @@ void show(const char *when, const Memory &memory) {
   else
     std::printf("my memory %s \"%.*s...\", %zu bytes\n", when, part, memory.data(), length);
 }
-// [show]
 
 void cm_server(int argc, char **argv) {
   CommandLine line{"Lets a client use its memory, and sleeps meanwhile."};
@@ -117,16 +113,13 @@ void cm_server(int argc, char **argv) {
 
   const unique_event_channel channel = create_event_channel();
   unique_cm_id listener = listen(channel.get(), options);
-  // [answer]
   rdma_conn_param answer{.rnr_retry_count = 6};
   const auto [id, length] = take_request(channel.get(), largest, answer, options);
   const Announcement hello = announce(length);
   answer.private_data = &hello;
   answer.private_data_len = sizeof hello;
   listener.reset(); // one client is enough for this lesson: other clients find no listener
-  // [answer]
 
-  // [resources]
   // Only now is it known which device the client comes by: id->verbs.
   Memory memory(length);
   std::snprintf(memory.data(), memory.size(), "nobody has written here");
@@ -148,7 +141,6 @@ void cm_server(int argc, char **argv) {
                           .qp_type = IBV_QPT_RC};
   check_errno(rdma_create_qp(id.get(), pd.get(), &wanted), "rdma_create_qp");
   const unique_cm_qp qp(id.get()); // id->qp, in INIT
-  // [resources]
 
   // [accept]
   ibv_sge into = piece(theirs_mr.get(), &theirs, sizeof theirs);

@@ -18,7 +18,6 @@
 #include <cstdio>
 #include <cstring>
 
-// [announcement]
 // The private data of a client's request, and of the server's answer and rejection: 16 bytes.
 struct Announcement {
   rdmacommon::Greeting greeting; // version of the sender, and why the server rejects
@@ -39,9 +38,7 @@ inline uint64_t length_in(const rdma_conn_param &came) {
     std::memcpy(&told, came.private_data, sizeof told); // it may lie at any address
   return be64toh(told.length);
 }
-// [announcement]
 
-// [descriptions]
 // Unsignaled: if it fails, so does what comes after it.
 inline void send_description(ibv_qp *qp, const ibv_mr *mine) {
   using namespace rdmacommon;
@@ -66,4 +63,3 @@ inline rdmacommon::RemoteMemory receive_description(ibv_qp *qp,
   std::printf("theirs  %s\n", to_line(memory).c_str());
   return memory;
 }
-// [descriptions]

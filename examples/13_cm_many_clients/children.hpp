@@ -22,7 +22,6 @@
 #include <new>
 #include <vector>
 
-// [gate]
 // Holds the children until all of them are connected: each writes a byte to one pipe, and then
 // waits for the end of the other, which the parent closes. A child that dies has written nothing,
 // so the parent has a time limit.
@@ -64,9 +63,7 @@ private:
   std::atomic_flag *const failed_ = new (shared_memory()) std::atomic_flag;
   std::array<int, 2> arrived_{}, opened_{};
 };
-// [gate]
 
-// [start]
 // A process for `work`, before anything of RDMA: a child must not have any of its parent's (lesson
 // 15). Of those that fail, the first one says why.
 template <typename Work> pid_t start(const Gate &gate, Work work) {
@@ -101,4 +98,3 @@ inline bool wait_for(const std::vector<pid_t> &children) {
   }
   return good;
 }
-// [start]

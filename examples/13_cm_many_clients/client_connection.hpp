@@ -31,7 +31,6 @@
 #include <string>
 #include <utility>
 
-// [rping]
 // What rping's client SENDs: a buffer of its own. All of it in network byte order (rping.c of
 // rdma-core).
 struct RpingBuffer {
@@ -39,7 +38,6 @@ struct RpingBuffer {
   uint32_t rkey;
   uint32_t size;
 };
-// [rping]
 static_assert(sizeof(RpingBuffer) == 16);
 
 class ClientConnection {
@@ -180,7 +178,6 @@ private:
           .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE});
   }
 
-  // [client-said]
   // Our protocol: the client describes its memory, and we describe ours. After that the client
   // WRITEs and READs without us.
   void client_said(size_t bytes) {
@@ -195,9 +192,7 @@ private:
     post_receive(); // for a message that should not come
     send(describe(data_mr_.get()));
   }
-  // [client-said]
 
-  // [rping-said]
   // rping: the client first sends the address of its ping, and we READ the ping. Then the client
   // sends the address of another buffer, and we WRITE the ping there.
   void rping_said(size_t bytes) {
@@ -220,9 +215,7 @@ private:
           .send_flags = IBV_SEND_SIGNALED,
           .wr = {.rdma = {.remote_addr = address, .rkey = be32toh(buffer.rkey)}}});
   }
-  // [rping-said]
 
-  // [members]
   rdmacommon::unique_cm_id id_;
   const bool is_rping_;
   const std::chrono::milliseconds step_, silence_;
@@ -236,5 +229,4 @@ private:
   rdmacommon::unique_pd pd_; // a PD for each client: another client's rkey opens nothing here
   rdmacommon::unique_mr data_mr_, said_mr_;
   rdmacommon::unique_cm_qp qp_; // made last, destroyed first
-  // [members]
 };

@@ -17,7 +17,6 @@
 #include <csignal>
 #include <cstdint>
 
-// [event-loop]
 class EventLoop {
 public:
   using Clock = std::chrono::steady_clock;
@@ -51,7 +50,6 @@ public:
   }
 
 private:
-  // [timer]
   void set_timer(Clock::time_point when) {
     itimerspec value{}; // all zero: no timer
     if (when != Clock::time_point::max()) {
@@ -63,7 +61,6 @@ private:
     // It also takes back what the timer has to say from before.
     rdmacommon::check_errno(timerfd_settime(timer_.get(), 0, &value, nullptr), "timerfd_settime");
   }
-  // [timer]
 
   static int signals_to_end() {
     sigset_t set;
@@ -89,4 +86,3 @@ private:
   File timer_{timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd_create"};
   File signals_{signals_to_end(), "signalfd"};
 };
-// [event-loop]

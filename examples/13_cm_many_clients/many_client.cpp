@@ -53,7 +53,6 @@ public:
   using Error::Error;
 };
 
-// [backoff]
 // How long to wait after a failure: twice as long each time, up to a limit. The time is random,
 // since clients that lost the server together would otherwise come back together.
 class Backoff {
@@ -70,7 +69,6 @@ private:
   int failures_ = 0;
   std::mt19937 random_{std::random_device{}()};
 };
-// [backoff]
 
 class Connection {
 public:
@@ -90,7 +88,6 @@ public:
       server_ = described(memory_->theirs, wait("the server's description").byte_len);
   }
 
-  // [round]
   // WRITEs a pattern that nobody else writes, READs it back, compares.
   void write_and_read(uint32_t seed, uint32_t size) {
     if (size > server_.length)
@@ -104,7 +101,6 @@ public:
     if (std::memcmp(memory_->out.data(), memory_->in.data(), size) != 0)
       throw Final("the comparison", "what was READ is not what was written");
   }
-  // [round]
 
   void disconnect() {
     check_errno(rdma_disconnect(id_.get()), "rdma_disconnect");
@@ -164,7 +160,6 @@ private:
                         .wr = {.rdma = {.remote_addr = server_.address, .rkey = server_.rkey}}});
   }
 
-  // [wait]
   // Asleep, since there are many of us, until the next completion. The server may end the
   // connection meanwhile.
   ibv_wc wait(const char *what) {
@@ -189,7 +184,6 @@ private:
     check_wc(done, what);
     return done;
   }
-  // [wait]
 
   struct Memory {
     std::array<char, 65536> out, in;

@@ -176,7 +176,6 @@ private:
   }
   // [completions]
 
-  // [clock]
   Clock::time_point next_deadline() const {
     const bool in_grace = closing_ && Clock::now() < grace_ends_;
     auto next = in_grace ? grace_ends_ : Clock::time_point::max();
@@ -196,7 +195,6 @@ private:
           guarded(*client, [](ClientConnection &late) { late.overdue(); });
       }
   }
-  // [clock]
   // An error that one client causes ends only that client's connection.
   template <typename Action> void guarded(ClientConnection &client, Action action) {
     try {
@@ -214,7 +212,6 @@ private:
     client.close();
   }
 
-  // [tear-down]
   // Called after all events of this turn, so that no event leads to a destroyed client.
   void tear_down() {
     for (auto &[context, device] : devices_)
@@ -227,9 +224,7 @@ private:
         return client.is_gone();
       });
   }
-  // [tear-down]
 
-  // [begin-to-end]
   void begin_to_end() {
     if (!closing_)
       std::printf("closing: no new clients, and %u may finish\n", clients_now());
@@ -237,7 +232,6 @@ private:
     grace_ends_ = closing_ ? Clock::now() : Clock::now() + limits_.grace;
     closing_ = true;
   }
-  // [begin-to-end]
 
   const CmOptions &options_;
   const Limits limits_;

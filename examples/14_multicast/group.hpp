@@ -22,7 +22,6 @@ inline ibv_gid group_gid(uint8_t last) {
   return {.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 8, 8, last}};
 }
 
-// [socket-address]
 // The same address as sockets write it: a GID is an IPv6 address, and ::ffff:a.b.c.d is the IPv4
 // address.
 struct SocketAddress {
@@ -41,7 +40,6 @@ struct SocketAddress {
     sockaddr_in6 v6{};
   };
 };
-// [socket-address]
 
 // [qp-membership]
 // A queue pair's membership of groups. Must end before the queue pair does.

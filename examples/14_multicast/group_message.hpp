@@ -29,7 +29,6 @@ inline std::string encode(std::string_view text) {
   return std::string(reinterpret_cast<const char *>(&header), sizeof header).append(text);
 }
 
-// [decode]
 // Fills in `text`, which points into `bytes`, and returns nullptr; or says what is wrong. Any
 // program can send to a group, so this checks everything.
 inline const char *decode(std::string_view bytes, std::string_view &text) {
@@ -44,7 +43,6 @@ inline const char *decode(std::string_view bytes, std::string_view &text) {
   text = bytes.substr(sizeof header);
   return ntohs(header.length) == text.size() ? nullptr : "its length is not what has arrived";
 }
-// [decode]
 
 // [addresses]
 // Of a datagram over IPv4, as GIDs. Its header is in the last 20 of the 40 bytes (lesson 08).

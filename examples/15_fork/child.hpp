@@ -120,7 +120,6 @@ public:
   const Link &link() const { return link_; }
   pid_t pid() const { return pid_; }
 
-  // [wait]
   // @return its exit status, or 128 and the signal that ended it
   int wait(Limit limit) {
     rdmacommon::check_errno(pidfd_, "pidfd_open");
@@ -130,7 +129,6 @@ public:
     rdmacommon::check_errno(waitpid(std::exchange(pid_, -1), &status, 0), "waitpid");
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  // [wait]
 
 private:
   Link link_;

@@ -58,7 +58,6 @@ private:
   unsigned posted_ = 0;
 };
 
-// [for-ever]
 // As many programs have it, "so that it never fails": 7 means forever.
 inline void to_rts_forever(const Linked &rdma) {
   ibv_qp_attr attr{.qp_state = IBV_QPS_RTS,
@@ -71,7 +70,6 @@ inline void to_rts_forever(const Linked &rdma) {
                    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
   rdmacommon::check_rc(ibv_modify_qp(rdma.qp.get(), &attr, mask), "ibv_modify_qp(RTS)");
 }
-// [for-ever]
 
 // [worker]
 // Answers slot after slot. `pool` is null in a worker that was forked before there was one.
@@ -93,7 +91,6 @@ inline void work(const Link &server, Slots &slots, Pool *pool, Limit limit) {
 }
 // [worker]
 
-// [client]
 // Sends n + m requests at once, and waits for as many replies.
 // @param last how long for each of the last m, which may never come
 inline void client(const rdmacommon::DeviceOptions &options, const Link &server, Limit limit,
@@ -125,7 +122,6 @@ inline void client(const rdmacommon::DeviceOptions &options, const Link &server,
   server.send(std::to_string(replies));
   server.receive(limit); // its last acknowledgement may still be on its way
 }
-// [client]
 
 // [server]
 inline Outcome deadlock(const rdmacommon::DeviceOptions &options, bool cure, Limit limit) {

@@ -139,7 +139,6 @@ Outcome destructor(const DeviceOptions &options, bool cure, Limit limit) {
 
 // ---- ibv_fork_init takes pages away from the child
 
-// [dontfork]
 Outcome dontfork(const DeviceOptions &options, bool cure, Limit limit) {
   struct alignas(4096) Page {
     Buffers registered;
@@ -165,11 +164,9 @@ Outcome dontfork(const DeviceOptions &options, bool cure, Limit limit) {
   return {status == 0,
           "the child reads a variable on another page: \"" + child.link().receive(limit) + '"'};
 }
-// [dontfork]
 
 // ---- all of them
 
-// [fork-status]
 const char *fork_status() {
   switch (ibv_is_fork_initialized()) {
   case IBV_FORK_DISABLED:
@@ -181,7 +178,6 @@ const char *fork_status() {
   }
   return "unknown";
 }
-// [fork-status]
 
 struct Case {
   const char *name;
@@ -192,7 +188,6 @@ constexpr std::array cases{Case{"stale", stale},       Case{"stolen", stolen},
                            Case{"dontfork", dontfork}, Case{"orphaned", orphaned},
                            Case{"deadlock", deadlock}};
 
-// [run-one]
 // Each in a process of its own: this one has no RDMA resources, and so has nothing to lose by a
 // fork.
 Outcome run_apart(const Case &which, const DeviceOptions &options, bool cure, Limit limit) {
@@ -204,7 +199,6 @@ Outcome run_apart(const Case &which, const DeviceOptions &options, bool cure, Li
   child.wait(limit);
   return {said[0] == '+', said.substr(1)};
 }
-// [run-one]
 
 void fork_cases(int argc, char **argv) {
   CommandLine line{

@@ -18,7 +18,6 @@
 #include <array>
 #include <string>
 
-// [owner]
 // Shares a text, starts a helper, and ends without cleaning up, as by a crash.
 inline void doomed_owner(const rdmacommon::DeviceOptions &options, const Link &reader,
                          Link &helpers, bool cure, Limit limit) {
@@ -48,9 +47,7 @@ inline void doomed_owner(const rdmacommon::DeviceOptions &options, const Link &r
   reader.send("dying");
   _exit(0);
 }
-// [owner]
 
-// [reader]
 inline Outcome orphaned(const rdmacommon::DeviceOptions &options, bool cure, Limit limit) {
   auto ends = make_link();
   Link &ours = ends.first, &helpers = ends.second; // when ours closes, the helper ends
@@ -85,4 +82,3 @@ inline Outcome orphaned(const rdmacommon::DeviceOptions &options, bool cure, Lim
   return {true,
           seen + "status " + std::to_string(done->status) + ", " + ibv_wc_status_str(done->status)};
 }
-// [reader]

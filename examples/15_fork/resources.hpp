@@ -18,7 +18,6 @@
 #include <optional>
 #include <string>
 
-// [memory]
 enum class AtFork { copied = MAP_PRIVATE, shared = MAP_SHARED };
 
 // Whole pages, since fork() copies or shares nothing smaller.
@@ -29,7 +28,6 @@ public:
                  MAP_ANONYMOUS | static_cast<int>(kind), -1, 0)) {
     rdmacommon::check_errno(at_ == MAP_FAILED ? -1 : 0, "mmap");
   }
-  // [memory]
   ~Mapped() { munmap(at_, sizeof(What)); }
   Mapped(const Mapped &) = delete;
   Mapped &operator=(const Mapped &) = delete;
@@ -96,7 +94,6 @@ struct Resources {
     ibv_sge room = rdmacommon::piece(mr.get(), &buffers.incoming, text_size);
     rdmacommon::post_recv(qp.get(), {.wr_id = 1, .sg_list = &room, .num_sge = 1});
   }
-  // [try-send]
   // @return what ibv_post_send says. The SEND is unsignaled, so what completes is the receive.
   int try_send(const std::string &text) const {
     put(buffers.outgoing, text);
@@ -105,7 +102,6 @@ struct Resources {
     ibv_send_wr *refused = nullptr;
     return ibv_post_send(qp.get(), &request, &refused);
   }
-  // [try-send]
   void send(const std::string &text) const {
     rdmacommon::check_rc(try_send(text), "ibv_post_send");
   }

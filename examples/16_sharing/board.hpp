@@ -62,7 +62,6 @@ inline rdmacommon::File make_memory() {
 // The board in this process's address space.
 class MappedBoard {
 public:
-  // [map]
   explicit MappedBoard(int file, int kind = MAP_SHARED) {
     struct stat about = {};
     rdmacommon::check_errno(fstat(file, &about), "fstat");
@@ -72,7 +71,6 @@ public:
     at_ = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, kind, file, 0);
     rdmacommon::check_errno(at_ == MAP_FAILED ? -1 : 0, "mmap");
   }
-  // [map]
   ~MappedBoard() { munmap(at_, sizeof(Board)); }
   MappedBoard(const MappedBoard &) = delete;
   MappedBoard &operator=(const MappedBoard &) = delete;

@@ -31,14 +31,12 @@ std::array<uint64_t, count> parse_numbers(const std::string &text, uint64_t max)
   return numbers;
 }
 
-// [exported]
 // Handles are the kernel's numbers of the objects in this context. The address is the one that
 // requests have to name, in whatever process they are made.
 struct Exported {
   uint32_t pd, mr;
   uint64_t address;
 };
-// [exported]
 
 inline std::string to_line(const Exported &what) {
   return std::to_string(what.pd) + ' ' + std::to_string(what.mr) + ' ' +
@@ -52,7 +50,6 @@ inline Exported parse_exported(const std::string &line) {
   return {static_cast<uint32_t>(pd), static_cast<uint32_t>(mr), address};
 }
 
-// [device-of]
 // Whatever was passed: is it the command file of an RDMA device? @return "uverbs0"
 inline std::string device_of(const rdmacommon::File &file) {
   struct stat about = {};
@@ -65,4 +62,3 @@ inline std::string device_of(const rdmacommon::File &file) {
     throw rdmacommon::Error("the file", "it is not that of an RDMA device");
   return device.string();
 }
-// [device-of]

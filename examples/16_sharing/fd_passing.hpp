@@ -42,7 +42,6 @@ inline void send_with_files(const rdmacommon::Link &to, std::string text,
   rdmacommon::check_errno(static_cast<int>(sendmsg(to.fd(), &message, MSG_NOSIGNAL)), "sendmsg");
 }
 
-// [receive]
 // @return what was said; exactly `files` descriptors came with it
 inline std::string receive_with_files(const rdmacommon::Link &from,
                                       std::vector<rdmacommon::File> &into, size_t files,
@@ -72,7 +71,6 @@ inline std::string receive_with_files(const rdmacommon::Link &from,
     throw rdmacommon::Error("the owner's message", "its format is wrong");
   return {text.data(), static_cast<size_t>(length)};
 }
-// [receive]
 
 // [address]
 // An abstract address: no file that could be left over. It has no permissions either, hence

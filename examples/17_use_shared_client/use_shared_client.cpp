@@ -89,7 +89,6 @@ void ask(const CmOptions &where, uint32_t lines) {
   caller.request(std::as_bytes(std::span(letters)), print, {.max_response = 200});
   // [ask]
 
-  // [ask-more]
   uint32_t right = 0;
   const std::string wanted = "be: 2, not: 1, or: 1, to: 2";
   const auto check = [&](std::span<const std::byte> response) {
@@ -104,7 +103,6 @@ void ask(const CmOptions &where, uint32_t lines) {
     if (!one.wait(where.timeout, check))
       throw Error("a response", "it does not come");
   std::printf("  and %u more, of which %u are right\n", 2 * lines, right);
-  // [ask-more]
 }
 
 void use_shared_client(int argc, char **argv) {

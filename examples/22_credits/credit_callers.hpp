@@ -17,7 +17,6 @@
   throw rdmacommon::Error(what, why, where);
 }
 
-// [message]
 // The contents of a slot. The numbers are in network byte order.
 struct Message {
   uint32_t length; // bytes of the text
@@ -32,9 +31,7 @@ inline std::string_view text_of(const Message &message) {
     refuse("the peer's message", "it is longer than its slot");
   return {message.text.data(), length};
 }
-// [message]
 
-// [callers]
 // Each caller asks, waits for its answer, and asks again.
 class Callers {
 public:
@@ -60,4 +57,3 @@ private:
   std::vector<uint32_t> asked_; // how often each has asked
   std::vector<bool> waits_;
 };
-// [callers]

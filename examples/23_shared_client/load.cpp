@@ -42,7 +42,6 @@ void check(std::span<const std::byte> response, const Bytes &request) {
     throw Error("a response", "it is not to this request");
 }
 
-// [worker]
 class LoadThread {
 public:
   // @param process, thread which of all processes it is, and which of this one's threads
@@ -227,7 +226,6 @@ private:
   uint32_t under_way_ = 0;                           // of send_together()
   std::vector<std::span<const std::byte>> requests_; // that go together
 };
-// [worker]
 
 } // namespace
 

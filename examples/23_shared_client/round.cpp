@@ -68,7 +68,6 @@ void print(const Score &score) {
                 score.lost, score.not_sent, score.other);
 }
 
-// [round]
 Round::Round(const ClientOptions &settings, uint32_t largest)
     : settings_(settings), options_(settings.sender), load_(settings.load) {
   options_.largest_response = largest;
@@ -102,7 +101,6 @@ Score Round::run_workers(Sender &sender) {
     score.add(worker.score(settings_.timeout + std::chrono::seconds(settings_.load.seconds + 600)));
   return score;
 }
-// [round]
 
 void Round::say_that_it_is_up(const Sender &sender) const {
   std::printf("%u connection%s up, responses come %s\n", sender.connections(),

@@ -63,7 +63,6 @@ inline void make_request(std::span<std::byte> bytes, size_t response_length, uin
 // A thread of the pool belongs to a request until its work is done.
 constexpr std::chrono::seconds longest_work{60};
 
-// [serve]
 // A rdmashared::Handler. It checks what the request asks for: a client can send anything.
 inline size_t serve(std::span<const std::byte> request, std::span<std::byte> response) {
   ServiceHeader header{};
@@ -83,7 +82,6 @@ inline size_t serve(std::span<const std::byte> request, std::span<std::byte> res
   fill(response.first(std::min(length, response.size())), checksum(request));
   return length;
 }
-// [serve]
 
 // Whether that is what serve() makes of the request.
 inline bool is_response(std::span<const std::byte> response, std::span<const std::byte> request) {

@@ -22,7 +22,6 @@
 
 namespace {
 
-// [client]
 // A worker of a client that somebody else has started.
 void attach(const ClientOptions &settings) {
   rdmashared::Caller caller = rdmashared::Caller::join(settings.attach, settings.waiting);
@@ -44,7 +43,6 @@ void shared_client_program(int argc, char **argv) {
   for (Round &round : rounds)
     round.run();
 }
-// [client]
 
 } // namespace
 

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <thread>
 
-// [timetable]
 class Timetable {
 public:
   using Time = std::chrono::steady_clock::time_point;
@@ -46,7 +45,6 @@ private:
   std::chrono::nanoseconds every_;
   Time begin_{};
 };
-// [timetable]
 
 // A process that sleeps takes no responses. With several requests under way, their latencies would
 // contain its sleep.

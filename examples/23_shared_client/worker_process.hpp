@@ -21,7 +21,6 @@
 // the parent ends, so does the child.
 constexpr std::chrono::hours patience(24);
 
-// [worker-process]
 class WorkerProcess {
 public:
   WorkerProcess(rdmashared::Waiting waiting, const Load &load, uint32_t number) {
@@ -58,4 +57,3 @@ private:
   rdmacommon::Link sender_end_;
   std::unique_ptr<rdmacommon::Child> child_;
 };
-// [worker-process]

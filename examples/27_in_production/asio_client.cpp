@@ -52,7 +52,6 @@ void use(int argc, char **argv) {
   sender.wait_until_up(where.timeout);
   Caller caller = sender.caller();
 
-  // [asio-requests]
   asio::io_context loop;
   Responses responses(loop, caller);
   responses.watch();
@@ -75,7 +74,6 @@ void use(int argc, char **argv) {
       },
       {.service = put});
   loop.run(); // until there is nothing to wait for
-  // [asio-requests]
 }
 
 } // namespace

@@ -22,7 +22,6 @@ using namespace rdmashared;
 
 namespace {
 
-// [cache]
 // Handlers run in several threads, so it has a lock.
 class Cache {
 public:
@@ -63,9 +62,7 @@ private:
   std::list<Entry> entries_; // the one that was used last comes first
   std::unordered_map<std::string, std::list<Entry>::iterator> places_;
 };
-// [cache]
 
-// [cache-server]
 void serve(const CmOptions &where, size_t most_bytes) {
   Cache cache(most_bytes);
   const auto answer = [&](Request &&request) {
@@ -86,9 +83,7 @@ void serve(const CmOptions &where, size_t most_bytes) {
   std::fflush(stdout);
   serve_until_signal(server);
 }
-// [cache-server]
 
-// [cache-worker]
 // Puts values of its own, and gets them back.
 void work(Caller caller, uint32_t number, uint32_t values, const Link &parent) {
   uint32_t hits = 0, right = 0;
@@ -103,7 +98,6 @@ void work(Caller caller, uint32_t number, uint32_t values, const Link &parent) {
   }
   parent.send(std::to_string(hits) + " hits, " + std::to_string(right) + " right");
 }
-// [cache-worker]
 
 void ask(const CmOptions &where, uint32_t processes, uint32_t values) {
   const std::string name = "cache-" + std::to_string(getpid());

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <utility>
 
-// [protocol]
 // A get is the key. A put is the length of the key in a byte, the key, and the value. The answer to
 // a get is a byte, 1 if there is a value, and the value.
 enum Service : uint8_t { get, put };
@@ -47,4 +46,3 @@ inline std::optional<std::string> value_in(std::string_view answer) {
     return std::nullopt;
   return std::string(answer.substr(1));
 }
-// [protocol]

@@ -20,7 +20,6 @@ using namespace rdmashared;
 
 namespace {
 
-// [collector-messages]
 struct Sample {
   static constexpr uint32_t type = 1;
   uint64_t of; // which measurement
@@ -36,9 +35,7 @@ struct Summary {
   double sum = 0;
   double largest = 0;
 };
-// [collector-messages]
 
-// [collector]
 // One thread runs all handlers, so they need no lock.
 void serve(const CmOptions &where) {
   std::map<uint64_t, Summary> summaries;
@@ -60,16 +57,13 @@ void serve(const CmOptions &where) {
   std::fflush(stdout);
   serve_until_signal(server);
 }
-// [collector]
 
-// [collector-client]
 // Its own request comes after its samples: all of them go by the same connection, in order.
 void work(Caller caller, uint32_t samples) {
   for (uint32_t i = 1; i <= samples; ++i)
     caller.post(to_request(Sample{.of = i % 2, .value = static_cast<double>(i)}));
   ask<Summary>(caller, Summarize{.of = 0});
 }
-// [collector-client]
 
 void use(const CmOptions &where, uint32_t processes, uint32_t samples) {
   const std::string name = "collector-" + std::to_string(getpid());

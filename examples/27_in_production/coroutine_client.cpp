@@ -55,7 +55,6 @@ struct Task {
 };
 // [awaitable]
 
-// [coroutine]
 Task put_and_get(Caller &caller, std::string key, uint32_t &left, uint32_t &right) {
   co_await asked(caller, put_request(key, "value of " + key), {.service = put});
   const Response got =
@@ -63,7 +62,6 @@ Task put_and_get(Caller &caller, std::string key, uint32_t &left, uint32_t &righ
   right += got && value_in(text_of(got.bytes)) == "value of " + key;
   --left;
 }
-// [coroutine]
 
 void use(int argc, char **argv) {
   CommandLine line{"Puts and gets values of the cache, in coroutines."};

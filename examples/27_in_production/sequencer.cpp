@@ -20,7 +20,6 @@ using namespace rdmashared;
 
 namespace {
 
-// [sequencer-messages]
 struct Numbers { // the first of so many
   uint64_t first;
 };
@@ -38,9 +37,7 @@ struct Position {
 // The log from a position on has a service of its own, since its answer is no struct.
 constexpr uint8_t read_log = 1;
 constexpr uint32_t longest_log = 1 << 12; // bytes of an answer
-// [sequencer-messages]
 
-// [sequencer]
 // One thread runs all handlers, so they need no lock, and the order of the log is that in which
 // requests came.
 void serve(const CmOptions &where) {
@@ -70,9 +67,7 @@ void serve(const CmOptions &where) {
   std::fflush(stdout);
   serve_until_signal(server);
 }
-// [sequencer]
 
-// [sequencer-client]
 // Takes numbers and appends each to the log.
 void work(Caller caller, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i)
@@ -92,7 +87,6 @@ std::vector<uint64_t> whole_log(Caller &caller) {
     std::memcpy(log.data() + from.of_entry, bytes.data(), bytes.size());
   }
 }
-// [sequencer-client]
 
 void use(const CmOptions &where, uint32_t processes, uint32_t count) {
   const std::string name = "sequencer-" + std::to_string(getpid());

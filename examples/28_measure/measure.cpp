@@ -32,7 +32,6 @@ struct Settings {
   bool is_pinned = false;
 };
 
-// [pin]
 // Server and client each on one CPU, and not the same: no time is lost to moving, and each finds
 // its cache warm.
 void pin(bool is_server) {
@@ -48,9 +47,7 @@ void pin(bool is_server) {
     }
   check_errno(sched_setaffinity(0, sizeof one, &one), "sched_setaffinity");
 }
-// [pin]
 
-// [clocks]
 // A clock has a price, which each measured time contains.
 void print_clocks() {
   constexpr int looks = 10'000;
@@ -64,9 +61,7 @@ void print_clocks() {
   std::printf("a look at the clock: clock_gettime %.3f us, the CPU's counter %.3f us\n",
               (between - began) / looks, (ended - between) / looks);
 }
-// [clocks]
 
-// [plausible]
 // A result must agree with a second one that was measured in another way: here, the sum of the
 // rounds with the time that passed.
 void check_sum(double rounds_us, double passed_us) {
@@ -75,7 +70,6 @@ void check_sum(double rounds_us, double passed_us) {
     throw Error("the times", "they do not add up");
   }
 }
-// [plausible]
 
 // [rounds]
 // A closed loop: the next round begins when this one has ended. One look at the clock is the end of

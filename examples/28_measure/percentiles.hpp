@@ -12,7 +12,6 @@
 #include <numeric>
 #include <vector>
 
-// [percentiles]
 class Times {
 public:
   // Room for all of them at once: growing would disturb the rounds that follow.
@@ -41,4 +40,3 @@ inline void print_percentiles(const Times &times, double unit) {
               times.percentile(50) * unit, times.percentile(90) * unit, times.percentile(99) * unit,
               times.percentile(99.9) * unit, times.percentile(100) * unit);
 }
-// [percentiles]

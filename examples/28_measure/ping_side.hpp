@@ -33,7 +33,6 @@ struct Shape {
   uint32_t max_inline = 128; // bytes of the largest message that goes inline
 };
 
-// [side]
 class PingSide {
 public:
   PingSide(const rdmacommon::Port &port, rdmacommon::Exchange &exchange,
@@ -58,7 +57,6 @@ public:
     if (theirs_.length != memory_.size())
       throw rdmacommon::Error("the peer's memory", "it has another --size");
   }
-  // [side]
 
   // [ask]
   // The client's round: one message to the server, and one back. Rounds count from 1.
@@ -147,7 +145,6 @@ private:
     queue_.completed(done);
   }
 
-  // [wait]
   void wait(ibv_cq *cq, ibv_wc &done) {
     if (shape_.is_polling)
       spin([&] { return rdmacommon::poll_batch(cq, {&done, 1}) == 1; });
@@ -176,7 +173,6 @@ private:
       end = end.value_or(now + timeout_);
     }
   }
-  // [wait]
 
   void take_sent() {
     ibv_wc done{};

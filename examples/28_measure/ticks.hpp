@@ -16,7 +16,6 @@ inline double monotonic_us() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
 }
 
-// [ticks]
 // Counts at an even pace, whatever the CPU's frequency, and while it sleeps (x86: "constant_tsc"
 // and "nonstop_tsc" in /proc/cpuinfo). There is no portable way to read its frequency.
 inline uint64_t ticks() {
@@ -69,4 +68,3 @@ public:
 private:
   Instant began_ = both_clocks();
 };
-// [ticks]

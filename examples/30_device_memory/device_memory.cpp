@@ -61,11 +61,9 @@ public:
   }
 
   void run() {
-    // [copies]
     char text[text_size] = "copied in by the server's CPU", back[text_size];
     chip_.copy_in(text_begin, text, sizeof text);
     chip_.copy_out(back, text_begin, sizeof back);
-    // [copies]
     std::printf("copied in %zu bytes and out again: %s\n", text_size,
                 std::memcmp(text, back, sizeof back) == 0 ? "the same" : "NOT the same");
 

@@ -23,7 +23,6 @@ constexpr size_t lock_at(size_t lock) {
 }
 // [layout]
 
-// [directory]
 // In network byte order.
 struct Directory {
   uint32_t version;  // 1
@@ -35,7 +34,6 @@ struct Directory {
   uint32_t reserved; // 0
 };
 static_assert(sizeof(Directory) == 32);
-// [directory]
 
 struct Known {
   uint32_t me, counters;

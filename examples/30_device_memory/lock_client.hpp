@@ -60,7 +60,6 @@ public:
   const Known &known() const { return known_; }
   rdmacommon::Exchange &exchange() { return *exchange_; }
 
-  // [access]
   // A text on the chip, by its offset: a READ into text(), or a WRITE from it.
   void access(ibv_wr_opcode opcode, size_t offset) {
     ibv_sge here = rdmacommon::piece(mr_.get(), mine_.text, text_size);
@@ -72,7 +71,6 @@ public:
                            .wr = {.rdma = {.remote_addr = offset, .rkey = known_.chip.rkey}}});
     rdmacommon::wait_for_completion(cq_.get(), "the access to the chip", options_.timeout);
   }
-  // [access]
 
   // [acquire]
   // Of several that find the lock free, one gets it. The others try again: the word is on the NIC's
@@ -87,7 +85,6 @@ public:
 
   uint64_t holder_of(size_t lock) { return words_->read(lock_at(lock)); } // 0: nobody
 
-  // [load]
   // Plain READ and WRITE may change a counter: only the holder of its lock uses it.
   uint64_t load(size_t counter) {
     ibv_sge here = rdmacommon::piece(mr_.get(), &mine_.value, sizeof mine_.value);
@@ -99,7 +96,6 @@ public:
     rdmacommon::wait_for_completion(cq_.get(), "the READ of a counter", options_.timeout);
     return be64toh(mine_.value);
   }
-  // [load]
 
   // [store]
   // The new value and the lock's 0 in one post: they arrive in this order. Returns the completion,
@@ -158,7 +154,6 @@ private:
 // A process that waits for its parent's word ends with it, so this is no limit that it could reach.
 constexpr std::chrono::hours a_day{24};
 
-// [visitor]
 // Reads and writes on the chip, and waits until the others have finished.
 inline void visitor(const rdmacommon::PairOptions &options, const rdmacommon::Link &parent) {
   LockClient client(options);
@@ -173,7 +168,6 @@ inline void visitor(const rdmacommon::PairOptions &options, const rdmacommon::Li
   parent.receive(a_day);
   client.exchange().send_done();
 }
-// [visitor]
 
 // [worker]
 inline void worker(const rdmacommon::PairOptions &options, uint32_t rounds) {
@@ -188,7 +182,6 @@ inline void worker(const rdmacommon::PairOptions &options, uint32_t rounds) {
 }
 // [worker]
 
-// [holder]
 // Takes a lock, and sleeps in the middle of its work.
 inline void holder(const rdmacommon::PairOptions &options, const rdmacommon::Link &parent,
                    size_t lock, bool loses_exchange) {
@@ -204,9 +197,7 @@ inline void holder(const rdmacommon::PairOptions &options, const rdmacommon::Lin
   std::printf("process %u goes on; its WRITE: %s\n", client.known().me,
               ibv_wc_status_str(done.status));
 }
-// [holder]
 
-// [client]
 inline void wait_for(rdmacommon::Child &child, std::chrono::seconds limit) {
   if (child.wait(limit) != 0)
     throw rdmacommon::Error("a process", "it has failed");
@@ -239,4 +230,3 @@ inline void client(const rdmacommon::PairOptions &options, const Settings &setti
   first.link().send("the others have finished");
   wait_for(first, options.wait);
 }
-// [client]

@@ -20,20 +20,17 @@
 #include <string>
 #include <vector>
 
-// [ask]
 // How much memory of its own the device has, in bytes; 0: none.
 inline size_t max_on_chip(ibv_context *context) {
   ibv_device_attr_ex device{};
   rdmacommon::check_rc(ibv_query_device_ex(context, nullptr, &device), "ibv_query_device_ex");
   return device.max_dm_size;
 }
-// [ask]
 
 class OnChip {
 public:
   static constexpr size_t enough = 64 * 1024; // what is taken if nobody says how much
 
-  // [choose]
   /// @param size how many bytes; 0: what the device has, up to `enough`
   /// @param required whether host memory will not do
   OnChip(const rdmacommon::Port &port, ibv_pd *pd, size_t size, bool required) {
@@ -55,7 +52,6 @@ public:
                   name.c_str(), size_);
     }
   }
-  // [choose]
 
   size_t size() const { return size_; }
 
@@ -78,7 +74,6 @@ public:
   }
   // [copy]
 
-  // [piece]
   // For our own requests, and for the peer: in both the address is an offset.
   ibv_sge piece(size_t offset, size_t length) const {
     return {.addr = offset, .length = static_cast<uint32_t>(length), .lkey = mr_->lkey};
@@ -87,7 +82,6 @@ public:
   rdmacommon::RemoteMemory share() const {
     return {.address = 0, .rkey = mr_->rkey, .length = size_};
   }
-  // [piece]
 
   void dump(size_t offset, size_t length) {
     for (size_t end = offset + length; offset < end; offset += 16) {
@@ -147,11 +141,9 @@ private:
       throw rdmacommon::Error("a copy", "offset and length must be multiples of four");
   }
 
-  // [members]
   size_t size_;
   rdmacommon::unique_dm dm_; // null where host memory stands in
   std::unique_ptr<char, decltype(&std::free)> host_{nullptr, std::free}; // that memory
   rdmacommon::unique_mr
       mr_; // last, so that it goes first: ibv_free_dm fails while a region is left
-  // [members]
 };

@@ -16,7 +16,6 @@
 #define LENGTH SZ_4K /* of a page, in our memory and in the server's */
 #define MAX_QUEUES 8 /* for READs, and as many for WRITEs */
 
-// [protocol]
 /*
  * The messages of client and server; rdmacommon/description.hpp and
  * page_server.cpp have it for C++. The compiler takes __be32 for an ordinary
@@ -48,9 +47,7 @@ struct description {
 	__be64 address;
 	__be64 length;
 };
-// [protocol]
 
-// [structures]
 /* A page, as the CPU sees it and as the device does. */
 struct buffer {
 	void *page;
@@ -104,7 +101,6 @@ struct client {
 	u32 remote_key;
 	struct ib_cqe registered, sent, received, taken_back;
 };
-// [structures]
 
 /* kernel_main.c: the parameters, and what ends a wait */
 extern char *server, *port;

@@ -12,7 +12,6 @@
 
 #include "kernel_client.h"
 
-// [state]
 /* By callbacks. */
 static void enter(struct queue *q, enum state state)
 {
@@ -30,7 +29,6 @@ static int wait_for_state(struct queue *q, enum state wanted, const char *what)
 		return fail(c, -ETIMEDOUT, "%s", what);
 	return READ_ONCE(c->error);
 }
-// [state]
 
 static void greeted(struct queue *q, const struct rdma_conn_param *told)
 {
@@ -112,7 +110,6 @@ static int cm_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 }
 // [event]
 
-// [resolve]
 int resolve(struct queue *q)
 {
 	struct client *c = q->client;
@@ -143,7 +140,6 @@ int resolve(struct queue *q)
 		return fail(c, err, "rdma_resolve_route");
 	return wait_for_state(q, ROUTE_RESOLVED, "no route resolved");
 }
-// [resolve]
 
 // [connect]
 int connect_to_server(struct queue *q)

@@ -39,7 +39,6 @@ uint pages = 4;
 module_param(pages, uint, 0444);
 MODULE_PARM_DESC(pages, "how many pages to swap, 1 to 256");
 
-// [stop]
 /* Callable in any context. Returns whether it is the first. */
 bool stop(struct client *c, int err)
 {
@@ -54,7 +53,6 @@ bool stop(struct client *c, int err)
 	wake_up(&c->wake);
 	return first;
 }
-// [stop]
 
 /* The same, and prints the error if it is the first: the cause of the others. */
 int fail(struct client *c, int err, const char *fmt, ...)

@@ -103,7 +103,6 @@ static int map_region(struct client *c)
 }
 // [region]
 
-// [memory]
 int make_memory(struct client *c)
 {
 	struct ib_pd *pd;
@@ -145,4 +144,3 @@ void destroy_memory(struct client *c)
 	if (c->pd)
 		ib_dealloc_pd(c->pd);
 }
-// [memory]

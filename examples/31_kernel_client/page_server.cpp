@@ -36,7 +36,6 @@ using namespace rdmacommon;
 
 namespace {
 
-// [queue-request]
 // The private data of the request for each queue; kernel_client.h has it for C.
 struct QueueRequest {
   Greeting greeting;
@@ -45,7 +44,6 @@ struct QueueRequest {
   uint16_t queues; // of how many
   uint32_t reserved;
 };
-// [queue-request]
 static_assert(sizeof(QueueRequest) == 24);
 constexpr uint16_t max_queues = 64;
 constexpr int closed = IBV_ACCESS_LOCAL_WRITE;
@@ -62,7 +60,6 @@ QueueRequest request_in(const rdma_conn_param &came) {
           .reserved = 0};
 }
 
-// [memory]
 // The objects that all queues share, on the device of the first queue. There is one PD, so the key
 // that the client learns on queue 0 is good on all of them.
 struct SharedObjects {
@@ -77,7 +74,6 @@ struct SharedObjects {
   unique_comp_channel channel = create_comp_channel(context);
   unique_cq cq = create_cq(context, 2 * max_queues, channel.get());
 };
-// [memory]
 
 struct Queue {
   unique_cm_id id;
@@ -88,7 +84,6 @@ class PageServer {
 public:
   PageServer(const CmOptions &options, uint64_t largest) : options_(options), largest_(largest) {}
 
-  // [run]
   void run() {
     const unique_cm_id listener = cm_listen(channel_.get(), options_, max_queues);
     while (queues_.empty() || open_ > 0) {
@@ -122,10 +117,8 @@ public:
     std::printf("DISCONNECTED     all queues; my memory begins: \"%.*s\"\n", text,
                 memory_->pages.data());
   }
-  // [run]
 
 private:
-  // [request]
   // Nothing is made for a client before its request is known to be right.
   void take_request(const rdma_cm_event &event) {
     unique_cm_id id(event.id);
@@ -156,9 +149,7 @@ private:
     check_errno(rdma_reject(id, &no, sizeof no), "rdma_reject");
     throw Error("the client's request", words);
   }
-  // [request]
 
-  // [accept]
   void accept(unique_cm_id id, const rdma_conn_param &asked) {
     unique_cm_qp qp = create_cm_qp(id.get(), memory_->pd.get(), memory_->cq.get(),
                                    {.max_send_wr = 1,
@@ -179,9 +170,7 @@ private:
     queues_.push_back({.id = std::move(id), .qp = std::move(qp)});
     ++open_;
   }
-  // [accept]
 
-  // [describe]
   // The client asks for its other queues after it has this, so no event is missed meanwhile.
   void describe_memory() {
     ibv_wc done{};
@@ -196,7 +185,6 @@ private:
         {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE});
     std::printf("mine    %s\n", to_line(share(memory_->mr.get())).c_str());
   }
-  // [describe]
 
   const CmOptions &options_;
   const uint64_t largest_;

@@ -61,7 +61,6 @@ unique_event_channel create_event_channel(Where where) {
   return channel;
 }
 
-// [take-event]
 unique_cm_event take_cm_event(rdma_event_channel *channel, Where where) {
   rdma_cm_event *event = nullptr;
   if (rdma_get_cm_event(channel, &event) != 0) {
@@ -71,9 +70,7 @@ unique_cm_event take_cm_event(rdma_event_channel *channel, Where where) {
   }
   return unique_cm_event(event); // which acknowledges it, later
 }
-// [take-event]
 
-// [next-event]
 unique_cm_event next_cm_event(rdma_event_channel *channel, rdma_cm_event_type wanted,
                               std::chrono::milliseconds timeout, Where where) {
   const auto deadline = Clock::now() + timeout;
@@ -83,7 +80,6 @@ unique_cm_event next_cm_event(rdma_event_channel *channel, rdma_cm_event_type wa
   throw Error(name_of(wanted), "no event within " + std::to_string(timeout.count()) + " ms",
               hint_for_no_cm_event(wanted), where);
 }
-// [next-event]
 
 void check_cm_event(const rdma_cm_event &event, rdma_cm_event_type wanted, Where where) {
   if (event.event == wanted)

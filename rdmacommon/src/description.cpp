@@ -52,7 +52,6 @@ const char *words_for(Refusal refusal) {
   return "for a reason that this program does not know";
 }
 
-// [describe]
 Description describe(const ibv_mr *mr) {
   return {.version = htobe32(protocol_version),
           .rkey = htobe32(mr->rkey),
@@ -75,6 +74,5 @@ RemoteMemory described(const Description &message, size_t received) {
     refuse("its memory ends past the last address that there is");
   return memory;
 }
-// [describe]
 
 } // namespace rdmacommon

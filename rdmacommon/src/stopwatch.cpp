@@ -17,7 +17,6 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// [machine-cpu]
 double machine_cpu_ms() {
   std::ifstream stat("/proc/stat");
   std::string all_cpus;
@@ -28,6 +27,5 @@ double machine_cpu_ms() {
   return static_cast<double>(user + nice + system + irq + softirq) * 1000 /
          static_cast<double>(sysconf(_SC_CLK_TCK));
 }
-// [machine-cpu]
 
 } // namespace rdmacommon

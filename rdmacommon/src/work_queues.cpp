@@ -16,7 +16,6 @@ SendQueue::SendQueue(ibv_qp *qp, uint32_t depth)
   pieces_.reserve(depth);
 }
 
-// [queue-add]
 void SendQueue::add(const ibv_send_wr &request, Where where) {
   if (room() == 0)
     throw Error("the send queue", "it is full, since no completion has given a place back", where);
@@ -36,9 +35,7 @@ void SendQueue::add(const ibv_send_wr &request, Where where) {
   if (requests_.size() > 1)
     requests_[requests_.size() - 2].next = &copy;
 }
-// [queue-add]
 
-// [queue-post]
 void SendQueue::post(Where where) {
   if (requests_.empty())
     return;
@@ -49,16 +46,13 @@ void SendQueue::post(Where where) {
   requests_.clear(); // they, and their SGEs, have been read
   pieces_.clear();
 }
-// [queue-post]
 
-// [queue-completed]
 void SendQueue::completed(const ibv_wc &wc, Where where) {
   check_wc(wc, "a request of the send queue", where);
   if (wc.qp_num != qp_->qp_num || wc.wr_id <= done_ || wc.wr_id > posted_)
     throw Error("a completion", "it belongs to no request of the send queue", where);
   done_ = wc.wr_id; // and with it the unsignaled requests before it
 }
-// [queue-completed]
 
 // ---- the receive queue
 
@@ -80,7 +74,6 @@ uint32_t ReceiveQueue::received(const ibv_wc &wc, Where where) {
   return wc.imm_data;
 }
 
-// [queue-repost]
 // Posts as many of the chain as are needed: cuts it there, and links it again.
 bool ReceiveQueue::repost(Where where) {
   if (used_ == 0)
@@ -93,6 +86,5 @@ bool ReceiveQueue::repost(Where where) {
   used_ = 0;
   return true;
 }
-// [queue-repost]
 
 } // namespace rdmacommon

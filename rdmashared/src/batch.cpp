@@ -35,7 +35,6 @@ Batch::~Batch() {
   state->give_back(taken);
 }
 
-// [take-memory]
 bool Received::take_memory() {
   SessionState &state = *batch->state;
   if (header.kind == Kind::long_request)
@@ -53,7 +52,6 @@ bool Received::take_memory() {
     return false;
   return true;
 }
-// [take-memory]
 
 std::chrono::nanoseconds Batch::age() const {
   timespec now{};
@@ -176,7 +174,6 @@ bool Request::is_wanted() const {
   return what_->is_wanted();
 }
 
-// [reply]
 void Request::reply(size_t length) {
   const bool is_long = what_->header.kind == Kind::long_request;
   if (!what_->has_memory())
@@ -209,6 +206,5 @@ void Request::end_in_words(Kind kind, std::string_view why) {
   what_->reason_or_response.assign(words.begin(), words.end());
   std::exchange(what_, nullptr)->finish(kind, static_cast<uint32_t>(words.size()));
 }
-// [reply]
 
 } // namespace rdmashared

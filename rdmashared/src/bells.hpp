@@ -35,7 +35,6 @@ void sleep_unless(std::atomic<uint32_t> &is_asleep, HasNews has_news, Sleep slee
 }
 // [sender-sleep]
 
-// [worker-sleep]
 // By a worker.
 // @param bell  changes when the other side rings
 // @param sleep called with the bell as it was before the last look. Returns at once if it is not so
@@ -65,6 +64,5 @@ inline bool must_wake(std::atomic<uint32_t> &sleeps) {
   sleeps.store(0, std::memory_order_relaxed);
   return true;
 }
-// [worker-sleep]
 
 } // namespace rdmashared

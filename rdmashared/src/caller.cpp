@@ -55,7 +55,6 @@ RequestFailed::RequestFailed(Outcome outcome, const std::string &detail, Where w
     : Error("the request", words_for(outcome) + (detail.empty() ? "" : ": " + detail), where),
       outcome_(outcome), server_said_(outcome == Outcome::refused ? detail : "") {}
 
-// [drop]
 // The slots are free once the sender has ended the request: soon, or, if its response can have any
 // length, once the answer has come.
 void Pending::drop() {
@@ -83,7 +82,6 @@ void Pending::drop() {
   }
   area.wake_those_without_room(); // the answer may have come before give_up()
 }
-// [drop]
 
 Pending &Pending::operator=(Pending &&other) noexcept {
   if (this != &other) {
@@ -105,7 +103,6 @@ bool Pending::is_ready() const {
   return is_answered() || (area_ && (area_->is_known_to_be_over() || Clock::now() >= deadline_));
 }
 
-// [caller-wait]
 // @return nothing if the time has come, and there is no outcome
 std::optional<Outcome> Pending::outcome_by(Clock::time_point until) {
   if (!area_)
@@ -139,7 +136,6 @@ void Pending::collect(Outcome outcome, const InPlace &use) {
           ? area.response_buffer(buffer_).first(length)
           : area.slots(slot_).first(length));
 }
-// [caller-wait]
 
 bool Pending::wait_until(Clock::time_point until, const InPlace &in_place) {
   const auto outcome = is_answered() ? answered() : outcome_by(until);
@@ -208,7 +204,6 @@ uint32_t Caller::largest_response() const {
   return area_->area().shape().largest;
 }
 
-// [request]
 Response Caller::call(std::span<const std::byte> bytes, const RequestOptions &options) {
   const auto deadline = rdmacommon::deadline_in(options.limit);
   AreaUse::Allocation place;
@@ -287,7 +282,6 @@ void Caller::post(std::span<const std::byte> bytes, const RequestOptions &option
   if (outcome != Outcome::response)
     area_->fail(outcome, bytes, options);
 }
-// [request]
 
 std::optional<size_t> Caller::wait_any(std::span<const Pending> requests, milliseconds limit,
                                        std::optional<Waiting> waiting, Where where) {
@@ -337,7 +331,6 @@ bool Caller::wait_connected(milliseconds limit, std::optional<uint32_t> server, 
 
 // ---- for an event loop
 
-// [request-then]
 // The answer may come at once. The lock keeps another thread's run_ready() from looking for it
 // before its callback is there.
 void Caller::request_then(std::span<const std::byte> bytes, Then then,
@@ -392,6 +385,5 @@ size_t Caller::run_ready(milliseconds limit) {
   }
   return count;
 }
-// [request-then]
 
 } // namespace rdmashared

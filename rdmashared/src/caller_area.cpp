@@ -18,7 +18,6 @@ using rdmacommon::Error, rdmacommon::Link;
 CallerArea::CallerArea(Link link, Waiting waiting, std::chrono::milliseconds limit)
     : waiting_(waiting), joined_(join(std::move(link), limit)), use_(*joined_.area) {}
 
-// [add-request]
 uint64_t CallerArea::longest() const {
   const AreaShape &shape = area().shape();
   return std::min(uint64_t{shape.slots} * shape.slot_size, uint64_t{shape.longest});
@@ -79,9 +78,7 @@ void CallerArea::announce() {
     [[maybe_unused]] const ssize_t written = write(joined_.doorbell.get(), &one, sizeof one);
   });
 }
-// [add-request]
 
-// [try-request]
 Outcome CallerArea::try_request(std::span<const std::byte> bytes, const RequestOptions &options,
                                 Want want, Allocation &place) {
   check(options);
@@ -117,7 +114,6 @@ Outcome CallerArea::request(std::span<const std::byte> bytes, const RequestOptio
       });
   return outcome;
 }
-// [try-request]
 
 void CallerArea::fail(Outcome outcome, std::span<const std::byte> bytes,
                       const RequestOptions &options) const {
@@ -149,7 +145,6 @@ void CallerArea::set_timer(Clock::time_point when) {
   timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &set, nullptr);
 }
 
-// [take-ready]
 std::list<CallerArea::Callback> CallerArea::take_ready() {
   const std::lock_guard lock(callbacks_mutex_);
   if (epoll_.get() >= 0) {
@@ -191,6 +186,5 @@ bool CallerArea::is_any_ready() {
            return each.pending.is_answered();
          });
 }
-// [take-ready]
 
 } // namespace rdmashared

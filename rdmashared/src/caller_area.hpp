@@ -33,7 +33,6 @@ namespace rdmashared {
 constexpr std::chrono::milliseconds liveness_interval(100);
 inline const uint32_t cpus = std::max(std::thread::hardware_concurrency(), 1U);
 
-// [caller-area]
 // What is behind a Caller, and behind its Pendings.
 class CallerArea {
 public:
@@ -112,9 +111,7 @@ public:
   Clock::time_point timer_at_ = Clock::time_point::max();
   rdmacommon::File epoll_, timer_; // made by the first fd()
 };
-// [caller-area]
 
-// [sleep-until]
 template <typename IsDone>
 CallerArea::Slept CallerArea::sleep_until(IsDone is_done, Clock::time_point deadline, Waiting how) {
   if (is_done())
@@ -152,6 +149,5 @@ CallerArea::Slept CallerArea::sleep_until(IsDone is_done, Clock::time_point dead
   });
   return was_done ? Slept::done : why;
 }
-// [sleep-until]
 
 } // namespace rdmashared

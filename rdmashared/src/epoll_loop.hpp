@@ -50,7 +50,6 @@ constexpr uint32_t busy_turns = 64; // a loop that always has something to do lo
 class Event {
 public:
   int fd() const { return file_.get(); }
-  // [ring-event]
   // From any thread, and from a signal handler. It cannot fail: a counter that is full is readable,
   // too.
   void ring() const noexcept {
@@ -59,7 +58,6 @@ public:
     [[maybe_unused]] const ssize_t written = write(file_.get(), &one, sizeof one);
     errno = before;
   }
-  // [ring-event]
   // @return whether somebody has
   bool take_back() const noexcept {
     uint64_t count;
@@ -71,7 +69,6 @@ private:
       rdmacommon::check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")};
 };
 
-// [no-signals]
 // A thread inherits what is blocked where it is made. Signals that somebody sends are the
 // program's, so they go to its other threads. Signals that a thread raises by what it does stay:
 // handlers of the program run here, and a crash in them must end the program in the usual way.
@@ -91,7 +88,6 @@ public:
 private:
   sigset_t before_{};
 };
-// [no-signals]
 
 // The program's function, called by one thread at a time.
 inline Log serialized_log(Log log) {
@@ -157,7 +153,6 @@ private:
 };
 // [idle_policy]
 
-// [loop]
 // Sleeps until something happens, and calls what belongs to it. Of one thread, apart from send().
 class Loop {
 public:
@@ -268,9 +263,7 @@ private:
   std::vector<std::function<void()>> functions_;
   bool is_closed_ = false;
 };
-// [loop]
 
-// [pool]
 // Threads for what takes long, with two queues: the urgent one goes first.
 class Pool {
 public:
@@ -355,9 +348,7 @@ private:
   bool is_over_ = false;
   std::vector<std::thread> threads_;
 };
-// [pool]
 
-// [background]
 // Does work that takes long in a thread of a pool, and what follows in the loop's thread.
 // @param then called with what `work` has thrown, or null
 inline void run_in_background(Pool &pool, Loop &loop, std::function<void()> work,
@@ -373,6 +364,5 @@ inline void run_in_background(Pool &pool, Loop &loop, std::function<void()> work
     loop.send([work = std::move(work), then = std::move(then), failure] { then(failure); });
   });
 }
-// [background]
 
 } // namespace rdmashared

@@ -37,7 +37,6 @@ void Lane::log(Level level, const std::string &line) const {
     options_.log(level, line);
 }
 
-// [try-to]
 // Any failure ends the connection, and nothing else.
 // @return whether the function has returned true
 template <typename Function> bool Lane::try_to(Function function) {
@@ -48,9 +47,7 @@ template <typename Function> bool Lane::try_to(Function function) {
     return true;
   }
 }
-// [try-to]
 
-// [background-work]
 // Another thread does the work that may take long. Then this thread does what follows. Until then
 // this thread destroys nothing that the other one works with: a connection that breaks meanwhile
 // waits for it.
@@ -69,11 +66,9 @@ void Lane::start_background_work(std::function<void()> work, std::function<void(
                         take_down();
                     });
 }
-// [background-work]
 
 // ---- connecting
 
-// [begin]
 void Lane::begin() {
   state_ = State::connecting;
   deadline_ = Clock::now() + options_.connect_within;
@@ -122,9 +117,7 @@ void Lane::connect_requests() {
   rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
   check_errno(rdma_connect(id_.get(), &parameters), "rdma_connect");
 }
-// [begin]
 
-// [established]
 void Lane::established(const rdma_cm_event &event) {
   const auto welcome = welcome_in(private_data(event));
   if (!welcome || welcome->refusal != Refusal::none)
@@ -162,9 +155,7 @@ void Lane::come_up() {
   log(Level::info, "connected to " + address_of_server_.host);
   owner_.came_up(*this);
 }
-// [established]
 
-// [cm-event]
 void Lane::on_cm_event(const rdma_cm_event &event) {
   const bool is_data = event.id == data_id_.get();
   if (is_broken_ || (event.id != id_.get() && !is_data))
@@ -194,11 +185,9 @@ void Lane::on_cm_event(const rdma_cm_event &event) {
     return true;
   });
 }
-// [cm-event]
 
 // ---- requests and what answers them
 
-// [lane-put]
 void Lane::put_long(const Header &header, std::span<const std::byte> bytes,
                     const ResponseBuffer &buffer) {
   std::array<std::byte, ResponseBuffer::bytes> wire;
@@ -212,9 +201,7 @@ void Lane::cancel(uint64_t id) {
   if (connection_ && !is_broken_ && connection_->has_room(1))
     connection_->put({.id = id, .kind = Kind::cancel}, {});
 }
-// [lane-put]
 
-// [response-buffers]
 // [buffers-of]
 std::optional<ResponseBuffer> Lane::buffers_of(uint16_t worker, const std::shared_ptr<Area> &area) {
   Buffers &buffers = buffers_[worker];
@@ -254,7 +241,6 @@ void Lane::forget_buffers(uint16_t worker) {
       buffers != buffers_.end() && (buffers->second.region || buffers->second.has_failed))
     buffers_.erase(buffers); // else another thread registers them now
 }
-// [response-buffers]
 
 bool Lane::take() {
   return connection_ && !is_broken_ && try_to([this] {
@@ -268,7 +254,6 @@ bool Lane::take() {
          });
 }
 
-// [message]
 void Lane::message(const Header &header, std::span<const std::byte> bytes) {
   switch (header.kind) {
   case Kind::alive:
@@ -303,7 +288,6 @@ void Lane::message(const Header &header, std::span<const std::byte> bytes) {
     throw Error("the server's message", "it is of an unknown kind");
   }
 }
-// [message]
 
 bool Lane::answers_given_up(const Header &header) {
   const auto its = given_up_.find(RequestId::unpacked(header.id).worker);
@@ -316,7 +300,6 @@ bool Lane::answers_given_up(const Header &header) {
   return true;
 }
 
-// [lane-post]
 bool Lane::post() {
   return connection_ && !is_broken_ && try_to([this] {
            if (state_ == State::draining && under_way_ == 0 && !is_leaving_)
@@ -333,7 +316,6 @@ bool Lane::ping() {
   ++pings_;
   return true;
 }
-// [lane-post]
 
 bool Lane::arm() {
   return !connection_ || is_broken_ || !try_to([this] { return !connection_->arm(); });
@@ -341,7 +323,6 @@ bool Lane::arm() {
 
 // ---- its end
 
-// [clock]
 void Lane::check_deadlines() {
   const auto now = Clock::now();
   if (now < deadline_ || is_broken_)
@@ -373,9 +354,7 @@ void Lane::probe_peer() {
   ping();
   connection_->post();
 }
-// [clock]
 
-// [lose]
 // From here on nothing is sent. take_down() destroys the connection later, because an rdma_cm event
 // that may have led here belongs to the id, which cannot go before it has been acknowledged.
 void Lane::lose(const std::string &why) {
@@ -430,6 +409,5 @@ void Lane::take_down() {
         owner_.lost(*this);
       });
 }
-// [lose]
 
 } // namespace rdmashared

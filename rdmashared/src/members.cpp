@@ -44,7 +44,6 @@ File unix_socket(int flags) {
   return File(check_errno(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), "socket"));
 }
 
-// [peers]
 // Nothing protects an abstract name, so the kernel says who is at the other end.
 ucred peer_of(int socket) {
   ucred peer{};
@@ -67,7 +66,6 @@ bool is_of_group(int socket, gid_t group) {
   groups.resize(length / sizeof(gid_t));
   return std::ranges::find(groups, group) != groups.end();
 }
-// [peers]
 
 // Or, where there is none (under Valgrind 3.19), a descriptor that never becomes readable: then the
 // end of the link alone says that the process has ended.
@@ -149,7 +147,6 @@ void Members::drop(uint32_t thread, uint32_t number) {
   });
 }
 
-// [members-run]
 void Members::run() {
   while (!is_over_) {
     Clock::time_point until = paused_until_.value_or(Clock::time_point::max());
@@ -166,9 +163,7 @@ void Members::run() {
       watch_listener();
   }
 }
-// [members-run]
 
-// [accept-members]
 void Members::accept() {
   if (silent() >= max_silent) // until one of them has spoken, or its time is over
     return pause_listener(Clock::time_point::max());
@@ -185,7 +180,6 @@ void Members::accept() {
   } catch (const Error &) { // the others do not suffer
   }
 }
-// [accept-members]
 
 void Members::watch_listener() {
   try {
@@ -220,7 +214,6 @@ void Members::take_in(Link link) {
   }
 }
 
-// [welcome]
 // The process sends a pidfd of its own: the kernel's word for "this process", which never comes
 // to mean another one, as a process id does.
 void Members::welcome(ProcessIterator process) {
@@ -259,9 +252,7 @@ void Members::welcome(ProcessIterator process) {
   if (paused_until_)
     watch_listener();
 }
-// [welcome]
 
-// [forget]
 // Its process has ended, or its link is closed. The process may still have its area: nobody else
 // has, so what it writes there does not matter.
 void Members::forget(ProcessIterator process) {
@@ -273,7 +264,6 @@ void Members::forget(ProcessIterator process) {
   if (paused_until_) // there is room for another one, and a file descriptor
     watch_listener();
 }
-// [forget]
 
 // ---- the worker's side
 
@@ -294,7 +284,6 @@ Link connect_to(const std::string &name, milliseconds limit, Where where) {
   return Link(std::move(socket));
 }
 
-// [join-sender]
 Membership join(Link link, milliseconds limit) {
   link.send(hello, std::array{pidfd_of_this_process().get()});
   std::vector<File> files;
@@ -319,6 +308,5 @@ bool Membership::is_alone() const {
                              {.fd = link.fd(), .events = POLLIN, .revents = 0}}};
   return poll(fds.data(), fds.size(), 0) > 0;
 }
-// [join-sender]
 
 } // namespace rdmashared

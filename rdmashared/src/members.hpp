@@ -24,7 +24,6 @@
 
 namespace rdmashared {
 
-// [worker-event]
 // Rings a worker that has asked for it. It is a pair of sockets, since each end is an open file of
 // its own. An eventfd is one for both sides, and a worker could make it block for the sender, too
 // (O_NONBLOCK, fcntl(2)).
@@ -38,9 +37,7 @@ public:
 private:
   rdmacommon::File socket_;
 };
-// [worker-event]
 
-// [member]
 // A process that has joined: what its sender thread needs.
 struct Member {
   uint32_t number; // less than max_workers, and no other member's
@@ -56,7 +53,6 @@ struct SenderThread {
   std::function<void(Member)> joined;
   std::function<void(uint32_t number)> left; // calls Members::is_free() once the number is free
 };
-// [member]
 
 class Members {
 public:
@@ -113,7 +109,6 @@ private:
   std::thread thread_;
 };
 
-// [join]
 // The worker's side.
 struct Membership {
   rdmacommon::Link link;
@@ -131,6 +126,5 @@ Membership join(rdmacommon::Link link, std::chrono::milliseconds limit);
 // @throws Error if nobody listens, or a user does who is neither this one nor root
 rdmacommon::Link connect_to(const std::string &name, std::chrono::milliseconds limit,
                             rdmacommon::Where where);
-// [join]
 
 } // namespace rdmashared

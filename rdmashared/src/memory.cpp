@@ -33,7 +33,6 @@ uint32_t queue_length_for(const AreaShape &shape) {
 
 } // namespace
 
-// [area-layout]
 // Everything follows from the shape, so what a header says can be checked.
 Area::Layout::Layout(const AreaShape &of)
     : magic{'r', 'd', 'm', 'a', 'a', 'r', 'e', 'a'}, version(3), header_size(sizeof(Header)),
@@ -45,9 +44,7 @@ Area::Layout::Layout(const AreaShape &of)
   response_buffers = page_after(data + uint64_t{of.slots} * of.slot_size);
   length = page_after(response_buffers + uint64_t{of.long_responses} * of.largest);
 }
-// [area-layout]
 
-// [area-make]
 namespace {
 
 // The sum of what such a shape needs does not overflow.
@@ -93,14 +90,12 @@ Area::Area(int memory) : process_(getpid()) {
   data_ = base + layout.data;
   response_buffers_ = base + layout.response_buffers;
 }
-// [area-make]
 
 Area::~Area() {
   if (memory_ && getpid() != process_)
     memory_.release(); // in a forked child, something else or nothing is at that address
 }
 
-// [find-slots]
 // So many free slots that follow each other. It goes on where the last search ended, so it finds
 // some soon. It uses no more of the area than it needs: what is used again and again stays in the
 // caches.
@@ -144,7 +139,6 @@ std::optional<uint32_t> AreaUse::find_buffer() {
     return std::nullopt;
   return static_cast<uint32_t>(buffer - is_buffer_used_.begin());
 }
-// [find-slots]
 
 std::optional<AreaUse::Allocation> AreaUse::take(uint32_t slots, bool needs_buffer) {
   const auto buffer = needs_buffer ? find_buffer() : no_buffer;
@@ -175,7 +169,6 @@ void *map(int memory, int protection) {
 
 } // namespace
 
-// [board-make]
 OwnBoard::OwnBoard(uint32_t servers)
     : file_(check_errno(memfd_create("rdma_board", MFD_CLOEXEC | MFD_ALLOW_SEALING),
                         "memfd_create")) {
@@ -194,7 +187,6 @@ OwnBoard::OwnBoard(uint32_t servers)
 OwnBoard::~OwnBoard() {
   munmap(board_, sizeof(Board));
 }
-// [board-make]
 
 SharedBoard::SharedBoard(int memory) {
   struct stat about = {};
@@ -211,7 +203,6 @@ SharedBoard::~SharedBoard() {
   munmap(const_cast<Board *>(board_), sizeof(Board));
 }
 
-// [futex]
 // With a time of the steady clock, which is CLOCK_MONOTONIC. Shared memory may be mapped read-only
 // where a thread waits (futex(2)).
 void sleep_on(const std::atomic<uint32_t> &word, uint32_t seen, uint32_t bits,
@@ -230,6 +221,5 @@ uint32_t ring(std::atomic<uint32_t> &word, uint32_t bits) {
   const long woken = syscall(SYS_futex, &word, FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, bits);
   return static_cast<uint32_t>(std::max(woken, 0L));
 }
-// [futex]
 
 } // namespace rdmashared

@@ -29,7 +29,6 @@ namespace rdmashared {
 
 // ---- the area of a worker process
 
-// [area-shape]
 // How large an area is. The sender chooses it.
 struct AreaShape {
   uint32_t slots;          // 1 to max_slots
@@ -42,9 +41,7 @@ struct AreaShape {
 
   bool operator==(const AreaShape &) const = default;
 };
-// [area-shape]
 
-// [submission]
 // A worker's wish to the sender.
 enum class Want : uint8_t {
   response,      // the sender sends the request in these slots, and its response goes there
@@ -67,7 +64,6 @@ struct Submission {
   uint16_t unused;
 };
 static_assert(sizeof(Submission) == 28);
-// [submission]
 
 // Of a request, by its first slot. Zero: there is none yet.
 struct Answer {
@@ -75,7 +71,6 @@ struct Answer {
   uint32_t length;               // bytes of the response; valid once there is an outcome
 };
 
-// [area]
 class Area {
 public:
   static rdmacommon::File make(const AreaShape &shape);
@@ -143,9 +138,7 @@ private:
   Answer *answers_ = nullptr;
   std::byte *data_ = nullptr, *response_buffers_ = nullptr;
 };
-// [area]
 
-// [area-use]
 // Which slots and response buffers of its area a process uses. The sender never sees it. One thread
 // at a time takes places and gives them up. Any thread can release one at any time.
 class AreaUse {
@@ -198,14 +191,12 @@ private:
   uint32_t next_slot_ = 0;
   uint32_t in_use_; // from the first slot on; the others have never been used
 };
-// [area-use]
 
 // ---- the board of a sender
 
 constexpr uint32_t max_workers = 1024; // of a board
 constexpr uint32_t max_servers = 256;
 
-// [board]
 struct Board {
   std::array<char, 8> magic;
   uint32_t version, size;
@@ -220,7 +211,6 @@ struct Board {
   alignas(64) std::array<std::atomic<uint32_t>, max_workers / 32> bells;
 };
 static_assert(sizeof(Board) <= 4096);
-// [board]
 
 // The sender's own mapping, which can write.
 class OwnBoard {
@@ -254,7 +244,6 @@ private:
   const Board *board_;
 };
 
-// [bell]
 // Sleeps until the word is not `seen` any more and somebody rings for one of these bits, until that
 // time, or returns early for no reason. In this order: read the word, say that you sleep, look for
 // what you wait for, sleep. A ring in between ends the sleep at once.
@@ -264,6 +253,5 @@ void sleep_on(const std::atomic<uint32_t> &word, uint32_t seen, uint32_t bits,
 // Changes the word, and wakes its sleepers.
 // @return how many
 uint32_t ring(std::atomic<uint32_t> &word, uint32_t bits);
-// [bell]
 
 } // namespace rdmashared

@@ -116,7 +116,6 @@ void add_to(Metrics &metrics, std::span<const Stats *const> stats, std::string_v
   metrics.add("service_seconds", took, all_took);
 }
 
-// [prometheus]
 std::string Metrics::prometheus() const {
   std::string text;
   for (const Family &each : families_) {
@@ -142,6 +141,5 @@ std::string Metrics::prometheus() const {
   }
   return text;
 }
-// [prometheus]
 
 } // namespace rdmashared

@@ -51,7 +51,6 @@ void Connection::set_peer(uint64_t address, uint32_t rkey) {
   peer_rkey_ = rkey;
 }
 
-// [post]
 bool Connection::post() {
   SendQueue &queue = requests_.queue;
   if (out_.is_empty() && !in_.owes_credit())
@@ -79,7 +78,6 @@ bool Connection::post() {
   stats_.posts += queue.posts() - before;
   return queue.posts() != before;
 }
-// [post]
 
 // A WRITE of no bytes, which takes no receive.
 void Connection::probe() {
@@ -93,7 +91,6 @@ void Connection::probe() {
   stats_.posts += 1;
 }
 
-// [poll]
 bool Connection::poll() {
   std::array<ibv_wc, 64> done;
   const size_t count = poll_batch(cq_.get(), done);
@@ -120,13 +117,11 @@ void Connection::received(const ibv_wc &wc) {
   else
     runs_.push_back({.run = run, .length = wc.byte_len});
 }
-// [poll]
 
 void Connection::add_data_connection(rdma_cm_id *id) {
   data_.emplace(id, pd_.get(), cq_.get(), 1);
 }
 
-// [write-data]
 bool Connection::write_data(const ibv_mr *from, std::span<const std::byte> bytes,
                             const ResponseBuffer &to) {
   SendQueue &queue = data_->queue;
@@ -142,7 +137,6 @@ bool Connection::write_data(const ibv_mr *from, std::span<const std::byte> bytes
   stats_.posts += 1;
   return true;
 }
-// [write-data]
 
 void Connection::repost() {
   stats_.posts += receives_.repost();

@@ -121,7 +121,6 @@ inline void add(Counts &all, const Counts &more) {
 void add_to(Metrics &metrics, std::span<const Stats *const> stats, std::string_view waited,
             std::string_view took);
 
-// [connection]
 class Connection {
 public:
   // Posts all receives. The protection domain is this connection's own: no key of another one opens
@@ -219,9 +218,7 @@ private:
   uint32_t peer_rkey_ = 0;
   bool is_armed_ = false;
 };
-// [connection]
 
-// [rnr]
 // A peer that keeps to the rules never finds the receive queue empty: it knows how many runs this
 // side has taken. The connection of any other peer must break.
 inline rdma_conn_param connection_parameters(const void *hello, size_t length) {
@@ -230,7 +227,6 @@ inline rdma_conn_param connection_parameters(const void *hello, size_t length) {
           .retry_count = 6,
           .rnr_retry_count = 0};
 }
-// [rnr]
 
 // The private data that came with an event. They go with the event.
 inline std::span<const std::byte> private_data(const rdma_cm_event &event) {

@@ -59,7 +59,6 @@ SenderOptions with_log(SenderOptions options) {
 
 } // namespace
 
-// [sender-threads]
 class SenderThreads {
 public:
   // After the other constructor, the destructor ends what there is, also if this one throws.
@@ -134,7 +133,6 @@ private:
   std::unique_ptr<Members> members_;
   std::vector<std::thread> threads_;
 };
-// [sender-threads]
 
 Sender::Sender(const SenderOptions &options, std::vector<Link> links)
     : threads_(std::make_unique<SenderThreads>(options, std::move(links))) {}

@@ -31,7 +31,6 @@ SenderLoop::SenderLoop(const SenderOptions &options, const Shape &shape,
   });
 }
 
-// [sender-end]
 SenderLoop::~SenderLoop() {
   say_over();
   loop_.close();
@@ -45,7 +44,6 @@ void SenderLoop::say_over() {
     ring(bell, ~uint32_t{0});
   ring(board_->changes, ~uint32_t{0});
 }
-// [sender-end]
 
 // ---- members
 
@@ -60,7 +58,6 @@ void SenderLoop::join(Member member) {
   });
 }
 
-// [leave]
 // The answers to its requests are still to come, and a server may still write to its response
 // buffers.
 void SenderLoop::leave(uint32_t number) {
@@ -83,11 +80,9 @@ void SenderLoop::free_if_gone(Worker &worker) {
   std::erase_if(workers_, [&](const auto &each) { return each.get() == &worker; });
   free_(number);
 }
-// [leave]
 
 // ---- the loop
 
-// [sender-run]
 // [sender-turn]
 void SenderLoop::run() {
   IdlePolicy idle_policy(options_.waiting);
@@ -132,7 +127,6 @@ bool SenderLoop::arm() {
   return is_armed;
 }
 
-// [sender-sleep]
 void SenderLoop::sleep() {
   const auto has_submissions = [this] {
     return std::ranges::any_of(workers_, [](const auto &worker) {
@@ -147,14 +141,12 @@ void SenderLoop::sleep() {
     look_around(until, true);
   });
 }
-// [sender-sleep]
 
 void SenderLoop::look_around(Clock::time_point until, bool may_sleep) {
   loop_.wait(until, may_sleep);
   for (const auto &lane : lanes_)
     lane->check_deadlines();
 }
-// [sender-run]
 
 // ---- what the workers submit
 
@@ -174,7 +166,6 @@ bool SenderLoop::gather() {
 }
 // [gather]
 
-// [take-submissions]
 // Starts with another worker each time, so that none is always the last.
 bool SenderLoop::take_submissions() {
   bool was_busy = false;
@@ -205,9 +196,7 @@ bool SenderLoop::take_from(Worker &worker) {
   }
   return count > 0;
 }
-// [take-submissions]
 
-// [take-one]
 // [check-submission]
 // A submission that makes no sense is dropped: a worker can spoil only its own requests.
 void SenderLoop::take(Worker &worker, const Submission &what) {
@@ -258,11 +247,9 @@ void SenderLoop::cancel(Request &request) {
   request.lane->give_up(id);
   finish(request, Outcome::timed_out, 0);
 }
-// [take-one]
 
 // ---- sending
 
-// [send]
 // The lanes take turns, each with a group.
 bool SenderLoop::send() {
   bool has_sent = false;
@@ -385,11 +372,9 @@ void SenderLoop::fail_waiting() {
         while (!queue->is_empty())
           finish(queue->first(), Outcome::not_sent, 0);
 }
-// [send]
 
 // ---- answers
 
-// [answered]
 // [check-answer]
 std::optional<Want> SenderLoop::answered(Lane &lane, const Header &header,
                                          std::span<const std::byte> bytes) {
@@ -437,9 +422,7 @@ void SenderLoop::finish(Request &request, Outcome outcome, uint32_t length) {
   touched_bells_ |= uint32_t{1} << bell;
 }
 // [finish]
-// [answered]
 
-// [wake-workers]
 // A worker says that it sleeps, and then looks for its answer. Here it is the other way round, so
 // one of the two sees the other. One call of the kernel wakes up to 32 workers.
 void SenderLoop::wake_workers() {
@@ -471,7 +454,6 @@ void SenderLoop::wake_workers() {
     }
   }
 }
-// [wake-workers]
 
 // ---- lanes
 

@@ -57,7 +57,6 @@ public:
   void add_to(Metrics &metrics, size_t thread) const;
 
 private:
-  // [known]
   struct Worker;
   // The sender's own record of a request. It does not depend on the worker's word.
   struct Request {
@@ -90,7 +89,6 @@ private:
     bool has_left = false;
     const std::unique_ptr<Request[]> requests; // by its first slot
   };
-  // [known]
   // Requests that no lane has had room for yet, the oldest first. One that is cancelled leaves from
   // the middle.
   class Queue {

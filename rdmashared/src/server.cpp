@@ -64,7 +64,6 @@ ServerOptions with_log(ServerOptions options) {
 
 } // namespace
 
-// [server-threads]
 class ServerThreads {
 public:
   ServerThreads(const ServerOptions &options, RequestHandler handler);
@@ -121,9 +120,7 @@ private:
   Pool pool_;       // of handlers
   Pool background_; // makes sessions, and takes them down
 };
-// [server-threads]
 
-// [health]
 RequestHandler ServerThreads::with_health(RequestHandler handler) {
   if (!handler || !options_.health_service)
     return handler;
@@ -134,7 +131,6 @@ RequestHandler ServerThreads::with_health(RequestHandler handler) {
     request.reply(std::as_bytes(std::span(state)));
   };
 }
-// [health]
 
 ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handler)
     : options_(with_log(options)), handler_(with_health(std::move(handler))),
@@ -206,7 +202,6 @@ void ServerThreads::take_request(rdma_cm_event &event) {
   answer(id, [&] { return why == Refusal::none ? open(id, *hello) : why; });
 }
 
-// [open]
 Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
   if (stops_seen_ > 0)
     return Refusal::closing;
@@ -261,9 +256,7 @@ Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
       [this, opening](const std::exception_ptr &failure) { begin(*opening, failure); });
   return Refusal::none;
 }
-// [open]
 
-// [begin-session]
 // By the thread that is to serve it.
 void ServerThreads::begin(Opening &opening, const std::exception_ptr &failure) {
   const Refusal why = stops_ > 0 ? Refusal::closing : Refusal::unable;
@@ -296,7 +289,6 @@ void ServerThreads::begin(Opening &opening, const std::exception_ptr &failure) {
     check_finished();
   });
 }
-// [begin-session]
 
 void ServerThreads::open_data(unique_cm_id &id, uint64_t token) {
   SessionLoop &loop = *threads_[token % threads_.size()]->loop;
@@ -322,7 +314,6 @@ void ServerThreads::check_finished() {
     threads_.front()->loop->end();
 }
 
-// [server-end]
 void ServerThreads::check_stop_request() {
   const uint32_t stops = stops_.load();
   if (stops == stops_seen_)
@@ -336,7 +327,6 @@ void ServerThreads::check_stop_request() {
   }
   check_finished();
 }
-// [server-end]
 
 // ---- what the header declares
 
@@ -355,7 +345,6 @@ uint16_t Server::port() const {
   return ntohs(rdma_get_src_port(threads_->listener_.get()));
 }
 
-// [server-run]
 void Server::run() {
   std::vector<std::jthread> others; // wait for their end
   const auto end = [&] {
@@ -383,7 +372,6 @@ void Server::run() {
   }
   end();
 }
-// [server-run]
 
 void Server::stop() noexcept {
   ++threads_->stops_;
@@ -434,7 +422,6 @@ uint32_t Server::rejected() const {
   return threads_->rejected_;
 }
 
-// [serve-until-signal]
 void serve_until_signal(Server &server) {
   Loop &loop = server.threads_->first();
   sigset_t ends, before;
@@ -460,6 +447,5 @@ void serve_until_signal(Server &server) {
   }
   end();
 }
-// [serve-until-signal]
 
 } // namespace rdmashared

@@ -117,7 +117,6 @@ Session::~Session() {
       request->done();
 }
 
-// [accept]
 void Session::accept() {
   const WelcomeBytes bytes = to_bytes(Welcome{.version = version_,
                                               .refusal = Refusal::none,
@@ -143,9 +142,7 @@ void Session::accept_data(unique_cm_id &id) {
   data_id_ = std::move(id);
   check_errno(rdma_accept(data_id_.get(), &parameters), "rdma_accept");
 }
-// [accept]
 
-// [session-take]
 bool Session::take(Came &came, const std::array<Came::Way, 256> &ways) {
   if (is_closed())
     return false;
@@ -166,9 +163,7 @@ bool Session::take(Came &came, const std::array<Came::Way, 256> &ways) {
   }
   return has_taken;
 }
-// [session-take]
 
-// [session-message]
 void Session::message(const Header &header, std::span<const std::byte> bytes, Came &came,
                       const std::array<Came::Way, 256> &ways) {
   switch (header.kind) {
@@ -229,9 +224,7 @@ void Session::cancel(uint64_t id) {
         if (request.header.id == id && request.header.kind != Kind::post)
           return std::atomic_ref(request.is_cancelled).store(true, std::memory_order_relaxed);
 }
-// [session-message]
 
-// [session-send]
 // [send-answers]
 bool Session::send() {
   if (is_closed() || !is_established())
@@ -276,9 +269,7 @@ bool Session::send_one(Received &request) {
   request.done();
   return true;
 }
-// [session-send]
 
-// [session-alive]
 // A host that has died says nothing, and neither does a program that is stopped, whose host may die
 // later. A client whose pings wait for memory must hear that this server lives. If the client takes
 // nothing, the message waits in the ring, and only the probe goes out.
@@ -290,7 +281,6 @@ bool Session::probe_peer() {
   connection_.probe();
   return true;
 }
-// [session-alive]
 
 void Session::close() noexcept {
   if (state_->is_closed.exchange(true))

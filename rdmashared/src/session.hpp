@@ -38,7 +38,6 @@ class Session;
 struct Batch;
 struct Received;
 
-// [answers]
 // Answers on their way from handlers, which run in any threads, to the thread with the sessions.
 class Answers {
 public:
@@ -64,9 +63,7 @@ private:
   std::vector<Received *> answered_;
   bool is_closed_ = false;
 };
-// [answers]
 
-// [budget]
 // Memory that is limited: that of all sessions together, and that of one.
 class Budget {
 public:
@@ -97,9 +94,7 @@ private:
   std::atomic<bool> is_waited_for_ = false;
   const std::vector<std::shared_ptr<Answers>> loops_;
 };
-// [budget]
 
-// [session-state]
 // The part of a session that its requests share. It lives as long as the last of them, so a handler
 // can keep a request for longer than its connection lasts.
 struct SessionState {
@@ -127,9 +122,7 @@ struct SessionState {
   // @return false if the next run must wait. Once that may have changed, the loop is rung
   bool may_take(uint64_t run);
 };
-// [session-state]
 
-// [batch]
 // A request that has come, and its answer.
 struct Received {
   Batch *batch; // its own, which lives as long as it does
@@ -217,7 +210,6 @@ public:
 private:
   Batch &batch_;
 };
-// [batch]
 
 // Bytes that a server needs for a client, beside its requests: two rings, the requests of one run,
 // and the long responses.

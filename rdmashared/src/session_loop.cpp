@@ -46,7 +46,6 @@ SessionLoop::~SessionLoop() {
   loop_.close();
 }
 
-// [session-loop]
 void SessionLoop::run() {
   answers_->set_thread();
   IdlePolicy idle_policy(options_.waiting);
@@ -125,7 +124,6 @@ template <typename Function> bool SessionLoop::each_session(Function function) {
     }
   return was_busy;
 }
-// [session-loop]
 
 // @return false if one was not armed: what has completed before that is not told, so look again
 bool SessionLoop::arm() {
@@ -141,7 +139,6 @@ void SessionLoop::sleep() {
   check_deadlines();
 }
 
-// [session-events]
 void SessionLoop::take_cm_events() {
   while (const unique_cm_event event = take_cm_event(channel_.get())) {
     if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
@@ -161,9 +158,7 @@ void SessionLoop::take_cm_events() {
       drop(*session, name_of(event->event));
   }
 }
-// [session-events]
 
-// [adopt]
 // The first loop has the listener, so a client's events come there. From here on they come to this
 // loop. Events that have come before and that nobody has fetched move as well, but the kernel does
 // not wake this loop for them.
@@ -196,7 +191,6 @@ Refusal SessionLoop::accept_data(uint64_t token, unique_cm_id &id) {
   whose->accept_data(id);
   return Refusal::none;
 }
-// [adopt]
 
 void SessionLoop::check_deadlines() {
   const auto now = Clock::now();

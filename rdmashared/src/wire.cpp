@@ -101,7 +101,6 @@ OutRing::OutRing(const Shape &shape, uint32_t group)
     : slots_(shape.slots), slot_size_(shape.slot_size), group_(std::min(group, max_run)),
       memory_(size_t{shape.slots} * shape.slot_size), free_(shape.slots) {}
 
-// [put]
 // [put-message]
 void OutRing::put(const Header &header, std::span<const std::byte> bytes,
                   std::span<const std::byte> more) {
@@ -133,9 +132,7 @@ void OutRing::close() {
   if (open_.run.count > 0)
     closed_.push_back(std::exchange(open_, {}));
 }
-// [put]
 
-// [next]
 bool OutRing::next(Piece &piece) {
   if (is_empty() || sent_runs_ - taken_runs_ == runs_ahead)
     return false;
@@ -156,13 +153,11 @@ void OutRing::taken(uint32_t runs) {
   for (uint32_t i = 0; i < more; ++i)
     free_ += sent_[taken_runs_++ % runs_ahead];
 }
-// [next]
 
 InRing::InRing(const Shape &shape)
     : slots_(shape.slots), slot_size_(shape.slot_size),
       memory_(size_t{shape.slots} * shape.slot_size) {}
 
-// [check-run]
 void InRing::check(Run run, uint32_t length) {
   if (run.first != next_ || run.count == 0 || run.count > slots_ - run.first)
     throw Error("the peer's run", "it is not the one that must come next");
@@ -173,7 +168,6 @@ void InRing::check(Run run, uint32_t length) {
   ++taken_;
   slots_taken_ += run.count;
 }
-// [check-run]
 
 // [go-on]
 void InRing::begin(const Header &header, size_t needed, std::span<const std::byte> bytes) {

@@ -40,7 +40,6 @@ namespace rdmashared {
 
 // ---- the bytes of a message
 
-// [network-order]
 template <std::unsigned_integral Number> Number swapped(Number number) {
   if constexpr (sizeof number == 1)
     return number;
@@ -74,13 +73,11 @@ void get_numbers(std::span<const std::byte> from, Numbers &...numbers) {
   };
   (get_one(numbers), ...);
 }
-// [network-order]
 
 constexpr uint32_t protocol_magic = 0x52425853; // "RBXS"
 // The versions of the protocol that this library speaks.
 constexpr uint16_t oldest_version = 5, newest_version = 5;
 
-// [shape]
 // The sizes that both sides must agree on.
 struct Shape {
   uint32_t slots;          // of each of the two rings
@@ -103,9 +100,7 @@ bool is_possible(const Shape &shape);
 inline uint32_t longest_message(uint32_t slots) {
   return slots - slots / 4;
 }
-// [shape]
 
-// [hello]
 enum class Purpose : uint16_t { requests, data };
 
 // The private data of a connection request: at most 56 bytes. On the wire there is also the oldest
@@ -140,7 +135,6 @@ struct Welcome {
   uint32_t rkey;
   uint64_t token; // which a data connection must name
 };
-// [hello]
 
 struct HelloBytes {
   std::byte bytes[52];
@@ -159,7 +153,6 @@ std::optional<Welcome> welcome_in(std::span<const std::byte> bytes);
 
 const char *words_for(Refusal refusal);
 
-// [header]
 enum class Kind : uint8_t {
   // From the sender:
   request = 1,  // wants a response
@@ -230,9 +223,7 @@ inline ResponseBuffer response_buffer_in(std::span<const std::byte, ResponseBuff
   get_numbers(bytes, buffer.address, buffer.rkey, buffer.length);
   return buffer;
 }
-// [header]
 
-// [id]
 // The sender's name for a request: which slot of which worker. The generation tells it from an
 // earlier request there.
 struct RequestId {
@@ -246,7 +237,6 @@ struct RequestId {
             .slot = static_cast<uint32_t>(id)};
   }
 };
-// [id]
 
 // Slots of a message with so many bytes behind its header.
 inline uint64_t slots_for(uint64_t bytes, uint32_t slot_size) {
@@ -255,7 +245,6 @@ inline uint64_t slots_for(uint64_t bytes, uint32_t slot_size) {
 
 // ---- the two rings
 
-// [out-ring]
 // The ring of messages for the other side. The other side has a ring of the same shape, and tells
 // how many runs it has taken out of that. Only then are their slots used again, on both sides.
 class OutRing {
@@ -316,9 +305,7 @@ private:
   std::array<uint8_t, runs_ahead> sent_{}; // slots of each run that is under way
   uint32_t sent_runs_ = 0, taken_runs_ = 0;
 };
-// [out-ring]
 
-// [in-ring]
 // The ring of messages from the other side, which can write anything into it at any time.
 class InRing {
 public:
@@ -365,7 +352,6 @@ public:
 
 private:
   void check(rdmacommon::Run run, uint32_t length);
-  // [header-of]
   static Header header_of(std::span<const std::byte> bytes) {
     if (bytes.size() < Header::bytes)
       throw rdmacommon::Error("the peer's message", "it is too short for a header");
@@ -373,7 +359,6 @@ private:
     std::memcpy(copy.data(), bytes.data(), copy.size());
     return header_in(copy);
   }
-  // [header-of]
   // From a message to the next one.
   size_t padded(size_t bytes) const {
     return bytes <= slot_size_ ? slot_size_ : (bytes + slot_size_ - 1) / slot_size_ * slot_size_;
@@ -397,6 +382,5 @@ private:
   std::vector<std::byte> begun_; // of a message that goes on, as far as it has come
   size_t begun_needed_ = 0;
 };
-// [in-ring]
 
 } // namespace rdmashared

@@ -71,6 +71,17 @@ class Sync(unittest.TestCase):
         self.assertTrue(new.endswith("}\n```\n<!-- end -->\nb\n"), new)
         self.assertNotIn("old text", new)
 
+    def test_each_tag_marks_a_snippet(self):
+        shown = {
+            pair
+            for path in sync.files()
+            for pair in re.findall(r"^<!-- snippet (\S+) (\S+) -->$", path.read_text(), re.M)}
+        for folder in ("examples", "rdmacommon", "rdmashared"):
+            for source in (ROOT / folder).rglob("*.[ch]*"):
+                name = str(source.relative_to(ROOT))
+                tags = re.findall(r"^\s*// \[([\w-]+)\]$", source.read_text(), re.M)
+                self.assertEqual({(name, tag) for tag in tags} - shown, set())
+
     def test_usage_of_a_header(self):
         new = sync.renewed(
             "<!-- usage rdmashared/include/rdmashared/messages.hpp -->\n<!-- end -->\n", LESSON)

@@ -27,7 +27,6 @@ namespace rdmacommon {
 
 namespace deleters {
 /// @cond each is the one call that its name says
-// [cm-deleters]
 struct DestroyEventChannel {
   void operator()(rdma_event_channel *channel) const noexcept {
     rdma_destroy_event_channel(channel);
@@ -44,7 +43,6 @@ struct AckCmEvent {
     report(rdma_ack_cm_event(event), "rdma_ack_cm_event");
   }
 };
-// [cm-deleters]
 /// @endcond
 } // namespace deleters
 

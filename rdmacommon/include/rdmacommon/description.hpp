@@ -36,7 +36,6 @@ enum class Refusal : uint16_t {
   closing = 3, ///< The server is about to end.
 };
 
-// [greeting]
 /// The private data of a connection request, of its answer, and of a rejection: 8 bytes of the 56
 /// that rdma_cm leaves for a request. It comes in a longer field, filled up with zeros.
 struct Greeting {
@@ -44,7 +43,6 @@ struct Greeting {
   uint16_t version; ///< The sender's protocol_version.
   uint16_t refusal; ///< A Refusal.
 };
-// [greeting]
 
 /// A Greeting of ours, in network byte order.
 /// @param version another than ours only to see what the other side makes of it
@@ -58,7 +56,6 @@ std::optional<Greeting> greeting_in(const rdma_conn_param &came);
 /// @return a literal
 const char *words_for(Refusal refusal);
 
-// [description]
 /// A message of 24 bytes that describes the memory that the other side may use.
 struct Description {
   uint32_t version; ///< protocol_version
@@ -66,7 +63,6 @@ struct Description {
   uint64_t address; ///< The beginning of the memory, as its owner counts.
   uint64_t length;  ///< Bytes.
 };
-// [description]
 static_assert(sizeof(Description) == 24);
 
 /// The Description of all of a region, in network byte order.

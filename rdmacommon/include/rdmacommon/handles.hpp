@@ -45,11 +45,9 @@ struct DestroyCq {
 struct DeregMr {
   void operator()(ibv_mr *mr) const noexcept { report(ibv_dereg_mr(mr), "ibv_dereg_mr"); }
 };
-// [destroy-qp]
 struct DestroyQp {
   void operator()(ibv_qp *qp) const noexcept { report(ibv_destroy_qp(qp), "ibv_destroy_qp"); }
 };
-// [destroy-qp]
 struct DestroySrq {
   void operator()(ibv_srq *srq) const noexcept { report(ibv_destroy_srq(srq), "ibv_destroy_srq"); }
 };

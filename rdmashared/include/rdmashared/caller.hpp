@@ -176,7 +176,6 @@ private:
 /// calls the others that are ready.
 using Then = std::function<void(Pending &response)>;
 
-// [request-options]
 /// The options of a request, which all have defaults.
 struct RequestOptions {
   /// A value of `max_response` for a response of any length up to SenderOptions::largest_response.
@@ -201,7 +200,6 @@ struct RequestOptions {
   /// The line that errors name: by default that of the braces, or of the call if it has no options.
   rdmacommon::Where where = rdmacommon::Where::here();
 };
-// [request-options]
 
 /// A worker's connection to its sender: it sends the requests of all threads of a process.
 /// Thread-safe; must not be used in a child that was forked after it was made.
@@ -229,7 +227,6 @@ public:
   Caller &operator=(Caller &&) noexcept; ///< Takes the other's Pendings; its own must be gone.
   ~Caller();                             ///< Leaves. All its Pendings must be gone.
 
-  // [ways]
   /// Sends a request and waits for the response, and for room in the area if it is full.
   /// @return a copy of the response
   /// @throws RequestFailed if there is none; Error if the options name a server that there is not,
@@ -261,7 +258,6 @@ public:
   /// waits for room until RequestOptions::limit has passed. Nobody reports what became of it.
   /// @throws as request_async()
   void post(std::span<const std::byte> bytes, const RequestOptions &options = {});
-  // [ways]
 
   /// Waits until one of several requests of this Caller is ready, as is_ready() says.
   /// @param limit   how long; 0 looks once

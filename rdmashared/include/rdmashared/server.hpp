@@ -44,7 +44,6 @@ struct Client {
   uint64_t secret = 0;
 };
 
-// [request]
 /// A request that has no answer yet. It can be moved to another thread, or into a queue, and be
 /// answered at any time, once, also after its connection or its Server has gone: then the answer
 /// goes nowhere. A Request that is destroyed without an answer is answered as a failure. Not
@@ -103,7 +102,6 @@ private:
 
   Received *what_; // lives until the answer; null after it
 };
-// [request]
 
 /// A function of the program that makes a response from a request. Called by several threads at
 /// once, unless ServerOptions::handler_threads is 0 and ServerOptions::threads is 1. An exception
