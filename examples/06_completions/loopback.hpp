@@ -16,10 +16,7 @@ struct Loopback {
         receives(rdmacommon::create_cq(port.context.get(), 256, channel)),
         qp(rdmacommon::create_rc_qp(pd, sends.get(), receives.get(),
                                     {.max_send_wr = depth, .max_recv_wr = depth})) {
-    rdmacommon::to_init(qp.get(), port);
-    const rdmacommon::Endpoint self = rdmacommon::endpoint_of(qp.get(), port, 1);
-    rdmacommon::to_rtr(qp.get(), port, self);
-    rdmacommon::to_rts(qp.get(), self.psn);
+    rdmacommon::connect_to_itself(qp.get(), port);
   }
 
   rdmacommon::unique_cq sends, receives;

@@ -46,10 +46,7 @@ struct Loopback {
       : cq(rdmacommon::create_cq(port.context.get(), 5)),
         qp(rdmacommon::create_rc_qp(pd, cq.get(),
                                     {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1})) {
-    const rdmacommon::Endpoint self = rdmacommon::endpoint_of(qp.get(), port, 0);
-    rdmacommon::to_init(qp.get(), port, access);
-    rdmacommon::to_rtr(qp.get(), port, self);
-    rdmacommon::to_rts(qp.get(), self.psn);
+    rdmacommon::connect_to_itself(qp.get(), port, access);
   }
   ibv_wc next(const char *what) const { // whatever its status
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);

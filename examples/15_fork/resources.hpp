@@ -58,13 +58,6 @@ struct Buffers {
   Text outgoing, incoming;
 };
 
-inline void connect_to_itself(ibv_qp *qp, const rdmacommon::Port &port) {
-  const rdmacommon::Endpoint self = rdmacommon::endpoint_of(qp, port, 0);
-  rdmacommon::to_init(qp, port);
-  rdmacommon::to_rtr(qp, port, self);
-  rdmacommon::to_rts(qp, self.psn);
-}
-
 // Two texts that are registered, and a queue pair that is its own peer.
 struct Resources {
   Resources(const rdmacommon::DeviceOptions &options, Buffers &memory)
@@ -75,7 +68,7 @@ struct Resources {
         qp(rdmacommon::create_rc_qp(
             pd.get(), cq.get(),
             {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1})) {
-    connect_to_itself(qp.get(), port);
+    rdmacommon::connect_to_itself(qp.get(), port);
   }
 
   // @return the next completion, or nothing if there is none in time

@@ -14,13 +14,6 @@
 
 #include <cstddef>
 
-inline void connect_to_itself(ibv_qp *qp, const rdmacommon::Port &port) {
-  const rdmacommon::Endpoint self = rdmacommon::endpoint_of(qp, port, 0);
-  rdmacommon::to_init(qp, port);
-  rdmacommon::to_rtr(qp, port, self);
-  rdmacommon::to_rts(qp, self.psn);
-}
-
 struct Loop {
   static constexpr int access = IBV_ACCESS_LOCAL_WRITE;
 
@@ -31,7 +24,7 @@ struct Loop {
         qp(rdmacommon::create_rc_qp(
             pd.get(), cq.get(),
             {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1})) {
-    connect_to_itself(qp.get(), port);
+    rdmacommon::connect_to_itself(qp.get(), port);
   }
 
   void wait_for_message(Limit limit) const {

@@ -94,6 +94,13 @@ void to_error(ibv_qp *qp, Where where) {
   check_rc(ibv_modify_qp(qp, &attr, IBV_QP_STATE), "ibv_modify_qp(ERR)", where);
 }
 
+void connect_to_itself(ibv_qp *qp, const Port &port, unsigned access, Where where) {
+  const Endpoint self = endpoint_of(qp, port, random_psn());
+  to_init(qp, port, access, where);
+  to_rtr(qp, port, self, 1, where);
+  to_rts(qp, self.psn, 1, where);
+}
+
 const char *state_of(ibv_qp *qp, Where where) {
   constexpr std::array names{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
   ibv_qp_attr attr{};

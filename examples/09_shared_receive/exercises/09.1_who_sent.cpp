@@ -21,13 +21,6 @@ using namespace rdmacommon;
 
 namespace {
 
-void connect_to_itself(ibv_qp *qp, const Port &port) {
-  const Endpoint self = endpoint_of(qp, port, random_psn());
-  to_init(qp, port);
-  to_rtr(qp, port, self);
-  to_rts(qp, self.psn);
-}
-
 void who_sent(int argc, char **argv) {
   CommandLine line{"Counts the messages of four queue pairs."};
   DeviceOptions options{line};

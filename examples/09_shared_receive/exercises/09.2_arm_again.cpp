@@ -24,13 +24,6 @@ namespace {
 
 constexpr uint32_t pool_size = 8, limit = 3;
 
-void connect_to_itself(ibv_qp *qp, const Port &port) {
-  const Endpoint self = endpoint_of(qp, port, random_psn());
-  to_init(qp, port);
-  to_rtr(qp, port, self);
-  to_rts(qp, self.psn);
-}
-
 void arm(ibv_srq *srq) {
   ibv_srq_attr attr{.srq_limit = limit};
   check_rc(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT), "ibv_modify_srq(LIMIT)");

@@ -37,11 +37,7 @@ void exercise(int argc, char **argv) {
   OnChip chip(port, pd.get(), 8192, false);
   const unique_cq cq = create_cq(port.context.get(), 1);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
-  to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
-  // Its own peer, as in exercise 02.2.
-  const Endpoint self = endpoint_of(qp.get(), port, random_psn());
-  to_rtr(qp.get(), port, self);
-  to_rts(qp.get(), self.psn);
+  connect_to_itself(qp.get(), port, IBV_ACCESS_REMOTE_WRITE); // exercise 02.2
 
   char text[text_length] = "a text on the chip";
   chip.copy_in(from, text, sizeof text);

@@ -50,10 +50,7 @@ void exercise(int argc, char **argv) {
   const unique_mr mr = reg_mr(pd.get(), &result, sizeof result, access);
   const unique_cq cq = create_cq(port.context.get(), 1);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
-  to_init(qp.get(), port, IBV_ACCESS_REMOTE_ATOMIC);
-  const Endpoint self = endpoint_of(qp.get(), port, random_psn());
-  to_rtr(qp.get(), port, self);
-  to_rts(qp.get(), self.psn);
+  connect_to_itself(qp.get(), port, IBV_ACCESS_REMOTE_ATOMIC);
   RemoteWords words(qp.get(), cq.get(), mr.get(), result, chip.share(), std::chrono::seconds(5));
 
   const auto say = [](const char *who, bool has_it) {

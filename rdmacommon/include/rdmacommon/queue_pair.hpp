@@ -62,6 +62,13 @@ void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer, uint8_t max_dest
 /// @throws Error if the device refuses
 void to_rts(ibv_qp *qp, uint32_t psn, uint8_t max_rd_atomic = 1, Where where = Where::here());
 
+/// RESET -> RTS, with itself as the peer: what this QP sends comes back to it. Written out in
+/// exercise 02.2.
+/// @param access as for to_init()
+/// @throws Error if the device refuses
+void connect_to_itself(ibv_qp *qp, const Port &port, unsigned access = 0,
+                       Where where = Where::here());
+
 /// Any state -> ERR. Whatever is posted completes with IBV_WC_WR_FLUSH_ERR, and nothing goes out
 /// any more. Written out in lesson 11_when_it_breaks.
 /// @throws Error if the device refuses
