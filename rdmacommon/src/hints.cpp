@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "hints.hpp"
 
+#include <linux/capability.h>
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <fstream>
+#include <iterator>
 
 namespace rdmacommon {
 namespace {
@@ -27,15 +33,19 @@ constexpr ErrnoHint errno_hints[] = {
      "requires "
      "is missing from the mask, or out of range",
      "modify-qp-einval"},
-    {"ibv_reg_mr", ENOMEM, "more memory than this user may lock: see ulimit -l", "memlock"},
     {"ibv_reg_mr", EPERM, "this user may lock no memory at all: see ulimit -l", "memlock"},
-    {"ibv_create_cq", ENOMEM, "more memory than this user may lock: see ulimit -l", "memlock"},
-    {"ibv_create_qp", ENOMEM, "more memory than this user may lock: see ulimit -l", "memlock"},
-    {"ibv_create_srq", ENOMEM, "more memory than this user may lock: see ulimit -l", "memlock"},
+    {"ibv_reg_mr", EFAULT,
+     "the range is not mapped as a whole, or its pages are read-only and the access flags allow "
+     "writing",
+     "registration-refused"},
+    {"ibv_reg_mr", EINVAL,
+     "IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE, too",
+     "registration-refused"},
     {"ibv_create_srq", EINVAL, "a capacity is over the device's limits: max_srq_wr, max_srq_sge",
      "create-qp-einval"},
     {"ibv_create_qp", EINVAL,
-     "a capacity is over the device's limits; ask for less inline data, fewer SGEs or requests",
+     "a capacity is over the device's limits, or a member of the struct has not been set; ask for "
+     "less inline data, fewer SGEs or requests",
      "create-qp-einval"},
     {"ibv_post_send", ENOMEM,
      "the send queue is full, or the request has more SGEs or more inline data than the QP was "
@@ -87,6 +97,13 @@ constexpr ErrnoHint errno_hints[] = {
      "another program listens on this port for all addresses, or this host does not have this one",
      "cm-port-taken"},
     {"rdma_bind_addr", ENODEV, "this address is on no RDMA device", "cm-address"},
+    {"rdma_connect", EINVAL,
+     "private data of more than 56 bytes, or a depth that is over the device's limits",
+     "cm-einval"},
+    {"rdma_accept", EINVAL,
+     "private data of more than 196 bytes, or a depth that is over the device's limits",
+     "cm-einval"},
+    {"rdma_reject", EINVAL, "private data of more than 148 bytes", "cm-einval"},
     {"Caller::join", ECONNREFUSED,
      "no sender has this name, or the one that had it has ended: start it first", "no-sender"},
     {"connect to ", ECONNREFUSED, "start the server first; it says on which TCP port it listens",
@@ -163,6 +180,43 @@ constexpr CmHint cm_hints[] = {
      "cm-disconnected"},
 };
 
+bool may_lock_any_amount() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY)
+    return true;
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "CapEff:" && status >> word)
+      return (std::stoull(word, nullptr, 16) >> CAP_IPC_LOCK & 1) != 0;
+  return false;
+}
+
+// Whether the process has nearly as many mappings as vm.max_map_count allows.
+bool has_used_up_its_mappings() {
+  std::ifstream maps("/proc/self/maps"), limit("/proc/sys/vm/max_map_count");
+  const auto count = std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+  std::ptrdiff_t most = 0;
+  return limit >> most && count > most - most / 20;
+}
+
+// ENOMEM does not say which limit has been reached, so this looks at each of them.
+std::string hint_for_no_memory() {
+  if (has_used_up_its_mappings())
+    return hint("this process has nearly as many mappings as vm.max_map_count allows: register a "
+                "few large regions instead of many small ones",
+                "registration-refused");
+  if (!may_lock_any_amount())
+    return hint("more memory than this user may lock: see ulimit -l", "memlock");
+  return hint("this process may lock any amount of memory, so the device or the kernel has none "
+              "left: ask for fewer or smaller objects",
+              "registration-refused");
+}
+
+bool needs_locked_memory(std::string_view call) {
+  return call.starts_with("ibv_reg_mr") || call.starts_with("ibv_create_") ||
+         call.starts_with("rdma_create_qp") || call.starts_with("rdma_create_srq");
+}
+
 } // namespace
 
 std::string hint_for_cm_event(rdma_cm_event_type event, int status) {
@@ -188,6 +242,8 @@ std::string hint(std::string_view what_to_do, std::string_view anchor) {
 }
 
 std::string hint_for_errno(std::string_view call, int error) {
+  if (error == ENOMEM && needs_locked_memory(call))
+    return hint_for_no_memory();
   for (const ErrnoHint &row : errno_hints)
     if (row.error == error && call.substr(0, row.call.size()) == row.call)
       return hint(row.what_to_do, row.anchor);
