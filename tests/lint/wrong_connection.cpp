@@ -4,6 +4,7 @@
 #include "cases.hpp"
 
 #include <cstring>
+#include <thread>
 
 namespace cases {
 namespace {
@@ -101,6 +102,44 @@ const Add no_timeout("no-timeout", [](const DeviceOptions &options, bool wrong) 
 
 const Add no_retry("no-retry", [](const DeviceOptions &options, bool wrong) {
   Pair pair(options, {.to_rts = [&](bool, ibv_qp_attr &attr) { attr.retry_cnt = wrong ? 0 : 3; }});
+});
+
+// Each message of the wrong program comes before its receive. No event tells that the device has
+// refused it, so the program goes on until one has taken long.
+const Add rnr_long("rnr-long", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.to_rtr =
+                          [&](bool, ibv_qp_attr &attr) {
+                            attr.min_rnr_timer = wrong ? 0 : 12; // 655.36 ms, 0.64 ms
+                          },
+                      .to_rts = [](bool, ibv_qp_attr &attr) { attr.rnr_retry = 6; }});
+  const auto took = [&] {
+    const auto began = std::chrono::steady_clock::now();
+    if (!wrong)
+      pair.receive();
+    pair.send();
+    if (wrong) {
+      std::this_thread::sleep_for(20ms);
+      pair.receive();
+    }
+    wait(pair.sent.get());
+    wait(pair.received.get());
+    return std::chrono::steady_clock::now() - began;
+  };
+  while (took() < 500ms && wrong)
+    ;
+});
+
+const Add one_read("one-read", [](const DeviceOptions &options, bool wrong) {
+  const std::uint8_t most = wrong ? 1 : 2;
+  Pair pair(options, {.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
+                      .qp_access = IBV_ACCESS_REMOTE_READ,
+                      .to_rtr = [&](bool, ibv_qp_attr &attr) { attr.max_dest_rd_atomic = most; },
+                      .to_rts = [&](bool, ibv_qp_attr &attr) { attr.max_rd_atomic = most; }});
+  for (int i = 0; i < 2; ++i)
+    pair.write(pair.mr->rkey, reinterpret_cast<std::uintptr_t>(pair.buffer.get()) + page,
+               IBV_WR_RDMA_READ);
+  for (int i = 0; i < 2; ++i)
+    wait(pair.sent.get());
 });
 
 const Add rnr_forever("rnr-forever", [](const DeviceOptions &options, bool wrong) {

@@ -43,6 +43,23 @@ const Add qkey_differs("qkey-differs", [](const DeviceOptions &options, bool wro
     wait(pair.received.get());
 });
 
+const Add ah_destroyed_early("ah-destroyed-early", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.connected = false});
+  const unique_qp from = open_ud_qp(pair, pair.sent.get()),
+                  to = open_ud_qp(pair, pair.received.get());
+  unique_ah ah = create_ah(pair.pd.get(), pair.port, endpoint_of(to.get(), pair.port, 0));
+  ibv_sge what = pair.at(0, 8);
+  post_send(from.get(),
+            {.sg_list = &what,
+             .num_sge = 1,
+             .opcode = IBV_WR_SEND,
+             .send_flags = IBV_SEND_SIGNALED,
+             .wr = {.ud = {.ah = ah.get(), .remote_qpn = to->qp_num, .remote_qkey = our_qkey}}});
+  if (wrong)
+    ah.reset();
+  next(pair.sent.get());
+});
+
 const Add group_not_joined("group-not-joined", [](const DeviceOptions &options, bool wrong) {
   Pair pair(options, {.connected = false});
   const unique_qp qp = open_ud_qp(pair, pair.received.get());

@@ -56,6 +56,32 @@ const Add queue_full("queue-full", [](const DeviceOptions &options, bool wrong) 
   }
 });
 
+// b is destroyed with a receive posted, or after the receive has been flushed.
+const Add destroyed_with_posts("destroyed-with-posts", [](const DeviceOptions &options,
+                                                          bool wrong) {
+  Pair pair(options);
+  pair.receive();
+  if (!wrong) {
+    ibv_qp_attr attr{.qp_state = IBV_QPS_ERR};
+    check_rc(ibv_modify_qp(pair.b.get(), &attr, IBV_QP_STATE), "ibv_modify_qp(ERR)");
+    next(pair.received.get());
+  }
+  pair.b.reset();
+  ibv_wc wc{};
+  check_count(ibv_poll_cq(pair.received.get(), 1, &wc), "ibv_poll_cq");
+});
+
+const Add completion_of_destroyed("completion-of-destroyed",
+                                  [](const DeviceOptions &options, bool wrong) {
+                                    Pair pair(options);
+                                    pair.receive();
+                                    pair.send();
+                                    wait(pair.sent.get());
+                                    if (wrong)
+                                      pair.b.reset();
+                                    wait(pair.received.get());
+                                  });
+
 void arm(ibv_cq *cq) {
   check_rc(ibv_req_notify_cq(cq, 0), "ibv_req_notify_cq");
 }
@@ -100,6 +126,30 @@ const Add no_poll_after_arm("no-poll-after-arm", [](const DeviceOptions &options
     wait(pair.sent.get());
     wait(pair.sent.get());
   }
+});
+
+// Three completions are there, and the program takes two at a time. A fourth makes the event.
+const Add full_batch("full-batch", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.with_channel = true});
+  std::array<ibv_wc, 2> two{};
+  const auto poll = [&] {
+    return check_count(ibv_poll_cq(pair.received.get(), 2, two.data()), "ibv_poll_cq");
+  };
+  for (int i = 0; i < 4; ++i)
+    pair.receive();
+  arm(pair.received.get());
+  poll();
+  for (int i = 0; i < 3; ++i) {
+    pair.send();
+    wait(pair.sent.get());
+  }
+  take_event(pair);
+  arm(pair.received.get());
+  while (poll() == 2 && !wrong)
+    ;
+  pair.send();
+  take_event(pair);
+  next(pair.received.get());
 });
 
 const Add not_solicited("not-solicited", [](const DeviceOptions &options, bool wrong) {

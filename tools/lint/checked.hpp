@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Checks the object that a call uses or ends. A file includes this after its overloads of made(),
-// which tell the rules what a call has done.
+// which tell the rules what a call has done, and of why_failed(), which look for the reason of a
+// failure.
 #pragma once
 
 #include "calls.hpp"
+#include "failed_calls.hpp"
 #include "tracked.hpp"
 
 #include <cerrno>
@@ -14,6 +16,32 @@ using preload::Fails;
 using preload::Role;
 
 template <typename Kind, typename... Args> void made(Kind, Args...) {}
+
+template <typename Kind, typename... Args> std::string why_failed(Kind, int, Args...) {
+  return "";
+}
+
+// Failures that are part of a normal run: a program walks through a table until its end, and takes
+// the events of a descriptor that does not block until there is none.
+template <typename Kind> bool is_normal(Kind, int error) {
+  using namespace preload;
+  if constexpr (std::is_same_v<Kind, call::ibv_query_gid> ||
+                std::is_same_v<Kind, call::_ibv_query_gid_ex> ||
+                std::is_same_v<Kind, call::ibv_query_pkey>)
+    return true;
+  return error == EAGAIN || error == EINTR;
+}
+
+// Reports a call that has failed. errno still has its error number, if the call sets it.
+template <typename Kind, typename Result, typename... Args>
+void note_failure(Kind kind, const char *name, Result result, Args... arguments) {
+  int error = errno;
+  if constexpr (Kind::fails == Fails::error_number)
+    if (result != -1) // some providers return that, and set errno
+      error = result;
+  if (!is_normal(kind, error))
+    failed(name, error, why_failed(kind, error, arguments...));
+}
 
 inline const void *first_of() {
   return nullptr;
@@ -56,8 +84,9 @@ auto checked(Kind kind, const char *name, Real real, Args... arguments) {
     return called(kind, real, [&](auto result) {
       if constexpr (Kind::fails == Fails::never)
         end.ended(0);
-      else
-        end.ended(!preload::has_worked(kind, result));
+      else if (const bool worked = preload::has_worked(kind, result);
+               !end.ended(!worked) && !worked)
+        note_failure(kind, name, result, arguments...);
     });
   } else {
     const Use use(name, first_of(arguments...));
@@ -67,6 +96,8 @@ auto checked(Kind kind, const char *name, Real real, Args... arguments) {
       if constexpr (Kind::fails != Fails::never) {
         if (preload::has_worked(kind, result))
           made(kind, result, arguments...);
+        else
+          note_failure(kind, name, result, arguments...);
       }
     });
   }
@@ -75,7 +106,11 @@ auto checked(Kind kind, const char *name, Real real, Args... arguments) {
 template <typename Kind, typename Real, typename... Args>
 auto around(Kind kind, Real real, Args... arguments) {
   if constexpr (Kind::role == Role::asks)
-    return real();
+    return called(kind, real, [&](auto result) {
+      if constexpr (Kind::fails != Fails::never)
+        if (!preload::has_worked(kind, result))
+          note_failure(kind, Kind::name, result, arguments...);
+    });
   else
     return checked(kind, Kind::name, real, arguments...);
 }

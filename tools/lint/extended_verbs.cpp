@@ -53,7 +53,7 @@ int start_poll(ibv_cq_ex *cq, ibv_poll_cq_attr *attr) {
   if (use.refused())
     return EINVAL;
   const int error = its.start_poll(cq, attr);
-  polled(cq);
+  polled(cq, 1, error ? 0 : 1);
   if (!error) {
     set_poller(cq, thread_id());
     take(cq, its);

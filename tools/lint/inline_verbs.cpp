@@ -3,8 +3,11 @@
 // through a context.
 
 #include "calls.hpp"
+#include "failed_calls.hpp"
 #include "tracked.hpp"
 
+#include <cstdlib>
+#include <cstring>
 #include <poll.h>
 #include <unistd.h>
 
@@ -19,6 +22,22 @@ unsigned max_sge(const void *queue, bool send) {
     return send ? qp->cap.max_send_sge : qp->cap.max_recv_sge;
   const auto srq = find<Srq>(queue);
   return srq ? srq->max_sge : 0;
+}
+
+// The members that both structs have.
+ibv_qp_init_attr base_of(const ibv_qp_init_attr_ex &attr) {
+  return {.qp_context = attr.qp_context,
+          .send_cq = attr.send_cq,
+          .recv_cq = attr.recv_cq,
+          .srq = attr.srq,
+          .cap = attr.cap,
+          .qp_type = attr.qp_type,
+          .sq_sig_all = attr.sq_sig_all};
+}
+
+std::string why_failed(call::ibv_create_qp_ex, int error, ibv_context *context,
+                       ibv_qp_init_attr_ex *attr) {
+  return error == EINVAL ? why_no_qp(context, base_of(*attr)) : "";
 }
 
 template <typename Wr> std::size_t length_from(const Wr *wr) {
@@ -52,6 +71,23 @@ void made(call::ibv_reg_dm_mr, ibv_mr *mr, ibv_pd *pd, ibv_dm *, std::uint64_t, 
   made_mr(pd, mr, 0, nullptr, access);
 }
 
+// Overwrites the members that are not valid in a failed completion, if RDMALINT_POISON is 1. So a
+// program that looks at them finds nonsense on SoftRoCE as well.
+void poison(ibv_wc &wc) {
+  static const bool wanted = [] {
+    const char *it = std::getenv("RDMALINT_POISON");
+    return it && *it == '1';
+  }();
+  if (!wanted || wc.status == IBV_WC_SUCCESS)
+    return;
+  const ibv_wc valid = wc;
+  std::memset(&wc, 0xa5, sizeof wc);
+  wc.wr_id = valid.wr_id;
+  wc.status = valid.status;
+  wc.vendor_err = valid.vendor_err;
+  wc.qp_num = valid.qp_num;
+}
+
 bool is_readable(int fd) {
   pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
   return poll(&one, 1, 0) == 1;
@@ -79,7 +115,17 @@ int posted(Kind kind, Real real, Wr *wr, Wr **bad, Then then) {
 }
 
 template <typename Real>
+ibv_qp *around(call::ibv_create_qp_ex kind, Real real, ibv_context *context,
+               ibv_qp_init_attr_ex *attr) {
+  if (refuses_qp(kind.name, context, base_of(*attr)))
+    return preload::failed_with<ibv_qp *>(kind, EINVAL);
+  return checked(kind, kind.name, real, context, attr);
+}
+
+template <typename Real>
 int around(call::ibv_post_send kind, Real real, ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad) {
+  if (refuses_list(kind.name, qp, wr, bad))
+    return EINVAL;
   const auto posts = [&] {
     std::vector<Request> requests;
     const unsigned most = max_sge(qp, true);
@@ -94,6 +140,8 @@ int around(call::ibv_post_send kind, Real real, ibv_qp *qp, ibv_send_wr *wr, ibv
 
 template <typename Kind, typename Real>
 int receive(Kind kind, Real real, const void *queue, ibv_recv_wr *wr, ibv_recv_wr **bad) {
+  if (refuses_list(kind.name, queue, wr, bad))
+    return EINVAL;
   const auto posts = [&] {
     std::vector<Request> requests;
     const unsigned most = max_sge(queue, false);
@@ -121,12 +169,14 @@ int around(call::ibv_post_srq_recv kind, Real real, ibv_srq *srq, ibv_recv_wr *w
 }
 
 template <typename Real>
-int around(call::ibv_poll_cq kind, Real real, ibv_cq *cq, int, ibv_wc *wc) {
+int around(call::ibv_poll_cq kind, Real real, ibv_cq *cq, int entries, ibv_wc *wc) {
   const auto polls = [&] {
     return called(kind, real, [&](int count) {
-      polled(cq);
-      for (int i = 0; i < count; ++i)
+      polled(cq, entries, count);
+      for (int i = 0; i < count; ++i) {
         completed(cq, wc[i].wr_id, wc[i].status, wc[i].opcode, wc[i].qp_num);
+        poison(wc[i]);
+      }
     });
   };
   return checked(kind, kind.name, polls, cq);

@@ -2,6 +2,7 @@
 // The verbs that are ordinary functions of libibverbs: this library defines them too, and comes
 // first. Each calls the real one, and tells the rules what has happened.
 
+#include "failed_calls.hpp"
 #include "interpose.hpp"
 #include "tracked.hpp"
 
@@ -9,6 +10,26 @@ namespace lint {
 namespace {
 
 namespace call = preload::call;
+
+std::string why_failed(call::ibv_reg_mr, int error, ibv_pd *, void *address, std::size_t length,
+                       int access) {
+  return why_not_registered(address, length, static_cast<unsigned>(access), error);
+}
+std::string why_failed(call::ibv_reg_mr_iova, int error, ibv_pd *, void *address,
+                       std::size_t length, std::uint64_t, int access) {
+  return why_not_registered(address, length, static_cast<unsigned>(access), error);
+}
+std::string why_failed(call::ibv_reg_mr_iova2, int error, ibv_pd *, void *address,
+                       std::size_t length, std::uint64_t, unsigned access) {
+  return why_not_registered(address, length, access, error);
+}
+std::string why_failed(call::ibv_create_cq, int error, ibv_context *context, int cqe, void *,
+                       ibv_comp_channel *, int vector) {
+  return error == EINVAL ? why_no_cq(context, cqe, vector) : "";
+}
+std::string why_failed(call::ibv_create_qp, int error, ibv_pd *pd, ibv_qp_init_attr *attr) {
+  return error == EINVAL ? why_no_qp(pd->context, *attr) : "";
+}
 
 void made(call::ibv_open_device, ibv_context *context, ibv_device *) {
   watch_context(context);
@@ -84,6 +105,13 @@ template <typename Real>
 ibv_mr *around(call::ibv_reg_mr_iova2 kind, Real real, ibv_pd *pd, void *address,
                std::size_t length, std::uint64_t iova, unsigned access) {
   return checked(kind, name_of(kind, address, iova), real, pd, address, length, iova, access);
+}
+
+template <typename Real>
+ibv_qp *around(call::ibv_create_qp kind, Real real, ibv_pd *pd, ibv_qp_init_attr *attr) {
+  if (refuses_qp(kind.name, pd->context, *attr))
+    return preload::failed_with<ibv_qp *>(kind, EINVAL);
+  return checked(kind, kind.name, real, pd, attr);
 }
 
 template <typename Real> int around(call::ibv_destroy_cq kind, Real real, ibv_cq *cq) {

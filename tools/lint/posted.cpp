@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -75,6 +76,13 @@ constexpr unsigned written_by_peers =
 bool is_counter(const Request &request) {
   return request.opcode == IBV_WR_RDMA_WRITE && request.sges.size() == 1 &&
          request.sges[0].length <= 8;
+}
+
+std::uint64_t now_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000 +
+         static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
 }
 
 // Looks at the memory of a request and adds it to `posted`. Under the lock.
@@ -354,11 +362,15 @@ std::uint64_t will_send(ibv_qp *queue, const std::vector<Request> &requests) {
            print("ibv_post_send after a completion with status \"%s\"", qp->failure), qp->name,
            {{"made", qp->made}, {"failed", qp->failed_at}});
   std::uint64_t signaled = 0;
+  const std::uint64_t now = now_ms();
   for (const Request &request : requests) {
     Posted posted{.wr_id = request.wr_id, .what = word(request.opcode), .site = site};
     posted.signaled = qp->all_signaled || request.flags & IBV_SEND_SIGNALED;
     posted.binds = request.opcode == IBV_WR_BIND_MW ? request.rkey : 0;
     posted.batch = batches;
+    posted.reads = is_target(request.opcode);
+    posted.ah = request.ah;
+    posted.since = now;
     if (request.sge_count > static_cast<int>(qp->cap.max_send_sge))
       report(rules::too_many_sges,
              print("%s wr_id %llu has %d elements, %s takes %u", posted.what,
@@ -393,6 +405,13 @@ std::uint64_t will_send(ibv_qp *queue, const std::vector<Request> &requests) {
     qp->sends.push_back(std::move(posted));
   }
   note_pending(qp->send_cq, signaled);
+  const auto reads = std::count_if(qp->sends.begin(), qp->sends.end(),
+                                   [](const Posted &one) { return one.reads; });
+  if (reads > 1 && qp->attr.max_rd_atomic == 1)
+    report(rules::one_read,
+           print("%td READs or atomics are posted to %s, whose max_rd_atomic is 1", reads,
+                 qp->name.c_str()),
+           qp->name, qp->history());
   // An answer to this request cannot have come before.
   if (const auto cq = find<Cq>(qp->recv_cq))
     cq->armed_late = false;
@@ -507,11 +526,67 @@ void forget_posted(Qp &qp) {
   }
 }
 
+namespace {
+
+// Looks for a request that waited long after an RNR NAK. Shorter waits do no harm that is seen.
+//
+// The peer's min_rnr_timer is known if the peer is in this process. If not, few NAKs in a long time
+// show that it is long. The device counts the NAKs of all its queue pairs, so they may hide it.
+void look_at_time(const Qp &qp, const Posted &posted) {
+  constexpr std::uint64_t long_ms = 300;
+  const std::uint64_t took = now_ms() - posted.since;
+  if (took < long_ms || qp.type != IBV_QPT_RC)
+    return;
+  const std::uint64_t naks = rnr_naks_received(qp.context) - qp.rnr_got_at_rtr;
+  bool waits_long = naks && took / naks >= long_ms;
+  for (const auto &[address, peer] : all<Qp>())
+    if (peer->number == qp.attr.dest_qp_num && peer->context->device == qp.context->device)
+      waits_long = naks && (peer->attr.min_rnr_timer == 0 || peer->attr.min_rnr_timer >= 30);
+  if (!waits_long)
+    return;
+  report(rules::rnr_long,
+         words(qp, posted) + print(" took %llu ms, and the device has received RNR NAKs",
+                                   static_cast<unsigned long long>(took)),
+         qp.name, {{"made", qp.made}, {"posted", posted.site}});
+}
+
+void look_for_destroyed(const Cq &cq, std::uint64_t wr_id, std::uint32_t number) {
+  const auto is_it = [&](const std::shared_ptr<Object> &object) {
+    const auto *qp = dynamic_cast<const Qp *>(object.get());
+    return qp && qp->number == number && qp->context == cq.context;
+  };
+  const auto found = std::find_if(buried().rbegin(), buried().rend(), is_it);
+  if (found != buried().rend())
+    report(rules::completion_of_destroyed,
+           print("wr_id %llu of ", static_cast<unsigned long long>(wr_id)) + (*found)->name,
+           (*found)->name, (*found)->history());
+}
+
+// A program that looks for completions after the end of the only queue pair waits for those of its
+// requests.
+void look_for_lost(Cq &cq, const void *address) {
+  const auto qp = cq.lost.lock();
+  cq.lost.reset();
+  if (!qp)
+    return;
+  for (const auto &[at, other] : all<Qp>())
+    if (other->send_cq == address || other->recv_cq == address)
+      return;
+  report(rules::destroyed_with_posts,
+         print("%zu requests were posted to %s when it was destroyed, and the program polls %s",
+               qp->left, qp->name.c_str(), cq.name.c_str()),
+         qp->name, qp->history());
+}
+
+} // namespace
+
 void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc_opcode opcode,
                std::uint32_t qp_num) {
   const Locked lock;
   const auto its = find<Cq>(cq);
   const auto qp = its ? owner(*its, cq, wr_id, qp_num) : nullptr;
+  if (its && !qp)
+    look_for_destroyed(*its, wr_id, qp_num);
   if (!qp || !qp->accounted)
     return;
   const bool worked = status == IBV_WC_SUCCESS;
@@ -528,6 +603,8 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
   }
   for (Posted &posted : taken)
     finish(*qp, posted, worked);
+  if (worked && !receive && !taken.empty())
+    look_at_time(*qp, taken.back());
   if (worked || status == IBV_WC_WR_FLUSH_ERR)
     return;
   qp->failed = thread_id();
@@ -549,12 +626,15 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
     }
 }
 
-void polled(const void *cq) {
+void polled(const void *cq, int entries, int count) {
   look_at_faults();
   const Locked lock;
   if (const auto its = find<Cq>(cq)) {
     its->last_poller = thread_id();
     its->event_unpolled = its->armed_unpolled = its->armed_late = false;
+    its->full_batch = entries > 1 && count == entries;
+    if (!count && !its->lost.expired())
+      look_for_lost(*its, cq);
   }
   look_at_groups(cq);
 }
@@ -588,16 +668,33 @@ void look_at_arming(Cq &cq) {
   cq.armed_late = false;
 }
 
+// One more completion than the program has taken may be there if one more request is posted.
+void look_at_batch(Cq &cq) {
+  if (cq.full_batch && cq.pending > 0 && !is_polled_elsewhere(cq))
+    report(rules::full_batch,
+           "waiting for an event of " + cq.name +
+               print(", where %llu more requests may have completed",
+                     static_cast<unsigned long long>(cq.pending)),
+           cq.name, {{"made", cq.made}, {"armed", cq.armed_at}});
+  cq.full_batch = false;
+}
+
 } // namespace
+
+void will_wait_on(const void *channel) {
+  for (const auto &[address, cq] : all<Cq>())
+    if (cq->channel == channel) {
+      look_at_arming(*cq);
+      look_at_batch(*cq);
+    }
+}
 
 // A call that does not block may be one of several that take all events: got_event() sees more.
 void will_wait(const ibv_comp_channel *channel) {
   if (fcntl(channel->fd, F_GETFL) & O_NONBLOCK)
     return;
   const Locked lock;
-  for (const auto &[address, cq] : all<Cq>())
-    if (cq->channel == channel)
-      look_at_arming(*cq);
+  will_wait_on(channel);
 }
 
 void got_event(const void *cq) {

@@ -76,6 +76,7 @@ void remember(ibv_qp_attr &known, const ibv_qp_attr &attr, int mask) {
   TAKE(IBV_QP_RQ_PSN, rq_psn)
   TAKE(IBV_QP_SQ_PSN, sq_psn)
   TAKE(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic)
+  TAKE(IBV_QP_MIN_RNR_TIMER, min_rnr_timer)
   TAKE(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic)
 #undef TAKE
 }
@@ -98,9 +99,11 @@ const char *word(GidKind kind) {
 
 } // namespace
 
-std::uint64_t rnr_naks(const ibv_context *context) {
-  // rxe counts them by the first name, mlx5 by the second.
-  for (const char *counter : {"send_rnr_err", "out_of_buffer"}) {
+namespace {
+
+// rxe counts them by the first name, mlx5 by the second.
+std::uint64_t counted(const ibv_context *context, std::initializer_list<const char *> names) {
+  for (const char *counter : names) {
     const std::string path =
         std::string(context->device->ibdev_path) + "/ports/1/hw_counters/" + counter;
     if (const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC); file >= 0) {
@@ -111,6 +114,16 @@ std::uint64_t rnr_naks(const ibv_context *context) {
     }
   }
   return 0;
+}
+
+} // namespace
+
+std::uint64_t rnr_naks(const ibv_context *context) {
+  return counted(context, {"send_rnr_err", "out_of_buffer"});
+}
+
+std::uint64_t rnr_naks_received(const ibv_context *context) {
+  return counted(context, {"rcvd_rnr_err", "rnr_nak_retry_err"});
 }
 
 bool is_ethernet(ibv_context *context, std::uint8_t number) {
@@ -200,7 +213,7 @@ void did_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask, int error) {
   qp->state = attr.qp_state;
   qp->failed = 0; // the program knows
   if (attr.qp_state == IBV_QPS_RTR)
-    qp->rnr_at_rtr = rnr_naks(qp->context);
+    qp->rnr_at_rtr = rnr_naks(qp->context), qp->rnr_got_at_rtr = rnr_naks_received(qp->context);
   if (attr.qp_state == IBV_QPS_RESET) {
     forget_posted(*qp);
     qp->has_receives = qp->srq;

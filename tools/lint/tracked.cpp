@@ -230,6 +230,17 @@ Destruction::Destruction(const char *call, const void *address) : call_(call), a
                    static_cast<unsigned long long>(posted->wr_id), queue.c_str()),
              object.name, {{"made", object.made}, {"posted", posted->site}});
   }
+  if (dynamic_cast<Ah *>(&object))
+    for (const auto &[at, qp] : all<Qp>())
+      for (const Posted &posted : qp->sends)
+        // Of a request that is not signaled, an answer of the peer's can tell that it is done.
+        if (posted.ah == address && posted.signaled && !qp->failed) {
+          report(rules::ah_destroyed_early,
+                 print("%s of %s while SEND wr_id %llu of %s uses it", call, object.name.c_str(),
+                       static_cast<unsigned long long>(posted.wr_id), qp->name.c_str()),
+                 object.name, {{"made", object.made}, {"posted", posted.site}});
+          break;
+        }
   const auto *cq = dynamic_cast<Cq *>(&object);
   const auto *id = dynamic_cast<CmId *>(&object);
   if (const Events *events = cq   ? &cq->events
@@ -253,17 +264,18 @@ Destruction::Destruction(const char *call, const void *address) : call_(call), a
   watch_free(address);
 }
 
-void Destruction::ended(int error) {
+bool Destruction::ended(int error) {
   if (!object_)
-    return;
+    return false;
   const bool kept = was_kept();
   const Locked lock;
   Object &object = *object_;
   if (error) {
-    if (const std::string users = users_of(address_); !users.empty())
+    const std::string users = users_of(address_);
+    if (!users.empty())
       report(rules::destroy_order, std::string(call_) + " is refused: in use by " + users,
              object.name, object.history());
-    return;
+    return !users.empty();
   }
   object.live = false;
   object.destroyed = Site::here();
@@ -275,8 +287,15 @@ void Destruction::ended(int error) {
     if (buried().size() > 4096)
       buried().pop_front();
   }
-  if (auto *qp = dynamic_cast<Qp *>(&object))
+  if (const auto qp = std::dynamic_pointer_cast<Qp>(object_)) {
+    const std::pair<const void *, std::size_t> ends[] = {{qp->send_cq, qp->sends.size()},
+                                                         {qp->recv_cq, qp->receives.size()}};
+    qp->left = qp->sends.size() + qp->receives.size();
+    for (const auto &[queue, posted] : ends)
+      if (const auto cq = find<Cq>(queue); cq && posted)
+        cq->lost = qp;
     forget_posted(*qp);
+  }
   if (auto *context = dynamic_cast<Context *>(&object); context && !object.internal) {
     std::string left;
     for (const auto &[at, other] : objects())
@@ -286,6 +305,7 @@ void Destruction::ended(int error) {
       report(rules::destroy_order, std::string(call_) + ", but these objects still exist: " + left,
              object.name, object.history());
   }
+  return true;
 }
 
 } // namespace lint

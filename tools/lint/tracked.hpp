@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <rdma/rdma_cma.h>
 #include <string>
 #include <sys/types.h>
 #include <type_traits>
@@ -57,6 +58,8 @@ struct Ah : Object {
 };
 struct Pd : Object {};
 
+struct Qp;
+
 struct Cq : Object {
   const void *channel = nullptr;
   int room = 0;
@@ -66,6 +69,8 @@ struct Cq : Object {
   bool armed_unpolled = false;  // and it was armed again
   bool armed_late = false;      // armed when something may have completed, not polled since
   bool armed_solicited = false; // for solicited completions only, and no event since
+  bool full_batch = false;      // the last poll has returned as many as it was asked for
+  std::weak_ptr<Qp> lost;       // was destroyed with requests posted that would complete here
   Site armed_at;
   pid_t poller = 0;      // between start_poll and end_poll
   pid_t last_poller = 0; // thread
@@ -99,8 +104,11 @@ struct Posted {
   std::uint64_t wr_id = 0;
   const char *what = "";
   bool signaled = true;
-  bool suspect = false;    // its memory is not right, so it is going to fail
-  std::uint64_t batch = 0; // the call that posted it
+  bool reads = false;       // a READ or an atomic
+  const void *ah = nullptr; // of a datagram
+  std::uint64_t since = 0;  // in ms
+  bool suspect = false;     // its memory is not right, so it is going to fail
+  std::uint64_t batch = 0;  // the call that posted it
   std::uint64_t length = 0;
   std::vector<Range> ranges;
   std::uint32_t binds = 0; // rkey that this bind makes valid
@@ -127,13 +135,20 @@ struct Qp : Object {
   pid_t failed = 0;          // thread that took an error completion
   Site failed_at;
   const char *failure = "";
-  std::uint64_t taken = 0;      // completions of receives
-  std::uint64_t rnr_at_rtr = 0; // RNR NAKs that its device had sent then
+  std::uint64_t taken = 0;          // completions of receives
+  std::uint64_t rnr_at_rtr = 0;     // RNR NAKs that its device had sent then
+  std::uint64_t rnr_got_at_rtr = 0; // and received
+  std::size_t left = 0;             // requests that were posted when it was destroyed
 };
 
 struct CmId : Object {
   const void *channel = nullptr;
   Events events;
+};
+
+// An event of rdma_cm, as the program has it: a copy (lint_cm.cpp).
+struct CmEvent : Object {
+  rdma_cm_event *original = nullptr;
 };
 
 // The object at `address`; null if it is unknown or of another type. Under the lock.
@@ -173,7 +188,9 @@ class Destruction {
 public:
   Destruction(const char *call, const void *object);
   bool refused() const { return refused_; } // as for Use
-  void ended(int error);                    // of the real call; 0 for success
+  // @param error of the real call; 0 for success
+  // @return whether the reason of a failure is known
+  bool ended(int error);
 
 private:
   const char *call_;
@@ -242,10 +259,12 @@ void forget_posted(Qp &qp);
 // A completion was taken. `opcode` holds only for success. `qp_num` is 0 if the CQ does not tell.
 void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc_opcode opcode,
                std::uint32_t qp_num);
-void polled(const void *cq);
+// @param entries how many the program asked for
+void polled(const void *cq, int entries, int count);
 void armed(const void *cq, bool solicited_only);
 void look_for_missed(ibv_cq *cq);                // before it is destroyed; under no lock
 void will_wait(const ibv_comp_channel *channel); // for an event
+void will_wait_on(const void *channel);          // the same. Under the lock
 void got_event(const void *cq);
 bool is_ethernet(ibv_context *context, std::uint8_t port); // under no lock
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
@@ -256,16 +275,19 @@ void note_datagram(const Qp &qp, const Request &request, const Site &site); // u
 void attached(ibv_qp *qp, const ibv_gid &group);
 void look_at_groups(const void *cq); // of a CQ that the program polls. Under the lock
 
-// RNR NAKs that the device has sent, to whichever peer; 0 if it does not count them.
+// RNR NAKs that the device has sent, and received, from any peer; 0 if it does not count them.
 std::uint64_t rnr_naks(const ibv_context *context);
+std::uint64_t rnr_naks_received(const ibv_context *context);
 
 // watched_memory.cpp. Under the lock.
 std::optional<std::uint64_t> checksum(const char *memory,
                                       std::uint64_t length);                 // if it is readable
 std::size_t read_memory(const char *memory, void *into, std::size_t length); // @return bytes read
-void look_at_faults(); // reports early reads that the signal handler has seen
+void look_at_faults(); // reports uses that the signal handler has seen
 void protect(Range &range);
 void unprotect(Range &range);
+void protect_event(void *page, std::size_t length, const Site &acknowledged);
+void unprotect_event(void *page);
 // The next free() of `address` on this thread only puts the block into the quarantine, so that no
 // other object gets it soon. was_kept() @return whether that has happened
 void watch_free(const void *address);

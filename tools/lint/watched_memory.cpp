@@ -79,16 +79,17 @@ void ends(const char *call, std::uintptr_t from, std::uintptr_t to) {
 
 #endif
 
-// ---- pages of posted receives
+// ---- pages of posted receives, and of events that are acknowledged
 
 // Read by the signal handler without a lock: so of fixed size.
 constexpr std::size_t most_pages = 1024, most_faults = 16;
 std::atomic<std::uintptr_t> protected_from[most_pages], protected_to[most_pages];
+Site acknowledged_at[most_pages]; // without frames: a posted receive
 struct sigaction before;
 
 struct Fault {
   std::atomic<bool> there{false};
-  Site site;
+  Site site, acknowledged;
   std::size_t offset = 0;
 };
 Fault faults[most_faults];
@@ -107,6 +108,7 @@ void on_fault(int signal, siginfo_t *info, void *context) {
     protected_from[i] = 0;
     if (const std::size_t fault = fault_count.fetch_add(1); fault < most_faults) {
       faults[fault].site = Site::here();
+      faults[fault].acknowledged = acknowledged_at[i];
       faults[fault].offset = at - from;
       faults[fault].there = true;
     }
@@ -120,6 +122,31 @@ void on_fault(int signal, siginfo_t *info, void *context) {
     before.sa_sigaction(signal, info, context);
   else
     sigaction(SIGSEGV, &before, nullptr); // as if we were not here
+}
+
+bool handles_faults() {
+  static const bool it = [] {
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    return !sigaction(SIGSEGV, &action, &before);
+  }();
+  return it;
+}
+
+// @return whether the pages are taken away
+bool take_away(std::uintptr_t from, std::uintptr_t to, const Site &acknowledged) {
+  for (std::size_t i = 0; i < most_pages; ++i)
+    if (!protected_from[i]) {
+      acknowledged_at[i] = acknowledged;
+      protected_to[i] = to;
+      protected_from[i] = from;
+      if (!mprotect(reinterpret_cast<void *>(from), to - from, PROT_NONE))
+        return true;
+      protected_from[i] = 0;
+      return false;
+    }
+  return false;
 }
 
 // ---- blocks of destroyed objects
@@ -172,11 +199,18 @@ std::optional<std::uint64_t> checksum(const char *memory, std::uint64_t length) 
 void look_at_faults() {
   if (!fault_count)
     return;
-  for (Fault &fault : faults)
-    if (fault.there.exchange(false))
+  for (Fault &fault : faults) {
+    if (!fault.there.exchange(false))
+      continue;
+    if (fault.acknowledged.depth > 0)
+      report(rules::event_acked,
+             print("byte %zu of an event is used, and the event is acknowledged", fault.offset),
+             "an event of rdma_cm", {{"acked", fault.acknowledged}}, &fault.site);
+    else
       report(rules::read_early,
              print("byte %zu of a posted receive's whole pages is used", fault.offset),
              "a posted receive", {}, &fault.site);
+  }
 }
 
 void watch_free(const void *address) {
@@ -192,12 +226,7 @@ bool was_kept() {
 bool protects() {
   static const bool it = [] {
     const char *wanted = std::getenv("RDMALINT_PROTECT");
-    if (!wanted || *wanted != '1')
-      return false;
-    struct sigaction action = {};
-    action.sa_sigaction = on_fault;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
-    return !sigaction(SIGSEGV, &action, &before);
+    return wanted && *wanted == '1' && handles_faults();
   }();
   return it;
 }
@@ -207,17 +236,20 @@ void protect(Range &range) {
   const std::uintptr_t from = (number(range.memory) + page - 1) / page * page;
   const std::uintptr_t to = (number(range.memory) + range.length) / page * page;
   const auto mr = range.mr.lock();
-  if (!range.memory || from >= to || !mr || mr->access & IBV_ACCESS_ON_DEMAND)
-    return;
-  for (std::size_t i = 0; i < most_pages; ++i)
-    if (!protected_from[i]) {
-      protected_to[i] = to;
-      protected_from[i] = from;
-      range.is_protected = !mprotect(reinterpret_cast<void *>(from), to - from, PROT_NONE);
-      if (!range.is_protected)
-        protected_from[i] = 0;
-      return;
-    }
+  if (range.memory && from < to && mr && !(mr->access & IBV_ACCESS_ON_DEMAND))
+    range.is_protected = take_away(from, to, {});
+}
+
+void protect_event(void *page, std::size_t length, const Site &acknowledged) {
+  if (handles_faults())
+    take_away(number(page), number(page) + length, acknowledged);
+}
+
+// The page is about to be unmapped.
+void unprotect_event(void *page) {
+  for (auto &from : protected_from)
+    if (from == number(page))
+      from = 0;
 }
 
 void unprotect(Range &range) {

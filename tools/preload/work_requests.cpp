@@ -176,6 +176,7 @@ void wr_set_inline_data_list(ibv_qp_ex *qp, std::size_t count, const ibv_data_bu
 void wr_set_ud_addr(ibv_qp_ex *qp, ibv_ah *ah, std::uint32_t remote_qpn,
                     std::uint32_t remote_qkey) {
   change(qp, [&](Request &request) {
+    request.ah = ah;
     request.dest_qp = remote_qpn;
     request.qkey = remote_qkey;
   }).wr_set_ud_addr(qp, ah, remote_qpn, remote_qkey);
@@ -236,6 +237,7 @@ Request request_of(const ibv_qp *qp, const ibv_send_wr &wr, std::uint32_t max_sg
     break;
   }
   if (qp->qp_type == IBV_QPT_UD) {
+    request.ah = wr.wr.ud.ah;
     request.dest_qp = wr.wr.ud.remote_qpn;
     request.qkey = wr.wr.ud.remote_qkey;
   }

@@ -26,6 +26,7 @@ struct Request {
   std::uint64_t remote_addr = 0;
   std::uint32_t rkey = 0; // of the peer's memory, or the one to bind or to invalidate
   std::uint64_t compare_add = 0, swap = 0;
+  const ibv_ah *ah = nullptr;          // UD
   std::uint32_t dest_qp = 0, qkey = 0; // UD
 };
 

@@ -88,9 +88,11 @@ def lines_of(frames: "Sequence[tuple[str, int, str]]") -> "list[str]":
         if known is None:
             known = [f"{symbol or '?'}, {Path(module).name}+{offset:#x}"]
         for line in known:
-            if line.startswith(("rdmacommon::run_main,", "main,")):
+            if line.startswith("rdmacommon::run_main,"):
                 return result
             result.append(line)
+            if line.startswith("main,"):
+                return result
     return result
 
 
@@ -232,7 +234,8 @@ def unused_access(facts: "list[dict]") -> "list[Finding]":
 
 
 def under(
-    where: place.Place, folder: Path, protect: bool = False, libraries: Sequence[str] = (LIBRARY,)
+    where: place.Place, folder: Path, protect: bool = False, poison: bool = False,
+    libraries: Sequence[str] = (LIBRARY,)
 ) -> "list[str]":
     """What starts a program under the library, where `where` is. The library is built.
 
@@ -246,6 +249,7 @@ def under(
         paths = [Path("/tmp") / path.name for path in paths]
     return [
         "env", "RDMALINT_JSON=stderr", *(["RDMALINT_PROTECT=1"] if protect else []),
+        *(["RDMALINT_POISON=1"] if poison else []),
         f"LD_PRELOAD={':'.join(map(str, paths))}"]
 
 
@@ -266,6 +270,9 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--protect", action="store_true",
         help="take the whole pages of posted receives away until the completion")
+    parser.add_argument(
+        "--poison", action="store_true",
+        help="overwrite the members that are not valid in a failed completion")
     parser.add_argument(
         "--two-hosts", action="store_true", help="the server on host a, the client on host b")
     parser.add_argument(
@@ -298,7 +305,9 @@ def main(args) -> int:
     hosts = place.find_hosts() if args.two_hosts else (place.find_place(),) * 2
     libraries = (LIBRARY,) if is_example else (LIBRARY, trace.LIBRARY)
     # On both hosts: there the library may be copied to.
-    start = [under(where, folder, args.protect, libraries) for where in dict.fromkeys(hosts)][0]
+    start = [
+        under(where, folder, args.protect, args.poison, libraries)
+        for where in dict.fromkeys(hosts)][0]
     if is_example:
         outcome = examples.run(
             hosts[0], folder, program, lesson.kind, args.words[1:], under=start,

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Waits for a completion channel by poll(2) and epoll(7), where ibv_get_cq_event() comes later.
+
+#include "next.hpp"
+#include "tracked.hpp"
+
+#include <map>
+#include <poll.h>
+#include <set>
+#include <sys/epoll.h>
+
+namespace lint {
+namespace {
+
+// A program that wakes up more often than once in this time looks at its queues anyway.
+constexpr int long_wait_ms = 1000;
+
+bool is_long(int timeout) {
+  return timeout < 0 || timeout >= long_wait_ms;
+}
+
+// Under the lock.
+void will_wait_for(int fd) {
+  for (const auto &[address, channel] : all<Channel>())
+    if (static_cast<const ibv_comp_channel *>(address)->fd == fd)
+      will_wait_on(address);
+}
+
+// The descriptors that an epoll instance waits for. Under the lock.
+std::map<int, std::set<int>> &members() {
+  static auto &all = *new std::map<int, std::set<int>>;
+  return all;
+}
+
+void will_poll(const pollfd *fds, nfds_t count, int timeout) {
+  if (Own::active() || !is_long(timeout))
+    return;
+  const Locked lock;
+  for (nfds_t i = 0; i < count; ++i)
+    will_wait_for(fds[i].fd);
+}
+
+} // namespace
+} // namespace lint
+
+using namespace lint;
+
+extern "C" {
+
+int poll(pollfd *fds, nfds_t count, int timeout) {
+  static const auto real = REAL(poll);
+  will_poll(fds, count, timeout);
+  return real(fds, count, timeout);
+}
+
+int epoll_ctl(int epoll, int what, int fd, epoll_event *event) noexcept {
+  static const auto real = REAL(epoll_ctl);
+  const int result = real(epoll, what, fd, event);
+  if (!result && !Own::active()) {
+    const Locked lock;
+    if (what == EPOLL_CTL_ADD)
+      members()[epoll].insert(fd);
+    else if (what == EPOLL_CTL_DEL)
+      members()[epoll].erase(fd);
+  }
+  return result;
+}
+
+int epoll_wait(int epoll, epoll_event *events, int count, int timeout) {
+  static const auto real = REAL(epoll_wait);
+  if (!Own::active() && is_long(timeout)) {
+    const Locked lock;
+    for (const int fd : members()[epoll])
+      will_wait_for(fd);
+  }
+  return real(epoll, events, count, timeout);
+}
+
+} // extern "C"
