@@ -39,11 +39,7 @@ struct Settings {
 // [server]
 void server(const PairOptions &options, const Settings &settings) {
   const Port port = open_port(options);
-  ibv_device_attr device{};
-  check_rc(ibv_query_device(port.context.get(), &device), "ibv_query_device");
-  if (device.atomic_cap == IBV_ATOMIC_NONE)
-    throw Unsupported("this device has no atomics (atomic_cap is IBV_ATOMIC_NONE)");
-
+  require_atomics(port.context.get());
   Words words{};
   const unique_pd pd = alloc_pd(port.context.get());
   constexpr unsigned remote =
@@ -221,6 +217,8 @@ void client(const PairOptions &options, const Settings &settings) {
   const auto ended = [](int status) { return status == 0; };
   const auto stopped = [](int status) { return WIFSTOPPED(status); };
   const auto killed = [](int status) { return WIFSIGNALED(status); };
+
+  require_atomics(open_port(options).context.get()); // closed again before the first fork
 
   pid_t second = 0;
   if (settings.locked > 0) {

@@ -56,6 +56,7 @@ public:
         mr_(reg_mr(pd_.get(), counters_.data(), counters_.size() * sizeof(uint64_t),
                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)),
         cq_(create_cq(port_.context.get(), 1)) {
+    require_atomics(port_.context.get());
     if (locks_ < settings.counters)
       throw Error("--counters", "there are " + std::to_string(locks_) + " locks for them");
   }

@@ -204,6 +204,8 @@ inline void wait_for(rdmacommon::Child &child, std::chrono::seconds limit) {
 }
 
 inline void client(const rdmacommon::PairOptions &options, const Settings &settings) {
+  // The device is closed again before the first fork.
+  rdmacommon::require_atomics(rdmacommon::open_port(options).context.get());
   rdmacommon::Child first([&](const rdmacommon::Link &parent) { visitor(options, parent); });
   first.link().receive(options.wait);
   std::optional<rdmacommon::Child> lost;

@@ -174,6 +174,15 @@ Port open_port(const DeviceOptions &options) {
               hint("bring the port's link up", "port-down"));
 }
 
+// [require-atomics]
+void require_atomics(ibv_context *context) {
+  ibv_device_attr device{};
+  check_rc(ibv_query_device(context, &device), "ibv_query_device");
+  if (device.atomic_cap == IBV_ATOMIC_NONE)
+    throw Unsupported("this device has no atomics (atomic_cap is IBV_ATOMIC_NONE)");
+}
+// [require-atomics]
+
 int gid_score(const ibv_gid_entry &entry) {
   if (entry.gid_type == IBV_GID_TYPE_IB)
     return 1 + (entry.gid_index == 0);

@@ -5,6 +5,7 @@
 //   early_event    an asynchronous event of the port comes before the first real one
 //   lid_1          an Ethernet port has the LID 1
 //   iwarp          the transport is iWARP, and the GIDs have the type that such a port reports
+//   no_atomics     the device has no atomics
 //   no_link_layer  the port's link layer and the transport are unspecified, as with EFA
 
 #include "next.hpp"
@@ -61,6 +62,14 @@ ibv_context *ibv_open_device(ibv_device *device) {
     real_query = verbs->query_port;
   verbs->query_port = query_port;
   return context;
+}
+
+int ibv_query_device(ibv_context *context, ibv_device_attr *attr) {
+  static const auto real = REAL(ibv_query_device);
+  const int rc = real(context, attr);
+  if (rc == 0 && is("no_atomics"))
+    attr->atomic_cap = IBV_ATOMIC_NONE;
+  return rc;
 }
 
 int _ibv_query_gid_ex(ibv_context *context, uint32_t port, uint32_t index, ibv_gid_entry *entry,

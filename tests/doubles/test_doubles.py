@@ -128,6 +128,21 @@ class Doubles(unittest.TestCase):
                 self.assertIn(f"-> peers reach this port by {address};", outcome.text())
                 self.assertNotIn("InfiniBand", outcome.text())
 
+    def test_both_sides_need_atomics(self):
+        """Each side alone: it ends before it waits for the other one."""
+        for program in "atomics", "device_memory":
+            for arguments in (), ("--host", "127.0.0.1"):
+                with self.subTest(program, arguments=arguments):
+                    outcome = run(
+                        *arguments, doubles=(OTHER_NIC,), program=program, kind="device",
+                        differences="no_atomics")
+                    self.assertEqual(outcome.status[""], 77)
+                    self.assertEqual(
+                        outcome.lines, [(
+                            "",
+                            "skipped: this device has no atomics (atomic_cap is IBV_ATOMIC_NONE)"
+                        )])
+
     def test_a_lid_does_not_make_infiniband(self):
         outcome = run(doubles=(OTHER_NIC,), program="send_recv", differences="lid_1")
         self.assertFalse(outcome.failed, outcome.text())

@@ -39,6 +39,11 @@ struct Port {
 /// @throws Error if there is no such device, port or GID index; the message lists the existing ones
 Port open_port(const DeviceOptions &options);
 
+/// Checks that a device has atomics. Both sides need them: the client's NIC sends an atomic, and
+/// the server's NIC executes it. Lesson 07_atomics; ibv_query_device(3), `atomic_cap`.
+/// @throws Unsupported if it has none
+void require_atomics(ibv_context *context);
+
 /// A score of how well a GID reaches a peer: higher is better, and 0 is no use.
 /// @param entry as ibv_query_gid_ex() filled it in
 int gid_score(const ibv_gid_entry &entry);
