@@ -18,10 +18,6 @@ sys.path.append(str(ROOT / "tools"))
 from lab import ladder  # noqa: E402
 from lab.pages.headings import slug  # noqa: E402
 
-# The pages beside the ladder, in the order in which they stand in the tree of pages.
-BESIDE = (
-    "what_is_rdma", "reading_a_packet", "extended_verbs", "real_hardware", "protocol",
-    "troubleshooting", "glossary", "verbs")
 LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s]+)\)")
 # For tools/site/find.js, on the first page and on the index of the lessons.
 FIND = r"""
@@ -152,7 +148,8 @@ def markdown(text: str, here: Path) -> str:
         if page in ("README", "lessons/README") and not in_code and line.startswith("# "):
             out += FIND.splitlines()
     if page == "lessons/README":
-        out += ["", *(f"- @subpage {label(f'lessons/{page}')}" for page in BESIDE)]
+        beside = "what_is_rdma", *ladder.BESIDE
+        out += ["", *(f"- @subpage {label(f'lessons/{page}')}" for page in beside)]
     return "\n".join(out) + "\n"
 
 

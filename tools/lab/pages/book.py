@@ -11,9 +11,6 @@ from pathlib import Path
 from lab import ladder
 from lab.errors import LabError
 
-BESIDE = (
-    "reading_a_packet", "extended_verbs", "real_hardware", "protocol", "troubleshooting",
-    "glossary", "verbs")
 HEAD = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"/><title>RDMA by Example</title>
 <link href="doxygen.css" rel="stylesheet"/><link href="style.css" rel="stylesheet"/>
 <style>
@@ -29,7 +26,8 @@ div.fragment, table, object, img { max-width: 100%; }
 
 def pages() -> "list[str]":
     """The names of the site's pages, in the order of the book."""
-    stems = ["README", "what_is_rdma", *(lesson.stem for lesson in ladder.read()), *BESIDE]
+    lessons = (lesson.stem for lesson in ladder.read())
+    stems = ["README", "what_is_rdma", *lessons, *ladder.BESIDE]
     return [f"page_lessons_{stem}" for stem in stems]
 
 
