@@ -13,7 +13,7 @@ namespace rdmacommon {
 namespace {
 
 struct ErrnoHint {
-  std::string_view call; // matches calls that start with this
+  std::string_view call; // the row is for all calls that begin so
   int error;
   std::string_view what_to_do;
   std::string_view anchor;
@@ -110,6 +110,7 @@ constexpr ErrnoHint errno_hints[] = {
      "connection-refused"},
     {"connect to ", ETIMEDOUT, "the host is down, or a firewall drops the packets",
      "connection-timeout"},
+    {"", EMFILE, "this process may not open more files: see ulimit -n", "too-many-open-files"},
 };
 
 struct StatusHint {

@@ -138,10 +138,8 @@ class Doubles(unittest.TestCase):
                         differences="no_atomics")
                     self.assertEqual(outcome.status[""], 77)
                     self.assertEqual(
-                        outcome.lines, [(
-                            "",
-                            "skipped: this device has no atomics (atomic_cap is IBV_ATOMIC_NONE)"
-                        )])
+                        outcome.lines[-1],
+                        ("", "skipped: this device has no atomics (atomic_cap is IBV_ATOMIC_NONE)"))
 
     def test_a_lid_does_not_make_infiniband(self):
         outcome = run(doubles=(OTHER_NIC,), program="send_recv", differences="lid_1")

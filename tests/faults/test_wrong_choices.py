@@ -93,6 +93,18 @@ class WrongChoices(unittest.TestCase):
         self.assertEqual(status, 1, output)
         self.assertIn("#memlock", output)
 
+    def test_too_few_file_descriptors(self):
+        """stdin, stdout, stderr and two for the open device leave none for the channel. With one
+        more, there is none for the socket."""
+        for descriptors, call in (5, "ibv_create_comp_channel"), (6, "listen on TCP port "):
+            with self.subTest(call):
+                status, output = run(
+                    "sh", "-c", f'ulimit -n {descriptors} && exec "$0"',
+                    needs_device.program("completions"))
+                self.assertEqual(status, 1, output)
+                self.assertIn(call, output)
+                self.assertIn("#too-many-open-files", output)
+
     def test_wrong_option(self):
         status, output = run(needs_device.program("hello_device"), "--devise", "x")
         self.assertEqual((status, output.count("\n")), (2, 1), output)

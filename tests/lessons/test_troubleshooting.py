@@ -14,7 +14,7 @@ ANCHORS = {headings.slug(heading) for _, heading, _ in ROWS}
 SEEN = "\n".join(sees for _, _, sees in ROWS)
 # A row of hints.cpp: what it is about, and how it ends, the strings in between perhaps in pieces.
 ROW = re.compile(
-    r'^    \{((?:"[\w(): ]+", E\w+)|IBV_WC_\w+|RDMA_CM_EVENT_\w+, -?\d+),(.*?)\},?$', re.M | re.S)
+    r'^    \{((?:"[\w(): ]*", E\w+)|IBV_WC_\w+|RDMA_CM_EVENT_\w+, -?\d+),(.*?)\},?$', re.M | re.S)
 
 
 def sources() -> dict:

@@ -3,7 +3,9 @@
 
 #include "cases.hpp"
 
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 namespace cases {
@@ -50,6 +52,63 @@ const Add gid_type("gid-type", [](const DeviceOptions &options, bool wrong) {
   Pair pair(options, {.connected = false});
   connect_from(pair,
                wrong ? index_of(pair.port, false) : static_cast<int>(pair.port.gid.gid_index));
+});
+
+// The index of the GID of an IPv4 address; -1 if no entry has it.
+int index_of(const Port &port, const std::string &address) {
+  for (int i = 0; i < port.attr.gid_tbl_len; ++i) {
+    ibv_gid_entry entry{};
+    if (!ibv_query_gid_ex(port.context.get(), port.number, static_cast<std::uint32_t>(i), &entry,
+                          0) &&
+        entry.gid_type == IBV_GID_TYPE_ROCE_V2 && to_text(entry.gid) == "::ffff:" + address)
+      return i;
+  }
+  return -1;
+}
+
+// Changes the addresses of the port's network interface, and waits until the GID table shows it.
+int change(const Port &port, const char *what, const std::string &address) {
+  std::string interface;
+  std::ifstream("/sys/class/infiniband/" + port.device_name() + "/ports/" +
+                std::to_string(port.number) + "/gid_attrs/ndevs/" +
+                std::to_string(port.gid.gid_index)) >>
+      interface;
+  const std::string command =
+      "ip address " + std::string(what) + " " + address + "/32 dev " + interface;
+  if (std::system(command.c_str()) != 0)
+    throw Error(command, "it failed");
+  const bool there = std::string(what) == "add";
+  int index = -1;
+  while (((index = index_of(port, address)) >= 0) != there) {
+    ibv_async_event event{};
+    check_errno(ibv_get_async_event(port.context.get(), &event), "ibv_get_async_event");
+    ibv_ack_async_event(&event);
+  }
+  return index;
+}
+
+const Add gid_changed("gid-changed", [](const DeviceOptions &options, bool wrong) {
+  const std::string address = "10.79.0.1";
+  Pair pair(options, {.connected = false});
+  const int index = change(pair.port, "add", address);
+  pair.connect({.to_rtr = [&](bool, ibv_qp_attr &attr) {
+    attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(index);
+    check_rc(
+        ibv_query_gid(pair.port.context.get(), pair.port.number, index, &attr.ah_attr.grh.dgid),
+        "ibv_query_gid");
+  }});
+  pair.receive();
+  pair.receive();
+  pair.send();
+  wait(pair.sent.get());
+  if (wrong)
+    change(pair.port, "del", address);
+  pair.send();
+  const ibv_wc second = next(pair.sent.get());
+  if (!wrong) {
+    check_wc(second, "the SEND");
+    change(pair.port, "del", address);
+  }
 });
 
 const Add wrong_state("wrong-state", [](const DeviceOptions &options, bool wrong) {

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
@@ -150,6 +152,36 @@ const Add full_batch("full-batch", [](const DeviceOptions &options, bool wrong) 
   pair.send();
   take_event(pair);
   next(pair.received.get());
+});
+
+// A thread sends signals until the wait has been interrupted.
+const Add interrupted("interrupted", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.with_channel = true});
+  struct sigaction action = {}; // without SA_RESTART
+  action.sa_handler = [](int) {};
+  check_errno(sigaction(SIGUSR1, &action, nullptr), "sigaction");
+  pair.receive();
+  arm(pair.received.get());
+  ibv_wc wc{};
+  check_count(ibv_poll_cq(pair.received.get(), 1, &wc), "ibv_poll_cq");
+  std::atomic<bool> over{false};
+  std::thread sender([&over, thread = pthread_self(), id = gettid()] {
+    while (!over)
+      if (sleeps(id))
+        pthread_kill(thread, SIGUSR1);
+  });
+  ibv_cq *cq = nullptr;
+  void *context = nullptr;
+  const int result = ibv_get_cq_event(pair.channel.get(), &cq, &context);
+  const int error = errno;
+  over = true;
+  sender.join();
+  if (wrong)
+    throw_errno(result ? error : 0, "ibv_get_cq_event");
+  pair.send();
+  take_event(pair);
+  wait(pair.received.get());
+  wait(pair.sent.get());
 });
 
 const Add not_solicited("not-solicited", [](const DeviceOptions &options, bool wrong) {

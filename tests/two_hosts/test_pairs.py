@@ -6,7 +6,8 @@ import unittest
 import unittest.mock
 
 import two_hosts
-from lab import examples, ladder, normalise, variants
+from lab import examples, ladder, normalise, pair, variants
+from lab.commands import lint
 from two_hosts import A, B, on
 
 BUILD = two_hosts.BUILD
@@ -88,6 +89,20 @@ class Pairs(unittest.TestCase):
         self.assertEqual(client.returncode, 0, client.stdout + client.stderr)
         self.assertIn('received "hello from the client"', server.communicate(timeout=600)[0])
         self.assertEqual(server.returncode, 0)
+
+    def test_lint_reports_a_gid_that_has_changed(self):
+        for wrong in (True, False):
+            with self.subTest(wrong=wrong):
+                collector = lint.Collector(lambda role, text: None, lambda finding: None)
+                argv = [
+                    str(BUILD / "tests/lint/lint_cases"), "--device", B.device,
+                    "--case", "gid-changed", *(["--wrong"] * wrong)]
+                outcome = pair.run(B, [*lint.under(B, BUILD), *argv], show=collector.show)
+                collector.end(outcome)
+                text = outcome.text() + "\n".join(f.text() for f in collector.findings)
+                self.assertEqual(outcome.status, {"": 0}, text)
+                found = {finding.rule.name for finding in collector.findings}
+                self.assertEqual("gid-changed" in found, wrong, text)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,11 @@ template <typename Kind> bool is_normal(Kind, int error) {
   return error == EAGAIN || error == EINTR;
 }
 
+// Calls that wait for an event, in a thread that does something else, too.
+template <typename Kind>
+constexpr bool waits = std::is_same_v<Kind, preload::call::ibv_get_cq_event> ||
+                       std::is_same_v<Kind, preload::call::rdma_get_cm_event>;
+
 // Reports a call that has failed. errno still has its error number, if the call sets it.
 template <typename Kind, typename Result, typename... Args>
 void note_failure(Kind kind, const char *name, Result result, Args... arguments) {
@@ -39,6 +44,9 @@ void note_failure(Kind kind, const char *name, Result result, Args... arguments)
   if constexpr (Kind::fails == Fails::error_number)
     if (result != -1) // some providers return that, and set errno
       error = result;
+  if constexpr (waits<Kind>)
+    if (error == EINTR)
+      interrupted(name);
   if (!is_normal(kind, error))
     failed(name, error, why_failed(kind, error, arguments...));
 }
@@ -92,6 +100,8 @@ auto checked(Kind kind, const char *name, Real real, Args... arguments) {
     const Use use(name, first_of(arguments...));
     if (use.refused())
       return refused<Result>(kind);
+    if constexpr (waits<Kind>)
+      called_again(name);
     return called(kind, real, [&](auto result) {
       if constexpr (Kind::fails != Fails::never) {
         if (preload::has_worked(kind, result))

@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <unistd.h>
 #include <utility>
 
 namespace lint {
@@ -172,6 +174,42 @@ std::string why_not_connected(const rdma_cm_id *id, const rdma_conn_param *param
     add_too_large(why, "initiator_depth", param->initiator_depth,
                   static_cast<std::uint64_t>(device.max_qp_init_rd_atom));
   return why;
+}
+
+namespace {
+
+struct Interrupted {
+  const char *call = nullptr;
+  Site site;
+  pid_t pid = 0;
+};
+
+Interrupted &last_interrupted() { // under the lock
+  static auto &its = *new Interrupted;
+  return its;
+}
+
+void at_exit(int status, void *) {
+  const Locked lock;
+  const Interrupted &last = last_interrupted();
+  if (last.call && status && last.pid == getpid())
+    report(rules::interrupted,
+           std::string(last.call) + print(": EINTR, and the program ended with %d", status),
+           last.call, {}, &last.site);
+}
+
+} // namespace
+
+void interrupted(const char *call) {
+  [[maybe_unused]] static const int registered = on_exit(at_exit, nullptr);
+  const Locked lock;
+  last_interrupted() = {call, Site::here(), getpid()};
+}
+
+void called_again(const char *call) {
+  const Locked lock;
+  if (last_interrupted().call == call)
+    last_interrupted().call = nullptr;
 }
 
 void failed(const char *call, int error, const std::string &why) {

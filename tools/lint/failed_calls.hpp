@@ -16,6 +16,11 @@ namespace lint {
 // @param why   in words, or empty
 void failed(const char *call, int error, const std::string &why);
 
+// Remembers, or forgets, that a signal has interrupted the call. A program that does not make it
+// again, and ends with an error status, has taken EINTR for a failure. This is reported at its end.
+void interrupted(const char *call);
+void called_again(const char *call);
+
 // Each returns the reason in words, or an empty string.
 std::string why_not_registered(const void *address, std::size_t length, unsigned access, int error);
 std::string why_no_qp(ibv_context *context, const ibv_qp_init_attr &attr);

@@ -612,6 +612,7 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
   // SoftRoCE reports a receive that is too small as a local operation error.
   if (receive && status == IBV_WC_LOC_QP_OP_ERR)
     status = IBV_WC_LOC_LEN_ERR;
+  look_at_gid(*qp);
   for (const Meaning &meaning : meanings)
     if (meaning.status == status) {
       qp->failure = meaning.rule.name;

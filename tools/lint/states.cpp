@@ -6,6 +6,7 @@
 #include "tracked.hpp"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -71,6 +72,7 @@ void remember(ibv_qp_attr &known, const ibv_qp_attr &attr, int mask) {
   TAKE(IBV_QP_ACCESS_FLAGS, qp_access_flags)
   TAKE(IBV_QP_PORT, port_num)
   TAKE(IBV_QP_QKEY, qkey)
+  TAKE(IBV_QP_AV, ah_attr)
   TAKE(IBV_QP_PATH_MTU, path_mtu)
   TAKE(IBV_QP_DEST_QPN, dest_qp_num)
   TAKE(IBV_QP_RQ_PSN, rq_psn)
@@ -135,11 +137,45 @@ bool is_ethernet(ibv_context *context, std::uint8_t number) {
          port.link_layer == IBV_LINK_LAYER_ETHERNET;
 }
 
+namespace {
+
+// The own GID of an address. Under no lock.
+std::optional<ibv_gid> own_gid(const ibv_context *context, const ibv_ah_attr &address) {
+  using QueryGid = int(ibv_context *, std::uint8_t, int, ibv_gid *);
+  static const auto query_gid = preload::next<QueryGid>("ibv_query_gid");
+  ibv_gid gid{};
+  if (!query_gid ||
+      query_gid(const_cast<ibv_context *>(context), address.port_num, address.grh.sgid_index, &gid))
+    return {};
+  return gid;
+}
+
+std::string text_of(const ibv_gid &gid) {
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(AF_INET6, gid.raw, text, sizeof text);
+  return text;
+}
+
+} // namespace
+
+void look_at_gid(const Qp &qp) {
+  if (!qp.gid)
+    return;
+  without_lock([context = qp.context, address = qp.attr.ah_attr, before = *qp.gid, name = qp.name,
+                history = qp.history()] {
+    const ibv_gid now = own_gid(context, address).value_or(ibv_gid{});
+    if (std::memcmp(&before, &now, sizeof now) != 0)
+      report(rules::gid_changed,
+             print("sgid_index %u was %s at RTR, and is %s now", address.grh.sgid_index,
+                   text_of(before).c_str(),
+                   kind_of(now) == GidKind::empty ? "empty" : text_of(now).c_str()),
+             name, history);
+  });
+}
+
 // Looks at an address, of a QP that is to become RTR or of an address handle. Under no lock.
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                      const History &history) {
-  using QueryGid = int(ibv_context *, std::uint8_t, int, ibv_gid *);
-  static const auto query_gid = preload::next<QueryGid>("ibv_query_gid");
   if (!is_ethernet(context, address.port_num))
     return;
   if (!address.is_global) {
@@ -147,10 +183,8 @@ void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std
            object, history);
     return;
   }
-  ibv_gid mine{};
-  const bool there =
-      query_gid && !query_gid(context, address.port_num, address.grh.sgid_index, &mine);
-  const GidKind ours = there ? kind_of(mine) : GidKind::empty, theirs = kind_of(address.grh.dgid);
+  const GidKind ours = kind_of(own_gid(context, address).value_or(ibv_gid{})),
+                theirs = kind_of(address.grh.dgid);
   if (ours == GidKind::empty)
     report(rules::gid_empty,
            print("sgid_index %u of port %u", address.grh.sgid_index, address.port_num), object,
@@ -201,11 +235,16 @@ void will_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask) {
 }
 
 void did_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask, int error) {
+  std::optional<ibv_gid> gid;
+  if (!error && mask & IBV_QP_AV && attr.ah_attr.is_global)
+    gid = own_gid(queue->context, attr.ah_attr);
   const Locked lock;
   const auto qp = find<Qp>(queue);
   if (!qp || error)
     return;
   remember(qp->attr, attr, mask);
+  if (mask & IBV_QP_AV)
+    qp->gid = gid;
   if (mask & IBV_QP_QKEY)
     fact("ud", print("\"qp\":%u,\"qkey\":%u", qp->number, attr.qkey));
   if (!(mask & IBV_QP_STATE) || attr.qp_state == qp->state)

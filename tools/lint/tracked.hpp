@@ -135,6 +135,7 @@ struct Qp : Object {
   pid_t failed = 0;          // thread that took an error completion
   Site failed_at;
   const char *failure = "";
+  std::optional<ibv_gid> gid;       // its own, at RTR
   std::uint64_t taken = 0;          // completions of receives
   std::uint64_t rnr_at_rtr = 0;     // RNR NAKs that its device had sent then
   std::uint64_t rnr_got_at_rtr = 0; // and received
@@ -267,6 +268,7 @@ void will_wait(const ibv_comp_channel *channel); // for an event
 void will_wait_on(const void *channel);          // the same. Under the lock
 void got_event(const void *cq);
 bool is_ethernet(ibv_context *context, std::uint8_t port); // under no lock
+void look_at_gid(const Qp &qp);                            // of one whose request has failed
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                      const History &history); // under no lock
 
