@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // 30_device_memory: memory on the NIC's own chip: copied into, sent from, read and written by
-// offset; and a table of locks in it, which processes take by compare-and-swap and give back by
-// WRITE. The server fences off a holder that dies.
+// offset; and a table of locks in it, which processes take and give back by compare-and-swap. The
+// server fences off a holder that dies.
 //
 // Lesson:  lessons/30_device_memory.md
 // Needs:   an RDMA device with atomics on both sides; where the server's has no memory of its own,
@@ -13,6 +13,7 @@
 #include "directory.hpp"
 #include "lock_client.hpp"
 #include "on_chip.hpp"
+#include "remote_words.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/exchange.hpp>
@@ -55,8 +56,13 @@ public:
         locks_((chip_.size() - locks_begin) / lock_size), counters_(settings.counters),
         mr_(reg_mr(pd_.get(), counters_.data(), counters_.size() * sizeof(uint64_t),
                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)),
-        cq_(create_cq(port_.context.get(), 1)) {
+        cq_(create_cq(port_.context.get(), 1)),
+        old_mr_(reg_mr(pd_.get(), &old_, sizeof old_, IBV_ACCESS_LOCAL_WRITE)),
+        own_cq_(create_cq(port_.context.get(), 1)),
+        own_qp_(create_rc_qp(pd_.get(), own_cq_.get(), {.max_send_wr = 1, .max_send_sge = 1})),
+        words_(own_qp_.get(), own_cq_.get(), old_mr_.get(), old_, chip_.share(), options.timeout) {
     require_atomics(port_.context.get());
+    connect_to_itself(own_qp_.get(), port_, IBV_ACCESS_REMOTE_ATOMIC);
     if (locks_ < settings.counters)
       throw Error("--counters", "there are " + std::to_string(locks_) + " locks for them");
   }
@@ -171,15 +177,14 @@ private:
     free_locks(client.number);
   }
 
+  // Our CPU must not write to a lock: another client's compare-and-swap may just have read it. So
+  // our NIC does it, by an atomic of our own.
   void free_locks(uint32_t number) {
     std::vector<uint64_t> table(locks_);
     chip_.copy_out(table.data(), locks_begin, locks_ * lock_size);
-    constexpr uint64_t free = 0;
     for (size_t lock = 0; lock < locks_; ++lock)
-      if (table[lock] == number) {
-        chip_.copy_in(lock_at(lock), &free, sizeof free);
+      if (table[lock] == number && words_.compare_swap(lock_at(lock), number, 0) == number)
         std::printf("lock %zu, which it had, is free\n", lock);
-      }
   }
   // [fence]
 
@@ -207,6 +212,12 @@ private:
   std::vector<uint64_t> counters_; // in network byte order, written by the clients
   unique_mr mr_;
   unique_cq cq_;
+  // For atomics on our own chip: a queue pair that is connected to itself.
+  uint64_t old_ = 0;
+  unique_mr old_mr_;
+  unique_cq own_cq_;
+  unique_qp own_qp_;
+  RemoteWords words_;
   std::vector<Client> clients_;
   uint32_t numbers_ = 0;
 };

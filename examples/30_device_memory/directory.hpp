@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What lies where on the server's chip, and the message that tells a client about it.
+// The layout of the memory on the server's chip, and the message that tells a client about it.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -27,9 +27,9 @@ constexpr size_t lock_at(size_t lock) {
 struct Directory {
   uint32_t version;  // 1
   uint32_t you;      // this client's number, counted from 1
-  uint32_t locks;    // how many there are on the chip
-  uint32_t counters; // how many there are in ordinary memory; counter i is protected by lock i
-  uint64_t counters_address; // where they are: eight bytes each, in network byte order
+  uint32_t locks;    // number of locks on the chip
+  uint32_t counters; // number of counters in ordinary memory; counter i is protected by lock i
+  uint64_t counters_address; // address of the first; each has eight bytes, in network byte order
   uint32_t counters_rkey;
   uint32_t reserved; // 0
 };
@@ -40,7 +40,7 @@ struct Known {
   rdmacommon::RemoteMemory chip, memory; // the locks are in the one, the counters in the other
 };
 
-// What a server has said, checked: with a wrong number in it our own requests would break the
+// Checks what a server has said: with a wrong number in it, our own requests would break the
 // connection.
 inline Known from_directory(const Directory &said, size_t length,
                             const rdmacommon::RemoteMemory &chip) {

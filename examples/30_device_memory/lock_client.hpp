@@ -4,13 +4,13 @@
 #pragma once
 
 #include "directory.hpp"
+#include "remote_words.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/processes.hpp>
 #include <rdmacommon/queue_pair.hpp>
-#include <rdmacommon/remote_words.hpp>
 #include <rdmacommon/requests.hpp>
 
 #include <infiniband/verbs.h>
@@ -25,7 +25,7 @@
 #include <optional>
 #include <string>
 
-// What the command line says.
+// The options of the command line.
 struct Settings {
   size_t size = 0;
   uint32_t counters = 8, processes = 4, rounds = 25;
@@ -73,8 +73,8 @@ public:
   }
 
   // [acquire]
-  // Of several that find the lock free, one gets it. The others try again: the word is on the NIC's
-  // chip, so that a try costs the server no more than the packet does.
+  // Takes the lock. If several clients find it free, one gets it. The others try again: the word is
+  // on the NIC's chip, so that a try costs the server no more than the packet does.
   void acquire(size_t lock) {
     const auto deadline = std::chrono::steady_clock::now() + options_.wait;
     while (words_->compare_swap(lock_at(lock), 0, known_.me) != 0)
@@ -82,8 +82,6 @@ public:
         throw rdmacommon::Error("lock " + std::to_string(lock), "nobody has given it back");
   }
   // [acquire]
-
-  uint64_t holder_of(size_t lock) { return words_->read(lock_at(lock)); } // 0: nobody
 
   // Plain READ and WRITE may change a counter: only the holder of its lock uses it.
   uint64_t load(size_t counter) {
@@ -98,17 +96,19 @@ public:
   }
 
   // [store]
-  // The new value and the lock's 0 in one post: they arrive in this order. Returns the completion,
-  // unchecked.
+  // The new value, and the lock from our number to 0, in one post: they arrive in this order.
+  // Returns the first completion, unchecked.
   ibv_wc store_and_release(size_t counter, uint64_t value) {
     mine_.value = htobe64(value);
-    ibv_sge zero = rdmacommon::piece(mr_.get(), &mine_.zero, sizeof mine_.zero);
-    ibv_send_wr release{
-        .sg_list = &zero,
-        .num_sge = 1,
-        .opcode = IBV_WR_RDMA_WRITE,
-        .send_flags = IBV_SEND_SIGNALED,
-        .wr = {.rdma = {.remote_addr = lock_at(counter), .rkey = known_.chip.rkey}}};
+    ibv_sge old = rdmacommon::piece(mr_.get(), &mine_.result, sizeof mine_.result);
+    ibv_send_wr release{.sg_list = &old,
+                        .num_sge = 1,
+                        .opcode = IBV_WR_ATOMIC_CMP_AND_SWP,
+                        .send_flags = IBV_SEND_SIGNALED,
+                        .wr = {.atomic = {.remote_addr = lock_at(counter),
+                                          .compare_add = known_.me,
+                                          .swap = 0,
+                                          .rkey = known_.chip.rkey}}};
     ibv_sge here = rdmacommon::piece(mr_.get(), &mine_.value, sizeof mine_.value);
     rdmacommon::post_send(qp_.get(), {.next = &release,
                                       .sg_list = &here,
@@ -122,7 +122,7 @@ public:
   }
   // [store]
 
-  // To the server this process is dead now. It is not, and its queue pair is as it was.
+  // Makes the server take this process for dead. It is not, and its queue pair is as it was.
   void lose_exchange() { exchange_.reset(); }
 
   char *text() { return mine_.text; } // text_size bytes
@@ -136,7 +136,7 @@ private:
   const rdmacommon::PairOptions &options_;
   struct {
     Directory directory;
-    uint64_t result, value, zero;
+    uint64_t result, value;
     char text[text_size];
   } mine_{};
   Known known_{};
@@ -146,7 +146,7 @@ private:
   rdmacommon::unique_cq cq_;
   rdmacommon::unique_qp qp_;
   std::optional<rdmacommon::Exchange> exchange_;
-  std::optional<rdmacommon::RemoteWords> words_;
+  std::optional<RemoteWords> words_;
 };
 
 // ---- what the processes do

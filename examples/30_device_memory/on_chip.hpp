@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-// How much memory of its own the device has, in bytes; 0: none.
+// The size of the device's own memory, in bytes; 0: it has none.
 inline size_t max_on_chip(ibv_context *context) {
   ibv_device_attr_ex device{};
   rdmacommon::check_rc(ibv_query_device_ex(context, nullptr, &device), "ibv_query_device_ex");
@@ -29,7 +29,7 @@ inline size_t max_on_chip(ibv_context *context) {
 
 class OnChip {
 public:
-  static constexpr size_t enough = 64 * 1024; // what is taken if nobody says how much
+  static constexpr size_t enough = 64 * 1024; // bytes that are taken if nobody says how many
 
   /// @param size how many bytes; 0: what the device has, up to `enough`
   /// @param required whether host memory will not do
@@ -47,7 +47,7 @@ public:
       allocate(port.context.get(), pd);
       std::printf("%s has memory of its own: %zu bytes of it are ours\n", name.c_str(), size_);
     } else {
-      stand_in(pd);
+      allocate_on_host(pd);
       std::printf("%s has no memory of its own: %zu bytes of host memory stand in for it\n",
                   name.c_str(), size_);
     }
@@ -120,7 +120,7 @@ private:
   // A region whose addresses begin at 0, and so are offsets. IBV_ACCESS_ZERO_BASED would say the
   // same, but SoftRoCE does not look at it. Within their page, address and memory have to lie
   // alike, so the memory begins a page.
-  void stand_in(ibv_pd *pd) {
+  void allocate_on_host(ibv_pd *pd) {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t whole_pages = (size_ + page - 1) / page * page;
     host_.reset(rdmacommon::check_ptr(static_cast<char *>(std::aligned_alloc(page, whole_pages)),
@@ -131,7 +131,7 @@ private:
   }
   // [stand-in]
 
-  // Of a NIC's memory, mlx5 copies words of four bytes only; so do we everywhere.
+  // mlx5 copies only whole words of four bytes to and from a NIC's memory; so do we everywhere.
   void check_range(size_t offset, size_t length) const {
     if (offset > size_ || length > size_ - offset)
       throw rdmacommon::Error("a copy of " + std::to_string(length) + " bytes at offset " +
@@ -143,7 +143,7 @@ private:
 
   size_t size_;
   rdmacommon::unique_dm dm_; // null where host memory stands in
-  std::unique_ptr<char, decltype(&std::free)> host_{nullptr, std::free}; // that memory
+  std::unique_ptr<char, decltype(&std::free)> host_{nullptr, std::free}; // the stand-in, or null
   rdmacommon::unique_mr
       mr_; // last, so that it goes first: ibv_free_dm fails while a region is left
 };

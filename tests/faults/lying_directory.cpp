@@ -2,12 +2,12 @@
 // A peer of 30_device_memory that does one thing wrong: for test_directory.py. As the server it
 // lies about what there is, as a client it lies to the server.
 #include "directory.hpp"
+#include "remote_words.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
-#include <rdmacommon/remote_words.hpp>
 #include <rdmacommon/requests.hpp>
 
 #include <cstdio>
@@ -80,7 +80,7 @@ void lying_directory(int argc, char **argv) {
   std::printf("process %u has lock 5\n", known.me);
   if (lie == "done-with-lock")
     exchange.send_done();
-  else // what is no "done"
+  else // a message that is no "done"
     exchange.send(Endpoint{.mtu = IBV_MTU_1024});
   exchange.finish();
 }

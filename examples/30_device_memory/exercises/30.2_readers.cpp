@@ -6,11 +6,11 @@
 // Check: ./lab check 30.2
 
 #include "on_chip.hpp"
+#include "remote_words.hpp"
 
 #include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
-#include <rdmacommon/remote_words.hpp>
 
 using namespace rdmacommon;
 
