@@ -26,7 +26,7 @@ namespace {
 
 // [gid-kind]
 struct GidKind {
-  int score; // how good it is for reaching a peer; 0: no use
+  int score; // the higher, the better it reaches a peer; 0: not at all
   const char *text;
 };
 
@@ -71,7 +71,7 @@ int show_gids(ibv_context *context, uint8_t port, int table_length, const char *
 
 // [port-kind]
 struct PortKind {
-  const char *network, *address; // what peers reach it by
+  const char *network, *address; // kind of network, and of address that peers use
 };
 
 // An iWARP port's link layer is Ethernet as well. The LID says nothing: on RoCE it can be 0 or 1.

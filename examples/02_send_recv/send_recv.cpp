@@ -62,7 +62,7 @@ void to_init(ibv_qp *qp, const Port &port) {
 // [to-init]
 
 // [route]
-// How packets get from our port to the peer's.
+// The route of packets from our port to the peer's.
 ibv_ah_attr route(const Port &port, const Endpoint &peer) {
   ibv_ah_attr attr{.dlid = peer.lid, .port_num = port.number}; // InfiniBand's address is the LID
   if (port.is_roce()) {
@@ -72,7 +72,7 @@ ibv_ah_attr route(const Port &port, const Endpoint &peer) {
         // Our own GID, by its index in our table. The peer's index may be another.
         .sgid_index = static_cast<uint8_t>(port.gid.gid_index),
         .hop_limit = 64,                     // routers that a packet may cross
-        .traffic_class = port.traffic_class, // which queue switches put it into
+        .traffic_class = port.traffic_class, // switches choose a queue by it
     };
   }
   return attr;
@@ -88,7 +88,7 @@ void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer) {
       .rq_psn = peer.psn,                       // the PSN that the peer's first packet carries
       .dest_qp_num = peer.qpn,
       .ah_attr = route(port, peer),
-      .max_dest_rd_atomic = 1, // how many READs and atomics of the peer we serve at a time
+      .max_dest_rd_atomic = 1, // READs and atomics of the peer that we serve at a time
       .min_rnr_timer = 12,     // code for 0.64 ms: how long the peer waits after an RNR NAK
   };
   const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -103,7 +103,7 @@ void to_rts(ibv_qp *qp, uint32_t psn) {
   ibv_qp_attr attr{
       .qp_state = IBV_QPS_RTS,
       .sq_psn = psn,      // the number of our first packet; the exchange has told it to the peer
-      .max_rd_atomic = 1, // how many READs and atomics of ours may be under way
+      .max_rd_atomic = 1, // READs and atomics of ours that may be under way
       .timeout = 14,      // code for 4.096 us * 2^14 = 67 ms; then, without an ACK, send again
       .retry_cnt = 6,     // so many times, then IBV_WC_RETRY_EXC_ERR; rxe takes 7 for "forever"
       .rnr_retry = 6,     // the same for "no receive posted"; 7 would mean forever

@@ -276,8 +276,8 @@ void send_variants(int argc, char **argv) {
   const Side side{options.is_server(), options.timeout, exchange, slots, mr.get(),
                   sent.get(),          received.get(),  qp.get()};
   // For inline_data, where the receive comes late: code 30 is 328 ms.
-  ibv_qp_attr patience{.min_rnr_timer = 30};
-  check_rc(ibv_modify_qp(qp.get(), &patience, IBV_QP_MIN_RNR_TIMER), "ibv_modify_qp(RNR timer)");
+  ibv_qp_attr attr{.min_rnr_timer = 30};
+  check_rc(ibv_modify_qp(qp.get(), &attr, IBV_QP_MIN_RNR_TIMER), "ibv_modify_qp(RNR timer)");
   gather_and_scatter(side);
   inline_data(side, 0);
   inline_data(side, IBV_SEND_INLINE);

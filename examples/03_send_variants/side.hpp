@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every exchange of send_variants.cpp works with, on either side.
+// The objects that every exchange of send_variants.cpp works with, on either side.
 #pragma once
 
 #include <rdmacommon/exchange.hpp>

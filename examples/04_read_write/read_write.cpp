@@ -32,7 +32,7 @@ constexpr size_t memory_size = 4096;
 using Memory = std::array<char, memory_size>;
 
 // [stopwatch]
-// How long something took, and how much CPU time this process spent on it.
+// Measures the time that something takes, and the CPU time that this process spends on it.
 class Stopwatch {
 public:
   double elapsed_ms() const { return now_ms(CLOCK_MONOTONIC) - began_; }

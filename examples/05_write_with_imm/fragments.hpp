@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the two sides of 05_write_with_imm have agreed on.
+// The agreement between the two sides of 05_write_with_imm.
 #pragma once
 
 #include <rdmacommon/exchange.hpp>
@@ -58,7 +58,7 @@ private:
   uint64_t value_ = 0xcbf29ce484222325;
 };
 
-// What sender and receiver both work with.
+// The objects that sender and receiver both work with.
 struct Side {
   ibv_qp *qp;
   ibv_cq *send_cq, *recv_cq;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What completions.cpp works with, on either side, and how it sleeps.
+// The objects that both sides of completions.cpp work with, and the way they sleep.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -20,8 +20,8 @@
 #include <cstdint>
 #include <string>
 
-constexpr int burst = 32;                   // how many messages may be under way
-constexpr uint32_t queue_depth = burst + 1; // and the answer to them
+constexpr int burst = 32;                   // messages that may be under way
+constexpr uint32_t queue_depth = burst + 1; // the messages, and the answer to them
 
 // Time limit of a loop that waits.
 class Deadline {
@@ -37,8 +37,8 @@ private:
   std::chrono::steady_clock::time_point end_;
   std::chrono::milliseconds timeout_;
 };
-// Whether this program can continue after this event. A new GID, or a port that is up again,
-// breaks nothing.
+// Returns true if this program can continue after this event. A new GID, or a port that is up
+// again, breaks nothing.
 inline bool is_harmless(ibv_event_type event) {
   switch (event) {
   case IBV_EVENT_CQ_ERR:
@@ -83,7 +83,7 @@ inline const char *overrun_event(ibv_context *device, const ibv_cq *cq,
   }
 }
 
-// Where this program sleeps. It waits for the device's own file descriptor as well, so that a
+// Lets this program sleep. It waits for the device's own file descriptor as well, so that a
 // broken queue ends the sleep.
 class Sleep {
 public:

@@ -8,7 +8,7 @@
 #include <infiniband/verbs.h>
 
 struct Loopback {
-  static constexpr int depth = 128; // how many SENDs, and how many receives, can be posted
+  static constexpr int depth = 128; // SENDs that can be posted, and as many receives
 
   // Its SENDs complete in `sends`, which has room for as many as asked, or more.
   Loopback(const rdmacommon::Port &port, ibv_pd *pd, ibv_comp_channel *channel, int room)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What each way costs: time, and CPU time of this process, for each message.
+// The cost of each way: time, and CPU time of this process, for each message.
 #pragma once
 
 #include "ways_to_send.hpp"
@@ -92,7 +92,7 @@ inline void send_solicited(const Side &side) {
   side.wait_sent();
 }
 
-// Of several repeats, the median. The ways take turns: what disturbs a while disturbs all of them.
+// Repeats, whose median counts. The ways take turns: what disturbs a while disturbs all of them.
 constexpr int repeats = 5;
 using Costs = std::vector<std::array<Cost, repeats>>;
 

@@ -28,8 +28,8 @@ using namespace rdmacommon;
 
 namespace {
 
-// Of enum ib_uverbs_device_cap_flags in the kernel's rdma/ib_user_verbs.h, which older headers
-// lack.
+// Bits of enum ib_uverbs_device_cap_flags in the kernel's rdma/ib_user_verbs.h. Older headers lack
+// these bits.
 [[maybe_unused]] constexpr uint64_t device_flush_global = 1ULL << 38,
                                     device_atomic_write = 1ULL << 40;
 

@@ -14,10 +14,10 @@
 // [words]
 // An atomic works on eight bytes, at an address that eight divides.
 struct alignas(8) Words {
-  uint64_t counter; // how many times somebody has counted
+  uint64_t counter; // number of increments, by all clients
   uint64_t lock;    // upper half: how many holders there have been; lower half: who holds it, or 0
   uint64_t value;   // upper half: the holder that may write it; lower half: what the lock protects
-  uint64_t takeovers; // how many times the lock was taken from a holder that kept it too long
+  uint64_t takeovers; // times that the lock was taken from a holder that kept it too long
 };
 
 inline uint64_t word(uint64_t upper, uint64_t lower) {

@@ -23,7 +23,7 @@
 constexpr uint32_t our_qkey = 0x08080808;
 
 // [destination]
-// Where a datagram goes: to a port, by the address handle, and there to a QP, which wants to see
+// The destination of a datagram: a port, by the address handle, and there a QP, which wants to see
 // its Q_Key.
 struct Destination {
   ibv_ah *ah;
@@ -50,7 +50,7 @@ public:
     // [create]
     // [transitions]
     ibv_qp_attr attr{.qp_state = IBV_QPS_INIT,
-                     .qkey = our_qkey, // what a datagram has to carry to be let in
+                     .qkey = our_qkey, // every datagram must carry it to be let in
                      .pkey_index = 0,
                      .port_num = port.number};
     const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;

@@ -39,7 +39,7 @@ struct Settings {
 
 // One that has sent something. The server knows of it only by what it has received.
 struct Peer {
-  Source source; // where its datagrams come from
+  Source source; // QP and port that its datagrams come from
   unique_ah ah;  // the way back
   std::bitset<max_messages> have;
 };
@@ -189,7 +189,7 @@ uint32_t send_missing(std::vector<Sender> &senders, const Destination &server) {
 }
 // [send-missing]
 
-// Why it is none of ours, or nullptr.
+// Takes an acknowledgement. Returns the reason to refuse it, or nullptr.
 const char *take_acknowledgement(Sender &sender, const Endpoint &server, const Arrived &arrived,
                                  const ibv_wc &completion) {
   if (arrived.problem)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is in a received datagram: 40 bytes that the NIC puts there, then a message of this
+// The contents of a received datagram: 40 bytes that the NIC puts there, then a message of this
 // example's own.
 #pragma once
 
@@ -31,7 +31,7 @@ struct Header {
 
   uint32_t magic;
   uint8_t version, kind;
-  uint16_t length; // of the text that follows
+  uint16_t length; // bytes of the text that follows
   uint32_t sequence;
 };
 static_assert(sizeof(Header) == 12);
@@ -102,7 +102,7 @@ inline ReceivedHeader read_grh(const void *forty_bytes) {
 }
 
 // [arrived]
-// Where a datagram comes from: a QP, on a port with this GID, or, where it has no GRH, with this
+// The source of a datagram: a QP, on a port with this GID, or, where it has no GRH, with this
 // LID.
 struct Source {
   ibv_gid gid;

@@ -114,7 +114,7 @@ private:
 
   void done(Connection &one, const ibv_wc &wc) {
     if (!one.exchange)
-      return; // what is flushed after the first failure
+      return; // a request flushed after the first failure
     try {
       rdmacommon::check_wc(wc, wc.wr_id == message_request ? "the message" : "the answer");
       if (wc.wr_id == message_request) {

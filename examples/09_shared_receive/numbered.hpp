@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the clients of 09_shared_receive send: numbered messages, which do not say whose they are.
+// The messages that the clients of 09_shared_receive send: they have a number, and no sender.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -16,7 +16,7 @@
 struct Message {
   uint32_t version; // 1
   uint32_t number;  // counted from 0 on each connection
-  uint32_t left;    // how many the client still has to send
+  uint32_t left;    // messages that the client sends after this one
   std::array<uint8_t, 1012> data;
 };
 

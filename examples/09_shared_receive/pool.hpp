@@ -49,7 +49,7 @@ public:
   ibv_srq *srq() const { return srq_.get(); }
   uint32_t limit() const { return limit_; }
 
-  // What came with the receive `wr_id`. It is ours until the next refill().
+  // The message in the buffer of the receive `wr_id`. It is ours until the next refill().
   const Message &operator[](uint64_t wr_id) const { return buffers_.at(wr_id); }
   void put_back(uint64_t wr_id) { free_.push_back(wr_id); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What it takes to have receives ready for many queue pairs: a receive queue for each, or one for
-// all; measured.
+// Measures the memory that receives for many queue pairs take: with a receive queue for each, and
+// with one for all.
 #pragma once
 
 #include "pool.hpp"

@@ -61,7 +61,7 @@ void Clients::send_what_it_may(Connection &one) {
 
 namespace {
 
-constexpr uint32_t answers = 2 * window;      // of one client's, that our NIC has not finished with
+constexpr uint32_t answers = 2 * window;      // answers to one client that may be under way
 constexpr uint64_t answer_request = 1U << 16; // no receive has this number
 
 struct Client {
@@ -84,8 +84,8 @@ public:
                       channel_.get())),
         pool_(pd_.get(), settings.pool, settings.limit), events_(port_.context.get()) {}
 
-  // What it takes that each client can have a window of messages under way, if not all of them at a
-  // time.
+  // Measures the receives that let each client have a window of messages under way, if not all of
+  // them at a time.
   void measure() const {
     ::measure(port_, pd_.get(), settings_.clients, settings_.clients * window, false);
     ::measure(port_, pd_.get(), settings_.clients, settings_.pool, true);
@@ -104,8 +104,8 @@ public:
       try {
         connect(client.qp.get(), port_, *client.exchange, options_);
         // A message that finds no receive is sent again after 82 ms (code 26).
-        ibv_qp_attr patience{.min_rnr_timer = 26};
-        check_rc(ibv_modify_qp(client.qp.get(), &patience, IBV_QP_MIN_RNR_TIMER), "the RNR timer");
+        ibv_qp_attr attr{.min_rnr_timer = 26};
+        check_rc(ibv_modify_qp(client.qp.get(), &attr, IBV_QP_MIN_RNR_TIMER), "the RNR timer");
       } catch (const Error &error) {
         end(client, error.what());
       }
@@ -255,7 +255,7 @@ private:
   Pool pool_;
   DeviceEvents events_;
   std::vector<Client> clients_;
-  std::map<uint32_t, size_t> by_qpn_; // where in clients_
+  std::map<uint32_t, size_t> by_qpn_; // indexes into clients_
   uint32_t limit_events_ = 0, gone_ = 0;
 };
 

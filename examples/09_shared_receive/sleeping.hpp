@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How both sides of 09_shared_receive sleep: until any of the things happens that they have to see
-// to.
+// The sleep of both sides of 09_shared_receive: until a completion, an event of the device, or a
+// peer's message over TCP.
 #pragma once
 
 #include <rdmacommon/check.hpp>

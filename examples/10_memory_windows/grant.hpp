@@ -16,7 +16,7 @@
 constexpr size_t region_size = 4096; // the server's memory,
 constexpr size_t window_at = 1024;   // and the part of it that a window opens
 constexpr size_t window_size = 1024;
-constexpr size_t probe_size = 64; // what the client reads and writes
+constexpr size_t probe_size = 64; // bytes that the client reads or writes
 
 constexpr unsigned read_only = IBV_ACCESS_REMOTE_READ;
 constexpr unsigned read_write = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
@@ -76,10 +76,10 @@ struct Case {
   const char *name;
   ibv_mw_type type;
   bool bound_on_other; // on another queue pair of the server's than that of this client
-  unsigned access;     // what the window grants
-  WindowEnd end;       // what has become of the window, when the client
-  ibv_wr_opcode probe; // does this
-  int64_t at;          // here, counted from where the window begins
+  unsigned access;     // rights that the window grants
+  WindowEnd end;       // state of the window when the client probes it
+  ibv_wr_opcode probe; // the client's request
+  int64_t at;          // its address, counted from where the window begins
   const char *in_words;
 };
 

@@ -15,7 +15,7 @@
 #include <cstdint>
 
 constexpr size_t message_size = 64;
-constexpr int send_depth = 8; // how many requests can be posted
+constexpr int send_depth = 8; // room of the send queue, in requests
 
 // One end of a connection on which something is going to fail.
 struct Side {

@@ -56,7 +56,7 @@ void resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &optio
 // [connect]
 void connect(rdma_cm_id *id, rdma_event_channel *channel, uint64_t length,
              const CmOptions &options) {
-  const Announcement hello = announce(length); // what the server allocates for us
+  const Announcement hello = announce(length); // tells the server how much memory we need
   rdma_conn_param ask{.private_data = &hello,
                       .private_data_len = sizeof hello,
                       .responder_resources = 0, // the server READs nothing of ours
@@ -133,7 +133,7 @@ void cm_client(int argc, char **argv) {
   if (!file.empty())
     text = contents_of(file);
   if (options.host.empty())
-    options.host = "localhost"; // which does not work, and the error says why
+    options.host = "localhost"; // localhost does not work, and the error says why
 
   const unique_event_channel channel = create_event_channel();
   rdma_cm_id *made = nullptr;
@@ -152,6 +152,7 @@ void cm_client(int argc, char **argv) {
   const unique_mr theirs_mr = region(&theirs, sizeof theirs, IBV_ACCESS_LOCAL_WRITE);
   const unique_comp_channel completions = create_comp_channel(id->verbs);
   const unique_cq cq = create_cq(id->verbs, 3, completions.get());
+  // [create-qp]
   ibv_qp_init_attr wanted{.send_cq = cq.get(),
                           .recv_cq = cq.get(),
                           .cap = {.max_send_wr = 2,
@@ -164,6 +165,7 @@ void cm_client(int argc, char **argv) {
   const unique_cm_qp qp(id.get());
   ibv_sge into = piece(theirs_mr.get(), &theirs, sizeof theirs);
   post_recv(id->qp, {.sg_list = &into, .num_sge = 1}); // before the server knows that it may send
+  // [create-qp]
 
   connect(id.get(), channel.get(), outgoing->length, options);
   send_description(id->qp, incoming.get());

@@ -62,8 +62,8 @@ unique_cm_id listen(rdma_event_channel *channel, const CmOptions &options) {
 
 // [request]
 struct Request {
-  unique_cm_id id; // of this connection
-  uint64_t length; // of the memory that the client needs
+  unique_cm_id id; // identifies the new connection
+  uint64_t length; // bytes of memory that the client needs
 };
 
 Request take_request(rdma_event_channel *channel, uint64_t largest, rdma_conn_param &answer,
@@ -153,7 +153,7 @@ void cm_server(int argc, char **argv) {
   // [accept]
 
   // [sleep]
-  const Stopwatch watch;              // of lesson 04
+  const Stopwatch watch;              // the class from lesson 04
   send_description(id->qp, mr.get()); // after that the client does not need this program
   wait_for_cm_event(channel.get(), RDMA_CM_EVENT_DISCONNECTED, options.wait);
   std::printf("DISCONNECTED     after %.3f ms, of which I was awake for %.3f ms\n",

@@ -47,7 +47,7 @@ inline void send_description(ibv_qp *qp, const ibv_mr *mine) {
   post_send(qp, {.sg_list = &sge,
                  .num_sge = 1,
                  .opcode = IBV_WR_SEND,
-                 .send_flags = IBV_SEND_INLINE}); // which needs no region
+                 .send_flags = IBV_SEND_INLINE}); // inline data needs no region
   std::printf("mine    %s\n", to_line(share(mine)).c_str());
 }
 

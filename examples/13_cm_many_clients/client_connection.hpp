@@ -31,8 +31,8 @@
 #include <string>
 #include <utility>
 
-// What rping's client SENDs: a buffer of its own. All of it in network byte order (rping.c of
-// rdma-core).
+// The message of rping's client: it names a buffer of the client. All of it is in network byte
+// order (rping.c of rdma-core).
 struct RpingBuffer {
   uint64_t address;
   uint32_t rkey;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where many_server.cpp sleeps: one epoll over file descriptors, a timer, and the signals that end
-// it.
+// The event loop of many_server.cpp: one epoll over file descriptors, a timer, and the signals that
+// end the server.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -43,7 +43,7 @@ public:
       on_ready(ready.at(static_cast<size_t>(i)).data.fd); // the timer's only ends the sleep
   }
 
-  // Whether SIGTERM or SIGINT has come.
+  // Returns true if SIGTERM or SIGINT has come.
   bool is_to_end() const {
     signalfd_siginfo which{};
     return read(signals_.get(), &which, sizeof which) > 0;

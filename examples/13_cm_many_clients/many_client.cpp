@@ -53,7 +53,7 @@ public:
   using Error::Error;
 };
 
-// How long to wait after a failure: twice as long each time, up to a limit. The time is random,
+// The time to wait after a failure: twice as long each time, up to a limit. The time is random,
 // since clients that lost the server together would otherwise come back together.
 class Backoff {
 public:

@@ -37,7 +37,7 @@ using namespace rdmacommon;
 namespace {
 
 struct Limits {
-  uint32_t clients = 8, at_once = 128; // how many to serve in all (0: no end), and at a time
+  uint32_t clients = 8, at_once = 128; // clients: in all (0: no end), and at a time
   std::chrono::seconds silence{5}, grace{10};
 };
 

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <vector>
 
-constexpr uint32_t group_qpn = 0xffffff; // of every group: "all QPs that are attached"
+constexpr uint32_t group_qpn = 0xffffff; // stands for "all QPs that are attached", in every group
 
 // 239.0.0.0/8 is for whatever a site wants. @return ::ffff:239.8.8.`last`
 inline ibv_gid group_gid(uint8_t last) {

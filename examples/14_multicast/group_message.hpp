@@ -18,7 +18,7 @@ struct GroupHeader {
 
   uint32_t magic;
   uint16_t version;
-  uint16_t length; // of the text that follows
+  uint16_t length; // bytes of the text that follows
 };
 static_assert(sizeof(GroupHeader) == 8);
 
@@ -45,7 +45,7 @@ inline const char *decode(std::string_view bytes, std::string_view &text) {
 }
 
 // [addresses]
-// Of a datagram over IPv4, as GIDs. Its header is in the last 20 of the 40 bytes (lesson 08).
+// The addresses of a datagram over IPv4, as GIDs. They are in the last 20 of 40 bytes (lesson 08).
 struct Addresses {
   ibv_gid source, destination;
 };

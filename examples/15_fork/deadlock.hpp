@@ -20,8 +20,8 @@
 constexpr unsigned n = 4, m = 2;
 constexpr unsigned worker_count = 2;
 
-// What the requests come in and the replies go out from: shared, since the workers read and write
-// it.
+// A slot for a request that comes in, and for the reply that goes out. It is shared memory: the
+// workers read and write it.
 struct SlotText {
   Text request, reply;
 };

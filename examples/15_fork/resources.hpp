@@ -48,7 +48,7 @@ inline std::string get(const Text &from) {
   return {from.data(), strnlen(from.data(), from.size())};
 }
 
-// What a case came to.
+// The result of a case, in short and in words.
 struct Outcome {
   bool works;
   std::string seen;

@@ -33,7 +33,7 @@ inline std::string get(const Text &from) {
 // [board]
 // No pointers: each process has it at another address. Fixed widths: they may be other builds.
 struct Slot {
-  std::atomic<uint32_t> length; // of the request
+  std::atomic<uint32_t> length; // bytes of the request
   uint32_t reserved;
   Text request, reply;
 };

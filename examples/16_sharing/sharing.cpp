@@ -36,7 +36,7 @@ using namespace rdmacommon;
 
 namespace {
 
-constexpr unsigned worker_count = 3, requests = 2; // of each worker
+constexpr unsigned worker_count = 3, requests = 2; // each worker makes so many requests
 constexpr const char *cannot = "this device cannot import";
 
 struct Settings {
@@ -211,7 +211,7 @@ void serve(const Loop &rdma, const Board &board, Worker &worker, const Settings 
   post_send(
       rdma.qp.get(),
       {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
-  for (int completions = 0; completions < 2; ++completions) // of the SEND, and of the receive
+  for (int completions = 0; completions < 2; ++completions) // the SEND's, and the receive's
     rdma.wait_for_message(to.limit);
   worker.link->send("done");
 }
@@ -237,10 +237,10 @@ void one_owner(const Settings &to) {
   std::vector<Worker> workers;
   for (unsigned i = 0; i < worker_count; ++i)
     workers.push_back({i + 1 < worker_count ? &children[i].link() : &stranger, i, ""});
-  const auto patience = [&] { // with a reader who starts the other one by hand
+  const auto limit = [&] { // with a reader who starts the other one by hand
     return stranger.fd() < 0 && !to.serve.empty() ? 12 * to.limit : to.limit;
   };
-  for (Worker *next; (next = next_to_speak(workers, listener, patience())) != nullptr;)
+  for (Worker *next; (next = next_to_speak(workers, listener, limit())) != nullptr;)
     try {
       if (next->link->fd() >= 0) {
         serve(rdma, *board, *next, to);

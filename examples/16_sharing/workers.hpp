@@ -16,8 +16,8 @@
 struct Worker {
   const rdmacommon::Link *link;
   unsigned slot;
-  std::string last;   // what it said in the end
-  unsigned asked = 0; // and for nothing after this many `requests`
+  std::string last;   // its last words, or the owner's words about its end
+  unsigned asked = 0; // its requests; the owner refuses those after the first `requests`
 };
 
 // @return a worker that has something to say; nothing when all have finished, or are silent for too

@@ -83,7 +83,7 @@ void ask(const CmOptions &where, uint32_t lines) {
   // `max_response`.
   try {
     caller.request(std::as_bytes(std::span(letters)), print);
-  } catch (const RequestFailed &failure) { // of this request: the connection is as good as before
+  } catch (const RequestFailed &failure) { // this request failed; the connection still works
     std::printf("  %s\n", failure.what());
   }
   caller.request(std::as_bytes(std::span(letters)), print, {.max_response = 200});

@@ -45,7 +45,7 @@ struct Answer {
 };
 
 struct Area {
-  std::atomic<uint32_t> submitted;          // how many submissions, since the beginning
+  std::atomic<uint32_t> submitted;          // submissions since the beginning
   std::array<Submission, slot_count> queue; // submission n is at n % slot_count
   std::array<Answer, slot_count> answers;
   std::array<std::array<char, slot_size>, slot_count> slots;

@@ -43,7 +43,7 @@ public:
       : bit_(1U << number), area_(area), board_(board), doorbell_(doorbell), timeout_(timeout) {}
 
   std::function<void()> before_sleep = [] {}; // for the demonstration
-  uint32_t looks = 0;                         // that often, before it sleeps
+  uint32_t looks = 0;                         // times that it looks for an answer, before it sleeps
 
   // [submit]
   void submit(uint64_t number) {
@@ -81,7 +81,7 @@ public:
 
   bool is_answered() const { return area_.is_answered.load(std::memory_order_acquire) != 0; }
 
-  uint32_t rings() const { return rings_; } // of the doorbell
+  uint32_t rings() const { return rings_; } // times that it rang the doorbell
 
 private:
   const uint32_t bit_;
@@ -92,7 +92,7 @@ private:
   uint32_t submitted_ = 0, rings_ = 0;
 };
 
-constexpr seconds idle(600); // of a worker, for the next part; it ends with its parent
+constexpr seconds idle(600); // a worker's wait for the next part; the worker ends with its parent
 constexpr std::array<uint32_t, 2> some_looks{0, 100};
 
 struct Settings {
@@ -184,7 +184,7 @@ void all_asleep(Sender &sender, const std::vector<Area *> &areas, const Children
 
 void many(Sender &sender, const Children &workers, uint32_t looks, const Settings &settings) {
   const uint32_t calls = sender.calls(), sleeps = sender.sleeps();
-  std::vector<const Link *> busy; // to the workers that have not finished
+  std::vector<const Link *> busy; // links to the workers that have not finished
   for (const auto &worker : workers) {
     worker->link().send("begin");
     busy.push_back(&worker->link());

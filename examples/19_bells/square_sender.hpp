@@ -85,7 +85,7 @@ public:
   }
   // [sleep]
 
-  uint32_t calls() const { return calls_; } // of the kernel, to wake workers
+  uint32_t calls() const { return calls_; } // calls of the kernel to wake workers
   uint32_t sleeps() const { return sleeps_; }
 
 private:

@@ -35,11 +35,11 @@ using std::chrono::seconds;
 namespace {
 
 constexpr uint32_t max_workers = 4;
-constexpr seconds idle(600); // of a worker, for its next order; it ends with its parent
+constexpr seconds idle(600); // a worker's wait for an order; the worker ends with its parent
 seconds timeout(5);          // for what another process has to do
 
 // [state]
-struct Id { // of a request, while it is under way
+struct Id { // identifies a request that is under way
   uint32_t number, slot, generation;
 };
 
@@ -51,7 +51,7 @@ struct Request {
 // The sender's record of a slot. It is not in the area, where the worker could change it.
 struct SlotState {
   bool is_under_way = false;
-  uint32_t generation = 0; // how many requests there have been in this slot, of all workers
+  uint32_t generation = 0; // requests in this slot so far, also of earlier workers
 };
 
 struct Member {

@@ -54,6 +54,6 @@ private:
   std::string request_of(uint32_t id) const {
     return "request " + std::to_string(asked_[id]) + " of caller " + std::to_string(id);
   }
-  std::vector<uint32_t> asked_; // how often each has asked
+  std::vector<uint32_t> asked_; // number of requests, for each caller
   std::vector<bool> waits_;
 };

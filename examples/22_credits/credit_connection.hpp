@@ -58,7 +58,7 @@ public:
   static constexpr uint32_t sends = 2 * runs_ahead;
   // [depths]
 
-  Slots out{}, in{}; // of our messages, and of the peer's
+  Slots out{}, in{}; // for our messages, and for the peer's
 
   void post_receive() { rdmacommon::post_recv(qp_.get(), {}); }
 

@@ -101,7 +101,7 @@ public:
   }
   // [take]
 
-  uint32_t runs = 0, credits = 0; // that this side has sent
+  uint32_t runs = 0, credits = 0; // runs and credits that this side has sent
 
 private:
   // [received]
@@ -173,10 +173,10 @@ private:
   // Out. put_ and posted_ count slots, and go on at the end of the ring.
   uint32_t free_ = slot_count, put_ = 0, posted_ = 0;
   struct Sent {
-    uint32_t count, number; // slots; of all requests posted
+    uint32_t count, number; // slots; its place among all requests posted
   };
   std::deque<Sent> sent_;                  // runs whose slots are not free
-  uint32_t returned_ = 0, given_back_ = 0; // of these by the other side; of all runs
+  uint32_t returned_ = 0, given_back_ = 0; // runs that the other side has taken: of sent_; in all
   // In. The next run begins with slot next_. Runs that have come, that were taken, and of which the
   // other side has been told.
   uint32_t next_ = 0, come_ = 0, taken_ = 0, told_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How long requests took: counts by length, eight for each power of two, so that a percentile is
+// Latencies of requests: counts by length, eight for each power of two, so that a percentile is
 // right within 12 %.
 #pragma once
 
@@ -46,5 +46,5 @@ private:
   }
   static uint64_t end_of(size_t index) { return (8 + index % 8 + 1) << index / 8; }
 
-  std::array<uint32_t, 320> counts_{}; // to 2^43 ns
+  std::array<uint32_t, 320> counts_{}; // times up to 2^43 ns
 };

@@ -72,7 +72,7 @@ public:
   }
 
 private:
-  struct Slot { // of a request that is under way
+  struct Slot { // holds a request that is under way
     Bytes request;
     std::optional<Pending> pending;
     Time began;
@@ -159,7 +159,7 @@ private:
         return;
       }
       collect_all();
-      // What has room may be requests that nobody waits for. This way to ask waits for room.
+      // Requests that nobody waits for may still take the room. This way to ask waits for room.
       check(caller_.request(slot.request, how), slot.request);
       count(slot.began);
       return;
@@ -182,7 +182,7 @@ private:
     }
   }
 
-  // Whether a connection comes in this time or not: the next request tries again.
+  // Waits some time for a connection. If none comes, the next request tries again.
   void wait_connected() {
     constexpr std::chrono::milliseconds some_time(100);
     if (load_.server < 0)
@@ -191,7 +191,7 @@ private:
       caller_.wait_connected(some_time, static_cast<uint32_t>(load_.server));
   }
 
-  Slot &next_slot() { // where the oldest one is, if all are taken
+  Slot &next_slot() { // the slot of the oldest request, if all are taken
     return slots_[next_++ % slots_.size()];
   }
 
@@ -220,11 +220,11 @@ private:
   uint64_t number_;
   Timetable timetable_;
   Score score_;
-  Bytes request_; // of one that is not kept
+  Bytes request_; // holds a request that is in no slot
   std::vector<Slot> slots_;
   size_t next_ = 0;
-  uint32_t under_way_ = 0;                           // of send_together()
-  std::vector<std::span<const std::byte>> requests_; // that go together
+  uint32_t under_way_ = 0;                           // requests that send_together() has under way
+  std::vector<std::span<const std::byte>> requests_; // requests that go together
 };
 
 } // namespace

@@ -15,10 +15,10 @@
 #include <span>
 #include <thread>
 
-// What a request begins with, in network byte order. Any bytes may follow.
+// The beginning of a request, in network byte order. Any bytes may follow.
 struct ServiceHeader {
   uint32_t response_length;
-  uint32_t microseconds; // that it takes
+  uint32_t microseconds; // time that the service takes
 };
 constexpr uint32_t please_fail = 0xffffffff; // as the response's length
 
@@ -31,7 +31,7 @@ checksum(std::span<const std::byte> bytes) { // like FNV-1a, but eight bytes at 
   }
   for (const std::byte byte : bytes)
     sum = (sum ^ static_cast<uint64_t>(byte)) * 1099511628211U;
-  return sum ^ sum >> 32; // what is in a word's upper half is in the sum's lower one, too
+  return sum ^ sum >> 32; // a word's upper half changes the sum's lower half, too
 }
 
 // A number, over and over.
@@ -83,7 +83,7 @@ inline size_t serve(std::span<const std::byte> request, std::span<std::byte> res
   return length;
 }
 
-// Whether that is what serve() makes of the request.
+// Returns true if the response is what serve() makes of the request.
 inline bool is_response(std::span<const std::byte> response, std::span<const std::byte> request) {
   ServiceHeader header{};
   if (request.size() < sizeof header)

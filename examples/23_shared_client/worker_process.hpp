@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-// How long a worker waits for its parent: rounds before its own can take as long as --seconds. If
-// the parent ends, so does the child.
-constexpr std::chrono::hours patience(24);
+// The longest wait of a worker for its parent: rounds before its own can take as long as --seconds.
+// If the parent ends, so does the child.
+constexpr std::chrono::hours longest_wait(24);
 
 class WorkerProcess {
 public:
@@ -28,10 +28,10 @@ public:
     sender_end_ = std::move(sender_end);
     child_ =
         std::make_unique<rdmacommon::Child>([&, end = &worker_end](const rdmacommon::Link &parent) {
-          parent.receive(patience); // there is a sender
+          parent.receive(longest_wait); // there is a sender
           rdmashared::Caller caller(std::move(*end), waiting);
           parent.send("joined");
-          parent.receive(patience); // all have joined
+          parent.receive(longest_wait); // all have joined
           const Score score = run_load(caller, load, number);
           parent.send({reinterpret_cast<const char *>(&score), sizeof score});
         });

@@ -22,7 +22,7 @@ namespace {
 
 struct Sample {
   static constexpr uint32_t type = 1;
-  uint64_t of; // which measurement
+  uint64_t of; // number of the measurement
   double value;
 };
 struct Summarize {

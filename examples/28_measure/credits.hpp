@@ -35,8 +35,8 @@ public:
   uint32_t left() const { return left_; }
   void use(uint32_t messages) { left_ -= messages; }
 
-  // Of a receive: its immediate is a credit for so many messages; 0 from a client, which gives
-  // none.
+  // Takes the completion of a receive. Its immediate is a credit for so many messages; 0 from a
+  // client, which gives none.
   // @throws Error if that cannot be
   void take(const ibv_wc &wc) {
     post_receive(); // before the peer can send another
@@ -69,7 +69,7 @@ constexpr uint32_t looks = 1000;
 inline void give_credits(ibv_cq *cq, ibv_qp *qp, Credits &credits, uint32_t depth,
                          const rdmacommon::Exchange &exchange) {
   rdmacommon::SendQueue queue(qp, depth);
-  ibv_send_wr credit{.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}; // of no bytes
+  ibv_send_wr credit{.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}; // carries no bytes
   std::array<ibv_wc, 64> done;
   uint32_t owed = 0, idle = 0;
   while (true) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a message can be, and its name on the command line.
+// The kinds of message, and their names on the command line.
 #pragma once
 
 #include <algorithm>

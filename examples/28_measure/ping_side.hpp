@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What client and server of measure.cpp both have: a queue pair, a buffer in each direction, and
-// the four ways to send a message and to learn of one.
+// The common part of client and server of measure.cpp: a queue pair, a buffer in each direction,
+// and the four ways to send a message and to learn of one.
 #pragma once
 
 #include "operations.hpp"
@@ -103,8 +103,8 @@ public:
   // [ask]
 
   // [in-order]
-  // Whether this device promises that the last byte of a WRITE comes last. Only a QP in RTS has an
-  // answer on mlx5.
+  // Returns true if this device promises that the last byte of a WRITE comes last. On mlx5, only a
+  // QP in RTS has an answer.
   bool is_in_order() const {
     return ibv_query_qp_data_in_order(qp_.get(), IBV_WR_RDMA_WRITE, 0) == 1;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How many messages a second: the client sends without a pause, as many as its send queue holds.
+// Measures messages per second: the client sends without a pause, as many as its send queue holds.
 // The server's program sleeps, except with WRITE_WITH_IMM: then it takes each completion, and gives
 // credits.
 //
@@ -108,7 +108,7 @@ private:
 };
 
 void measure(Flood &flood, const Settings &settings) {
-  flood.run(settings.messages / 10 + 1, settings.chain); // to warm up
+  flood.run(settings.messages / 10 + 1, settings.chain); // warms up
   const Stopwatch watch;
   const double cpu_before = machine_cpu_ms();
   const auto sent = static_cast<double>(flood.run(settings.messages, settings.chain));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* What the sources share. */
+/* The declarations that the sources share. */
 #ifndef KERNEL_CLIENT_H
 #define KERNEL_CLIENT_H
 
@@ -13,7 +13,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
-#define LENGTH SZ_4K /* of a page, in our memory and in the server's */
+#define LENGTH SZ_4K /* bytes of a page, in our memory and in the server's */
 #define MAX_QUEUES 8 /* for READs, and as many for WRITEs */
 
 /*
@@ -34,13 +34,13 @@ struct greeting {
 /* Private data of the request for each connection. */
 struct queue_request {
 	struct greeting greeting;
-	__be64 length; /* what all queues together need of the server's memory */
-	__be16 queue; /* which one this is, from 0 */
-	__be16 queues; /* of how many */
+	__be64 length; /* bytes of the server's memory, for all queues together */
+	__be16 queue; /* number of this queue, from 0 */
+	__be16 queues; /* number of all queues */
 	__be32 reserved;
 };
 
-/* What the other side may use of this side's memory: a message by SEND. */
+/* Memory of this side that the other side may use: a message by SEND. */
 struct description {
 	__be32 version;
 	__be32 rkey;
@@ -83,16 +83,16 @@ struct queue {
 struct client {
 	struct ib_device *device;
 	struct work_struct work; /* the worker, which makes and destroys the rest */
-	wait_queue_head_t wake; /* where it sleeps; callbacks wake it */
+	wait_queue_head_t wake; /* the worker sleeps here; callbacks wake it */
 	struct queue queue[2 * MAX_QUEUES]; /* first those for READs */
-	struct ib_pd *pd; /* of all queues: their keys are the same */
+	struct ib_pd *pd; /* one for all queues: their keys are the same */
 	struct ib_mr *mr;
 	mempool_t *requests;
 	struct slot *slots;
 	struct buffer ours, theirs; /* descriptions */
 	bool done; /* the step that queue 0 is at; set by its callback */
 	bool leaving;
-	uint calls; /* of ib_post_send() */
+	uint calls; /* calls of ib_post_send() */
 
 	rwlock_t lock; /* readers post; the writer sets error */
 	int error; /* once set, nothing is posted any more */
@@ -108,7 +108,7 @@ extern uint timeout, rounds, queues, pages;
 bool stop(struct client *c, int err);
 __printf(3, 4) int fail(struct client *c, int err, const char *fmt, ...);
 
-/* Which queue carries what. */
+/* The first half of the queues carries READs, the other half WRITEs. */
 static inline bool is_for_reads(const struct queue *q)
 {
 	return q->number < queues;

@@ -71,7 +71,7 @@ int make_queue(struct queue *q)
 void destroy_queue(struct queue *q)
 {
 	if (q->id && q->id->qp) {
-		rdma_disconnect(q->id); /* to the error state, in step with rdma_cm */
+		rdma_disconnect(q->id); /* moves the QP to the error state, in step with rdma_cm */
 		ib_drain_qp(q->id->qp); /* completes what is posted */
 		rdma_destroy_qp(q->id);
 	}

@@ -39,9 +39,9 @@ namespace {
 // The private data of the request for each queue; kernel_client.h has it for C.
 struct QueueRequest {
   Greeting greeting;
-  uint64_t length; // what all queues together need
-  uint16_t queue;  // which one this is, from 0
-  uint16_t queues; // of how many
+  uint64_t length; // bytes that all queues together need
+  uint16_t queue;  // number of this queue, from 0
+  uint16_t queues; // number of all queues
   uint32_t reserved;
 };
 static_assert(sizeof(QueueRequest) == 24);

@@ -19,8 +19,8 @@ namespace {
 
 constexpr size_t prefix = sizeof "RDMA_CM_EVENT_" - 1;
 
-// Of the reasons in the InfiniBand Architecture Specification (volume 1, 12.6.7.2) those that
-// rdma_cm itself gives.
+// The reasons that rdma_cm itself gives, of those in the InfiniBand Architecture Specification
+// (volume 1, 12.6.7.2).
 std::string reject_reason(int status) {
   switch (status) {
   case 1:
@@ -68,7 +68,7 @@ unique_cm_event take_cm_event(rdma_event_channel *channel, Where where) {
       return nullptr;
     throw_errno(errno, "rdma_get_cm_event", where);
   }
-  return unique_cm_event(event); // which acknowledges it, later
+  return unique_cm_event(event); // its destructor acknowledges the event
 }
 
 unique_cm_event next_cm_event(rdma_event_channel *channel, rdma_cm_event_type wanted,

@@ -146,7 +146,7 @@ Port open_port(const DeviceOptions &options) {
                                    ibv_free_device_list);
   std::vector<std::string> names;
   std::optional<Port> best;
-  std::exception_ptr unusable; // why the first port that was left out cannot be taken
+  std::exception_ptr unusable; // the first error of a device that was left out
   for (int i = 0; i < count; ++i) {
     const std::string name = names.emplace_back(ibv_get_device_name(devices[i]));
     if (!options.device.empty() && options.device != name)

@@ -121,7 +121,7 @@ uint16_t port_of(int server) {
   return ntohs(reinterpret_cast<const sockaddr_in &>(address).sin_port);
 }
 
-/// What the peer sent, for a message: nothing in it may reach the terminal as a control sequence.
+/// The peer's text, quoted for a message: no control sequence in it may reach the terminal.
 std::string in_quotes(std::string_view text) {
   std::string result = "'";
   for (const char letter : text)
@@ -135,7 +135,7 @@ std::string in_quotes(std::string_view text) {
   return result + "'";
 }
 
-constexpr const char *stock_mtu = ":1024"; // which stock tools do not say: their default
+constexpr const char *stock_mtu = ":1024"; // the default of the stock tools, which do not send it
 constexpr size_t mtu_length = 4;
 constexpr size_t stock_length = 4 + 1 + 6 + 1 + 6 + 1 + 32;
 constexpr size_t endpoint_length = stock_length + 1 + mtu_length;

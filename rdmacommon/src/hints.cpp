@@ -192,7 +192,7 @@ bool may_lock_any_amount() {
   return false;
 }
 
-// Whether the process has nearly as many mappings as vm.max_map_count allows.
+// True if the process has nearly as many mappings as vm.max_map_count allows.
 bool has_used_up_its_mappings() {
   std::ifstream maps("/proc/self/maps"), limit("/proc/sys/vm/max_map_count");
   const auto count = std::count(std::istreambuf_iterator<char>(maps), {}, '\n');

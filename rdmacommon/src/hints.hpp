@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// What to do about an error: the one table of hints, private to rdmacommon.
+/// Hints that say what to do about an error: the one table of them, private to rdmacommon.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -23,7 +23,7 @@ double machine_cpu_ms() {
   uint64_t user = 0, nice = 0, system = 0, idle = 0, waiting = 0, irq = 0, softirq = 0;
   if (!(stat >> all_cpus >> user >> nice >> system >> idle >> waiting >> irq >> softirq))
     throw Error("/proc/stat", "it cannot be read");
-  // What follows, "steal", is time in which another machine had the CPU.
+  // The next number, "steal", is time in which another machine had the CPU.
   return static_cast<double>(user + nice + system + irq + softirq) * 1000 /
          static_cast<double>(sysconf(_SC_CLK_TCK));
 }

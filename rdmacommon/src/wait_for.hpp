@@ -8,8 +8,8 @@ namespace rdmacommon {
 
 using Clock = std::chrono::steady_clock;
 
-/// What is left until `deadline`, never less than nothing. Rounded up: with a rest of less than a
-/// millisecond a program would not sleep but spin.
+/// The time that is left until `deadline`, never less than 0. It is rounded up: with less than a
+/// millisecond left, a program would not sleep but spin.
 std::chrono::milliseconds time_left(Clock::time_point deadline);
 
 /// Sleeps until `fd` is ready for `events` (POLLIN, POLLOUT). Signals do not end it.

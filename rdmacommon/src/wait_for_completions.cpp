@@ -48,7 +48,7 @@ size_t wait_for_completions(ibv_cq *cq, std::span<ibv_wc> into, const char *what
     if (const size_t count = poll_batch(cq, into, where))
       return count;
     check_rc(ibv_req_notify_cq(cq, 0), "ibv_req_notify_cq", where);
-    // What has come between the poll and the arming has raised no event.
+    // A completion between the poll and the arming has raised no event.
     if (const size_t count = poll_batch(cq, into, where))
       return count;
     if (Clock::now() >= deadline)

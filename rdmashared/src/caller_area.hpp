@@ -29,21 +29,21 @@
 
 namespace rdmashared {
 
-// How often a sleeper asks whether the sender lives.
+// The interval at which a sleeper checks that the sender lives.
 constexpr std::chrono::milliseconds liveness_interval(100);
 inline const uint32_t cpus = std::max(std::thread::hardware_concurrency(), 1U);
 
-// What is behind a Caller, and behind its Pendings.
+// The implementation of a Caller and of its Pendings.
 class CallerArea {
 public:
   CallerArea(rdmacommon::Link link, Waiting waiting, std::chrono::milliseconds limit);
 
   const Area &area() const { return use_.area(); }
   const Board &board() const { return **joined_.board; }
-  // Whether the sender has ended; the second one as far as this process has noticed. That needs no
-  // system call.
-  bool is_over() { return is_known_to_be_over() || (is_alone_ = joined_.is_alone()); }
-  bool is_known_to_be_over() const { return board().is_over.load() != 0 || is_alone_; }
+  // True if the sender has ended. is_known_to_be_over() makes no system call, so it can notice the
+  // end later.
+  bool is_over() { return is_known_to_be_over() || (sender_has_gone_ = joined_.sender_has_gone()); }
+  bool is_known_to_be_over() const { return board().is_over.load() != 0 || sender_has_gone_; }
 
   using Allocation = AreaUse::Allocation;
   uint64_t longest() const; // request, or response in the slots, in bytes
@@ -91,9 +91,9 @@ public:
   std::array<IdlePolicy, 3> idle_policy_{IdlePolicy(Waiting::poll), IdlePolicy(Waiting::events),
                                          IdlePolicy(Waiting::adaptive)}; // by Waiting
   Membership joined_;
-  std::atomic<bool> is_alone_ = false;
+  std::atomic<bool> sender_has_gone_ = false;
 
-  std::mutex mutex_; // of the two below, apart from AreaUse::release()
+  std::mutex mutex_; // protects the two members below; AreaUse::release() needs no lock
   AreaUse use_;
   uint32_t submitted_ = 0;
 
@@ -132,7 +132,7 @@ CallerArea::Slept CallerArea::sleep_until(IsDone is_done, Clock::time_point dead
   idle_policy.note(looked, is_done());
   const uint32_t bit = uint32_t{1} << joined_.number % 32;
   const auto &bell = board().bells.at(joined_.number / 32);
-  auto next_look = Clock::time_point::max(); // whether the sender lives
+  auto next_look = Clock::time_point::max(); // time of the next check that the sender lives
   auto why = Slept::late;
   const bool was_done = rdmashared::sleep_until(bell, area().sleeps(), is_done, [&](uint32_t seen) {
     const auto now = Clock::now();

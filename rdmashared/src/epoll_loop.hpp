@@ -126,8 +126,8 @@ inline std::string words_of(const std::exception_ptr &failure) {
 }
 
 // [idle_policy]
-// How often a thread that has found nothing looks again before it sleeps. Some looks cost less than
-// a sleep and a wake, as long as looking has paid lately.
+// Decides how often a thread that has found nothing looks again before it sleeps. Some looks cost
+// less than a sleep and a wake, as long as looking has paid lately.
 class IdlePolicy {
 public:
   explicit IdlePolicy(Waiting how) : how_(how) {}
@@ -157,7 +157,7 @@ private:
 class Loop {
 public:
   Loop() {
-    watch(sent_.fd(), [this] { carry_out(); });
+    watch(sent_.fd(), [this] { call_functions(); });
   }
   Loop(const Loop &) = delete;
   Loop &operator=(const Loop &) = delete;
@@ -244,7 +244,7 @@ private:
                                   .count(),
                               60'000));
   }
-  void carry_out() {
+  void call_functions() {
     sent_.take_back();
     std::vector<std::function<void()>> functions;
     {
@@ -259,7 +259,7 @@ private:
   std::list<Watched> watched_, forgotten_;
   std::atomic<std::thread::id> thread_;
   Event sent_;
-  std::mutex mutex_; // of the two below
+  std::mutex mutex_; // protects the two members below
   std::vector<std::function<void()>> functions_;
   bool is_closed_ = false;
 };

@@ -159,7 +159,7 @@ void Lane::come_up() {
 void Lane::on_cm_event(const rdma_cm_event &event) {
   const bool is_data = event.id == data_id_.get();
   if (is_broken_ || (event.id != id_.get() && !is_data))
-    return; // of an attempt that has been given up
+    return; // ignores an event of an attempt that has been given up
   try_to([&] {
     switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -211,7 +211,7 @@ std::optional<ResponseBuffer> Lane::buffers_of(uint16_t worker, const std::share
                           .length = shape_.largest};
   if (background_pending_) // one after the other
     return std::nullopt;
-  buffers.region.reset(); // of an earlier worker with this number
+  buffers.region.reset(); // drops the region of an earlier worker with this number
   buffers.area = area;
   const auto region = std::make_shared<unique_mr>();
   start_background_work(

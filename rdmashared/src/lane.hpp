@@ -29,8 +29,8 @@
 
 namespace rdmashared {
 
-// How long to stay away after a failure, as in lesson 13: twice as long each time, up to a limit,
-// with a random part. So clients that lost the server together do not come back together.
+// The pause after a failure, as in lesson 13: twice as long each time, up to a limit, with a random
+// part. So clients that lost the server together do not come back together.
 class Backoff {
 public:
   Backoff(std::chrono::milliseconds first, std::chrono::milliseconds limit)
@@ -68,7 +68,7 @@ public:
 
 class Lane {
 public:
-  // How often a connection that is up asks whether the server lives.
+  // The interval at which a connection that is up checks that the server lives.
   static constexpr std::chrono::milliseconds tick{500};
 
   // @param server  an index into options.servers
@@ -90,7 +90,7 @@ public:
 
   // ---- sending
 
-  // Whether put() may be called for a request of so many slots.
+  // True if put() may be called for a request of this many slots.
   bool has_room(uint64_t slots) const {
     return is_up() && under_way_ < window_ && connection_->has_room(slots);
   }
@@ -107,7 +107,7 @@ public:
     const auto its = given_up_.find(RequestId::unpacked(id).worker);
     return its != given_up_.end() && its->second.contains(id);
   }
-  // How many requests of a worker the server has not answered since.
+  // The number of requests that a worker has given up, and that the server has not answered.
   size_t given_up(uint16_t worker) const {
     if (given_up_.empty()) // nearly always
       return 0;
@@ -117,10 +117,10 @@ public:
   // @param buffer in the worker's area, which the server may write to
   void put_long(const Header &header, std::span<const std::byte> bytes,
                 const ResponseBuffer &buffer);
-  // Where the server can write to a worker's response buffers. Nothing until they are
-  // registered: that takes long, and another thread does it. Ask again then.
+  // Returns the address and the key of a worker's response buffers, or nothing if they are not
+  // registered yet. That takes long, and another thread does it: ask again later.
   std::optional<ResponseBuffer> buffers_of(uint16_t worker, const std::shared_ptr<Area> &area);
-  // Whether that has failed, since this was asked last. The next buffers_of() tries again.
+  // Returns true if the registration failed since the last call. The next buffers_of() tries again.
   bool takes_back_failure(uint16_t worker);
   void forget_buffers(uint16_t worker); // nothing of it is under way
 

@@ -246,7 +246,7 @@ void Members::welcome(ProcessIterator process) {
     *free = true;
     ++joined_[thread];
     threads_[thread].joined(std::move(member));
-  } catch (const Error &) { // of this process, or of the host, which has no room for it
+  } catch (const Error &) { // a mistake of the joining process, or the host has no room for it
     return forget(process);
   }
   if (paused_until_)
@@ -302,8 +302,8 @@ Membership join(Link link, milliseconds limit) {
           .number = number};
 }
 
-// Its process has ended, or it has let this worker go.
-bool Membership::is_alone() const {
+// Returns true if the sender's process has ended, or has let this worker go.
+bool Membership::sender_has_gone() const {
   std::array<pollfd, 2> fds{{{.fd = sender.get(), .events = POLLIN, .revents = 0},
                              {.fd = link.fd(), .events = POLLIN, .revents = 0}}};
   return poll(fds.data(), fds.size(), 0) > 0;

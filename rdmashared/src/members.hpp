@@ -56,7 +56,7 @@ struct SenderThread {
 
 class Members {
 public:
-  static constexpr uint32_t max_silent = 64; // that may not have said hello yet
+  static constexpr uint32_t max_silent = 64; // processes that have not said hello yet, at most
   static constexpr std::chrono::seconds hello_limit{5};
 
   // @param name  of an abstract socket, or empty
@@ -102,8 +102,8 @@ private:
   rdmacommon::File listener_;
   Loop loop_;
   std::list<Process> processes_;
-  std::vector<std::vector<bool>> is_taken_; // of each thread, by number
-  std::vector<uint32_t> joined_;            // to each thread, now
+  std::vector<std::vector<bool>> is_taken_; // the numbers that are in use, for each thread
+  std::vector<uint32_t> joined_;            // the number of members of each thread, now
   std::optional<Clock::time_point> paused_until_;
   bool is_over_ = false;
   std::thread thread_;
@@ -118,7 +118,7 @@ struct Membership {
   rdmacommon::File doorbell, event;
   uint32_t number;
 
-  bool is_alone() const; // whether the sender has gone. A system call
+  bool sender_has_gone() const; // returns true if the sender has gone; makes a system call
 };
 
 // @throws Error if the sender does not answer in time

@@ -29,7 +29,7 @@ namespace rdmashared {
 
 // ---- the area of a worker process
 
-// How large an area is. The sender chooses it.
+// The size of an area. The sender chooses it.
 struct AreaShape {
   uint32_t slots;          // 1 to max_slots
   uint32_t slot_size;      // bytes, a multiple of 8
@@ -57,15 +57,15 @@ struct Submission {
   uint32_t length;          // bytes of the request
   uint32_t max_response;    // bytes for the response in the slots, from the first one on
   uint32_t server;          // an index, or any_server
-  uint32_t limit_ms;        // how long the request is worth something, from now on; 0: always
-  uint32_t response_buffer; // of Want::long_response
+  uint32_t limit_ms;        // the request's time limit from now on, in milliseconds; 0: none
+  uint32_t response_buffer; // number of the buffer for a Want::long_response
   Want want;
   uint8_t service;
   uint16_t unused;
 };
 static_assert(sizeof(Submission) == 28);
 
-// Of a request, by its first slot. Zero: there is none yet.
+// The answer to a request, found by the request's first slot. outcome is 0 until there is one.
 struct Answer {
   std::atomic<uint32_t> outcome; // 1 + an Outcome
   uint32_t length;               // bytes of the response; valid once there is an outcome
@@ -81,7 +81,7 @@ public:
 
   const AreaShape &shape() const { return shape_; }
 
-  // How many submissions there have been, modulo 2^32. The worker writes it after the submission.
+  // The number of submissions so far, modulo 2^32. The worker writes it after the submission.
   std::atomic<uint32_t> &submitted() const { return header_->submitted; }
   Submission &submission(uint32_t number) const { return queue_[number & (queue_length_ - 1)]; }
   // Room for three submissions of each slot. A request can be answered just before its cancel is
@@ -139,8 +139,8 @@ private:
   std::byte *data_ = nullptr, *response_buffers_ = nullptr;
 };
 
-// Which slots and response buffers of its area a process uses. The sender never sees it. One thread
-// at a time takes places and gives them up. Any thread can release one at any time.
+// The slots and response buffers that a process uses in its area. The sender never sees this list.
+// One thread at a time takes places and gives them up. Any thread can release one at any time.
 class AreaUse {
 public:
   static constexpr uint32_t no_buffer = ~uint32_t{0}; // the request has none for a long response
@@ -185,8 +185,8 @@ private:
   std::optional<uint32_t> find_buffer();
 
   const Area &area_;
-  std::vector<std::atomic<Use>> uses_; // of each slot
-  std::vector<Allocation> given_up_;   // by the first slot; no slots: none
+  std::vector<std::atomic<Use>> uses_; // the use of each slot
+  std::vector<Allocation> given_up_;   // places, by their first slot; no slots: none
   std::vector<std::atomic<bool>> is_buffer_used_;
   uint32_t next_slot_ = 0;
   uint32_t in_use_; // from the first slot on; the others have never been used
@@ -194,7 +194,7 @@ private:
 
 // ---- the board of a sender
 
-constexpr uint32_t max_workers = 1024; // of a board
+constexpr uint32_t max_workers = 1024; // workers of one board, at most
 constexpr uint32_t max_servers = 256;
 
 struct Board {
@@ -205,8 +205,8 @@ struct Board {
   alignas(64) std::atomic<uint32_t> is_asleep; // the sender: a worker has to wake it
   std::atomic<uint32_t> busy;                  // workers with requests under way
   alignas(64) std::atomic<uint32_t> is_over;   // the sender has ended
-  std::atomic<uint32_t> changes;               // of the words below, which workers sleep on
-  std::array<std::atomic<uint8_t>, max_servers> connections; // to each server that are up
+  std::atomic<uint32_t> changes;               // a bell: rung when connections or is_over change
+  std::array<std::atomic<uint8_t>, max_servers> connections; // open connections to each server
   // Workers sleep here, 32 on each. A call of the kernel wakes those whose responses have come.
   alignas(64) std::array<std::atomic<uint32_t>, max_workers / 32> bells;
 };
@@ -222,7 +222,7 @@ public:
 
   Board &operator*() const { return *board_; }
   Board *operator->() const { return board_; }
-  int fd() const { return file_.get(); } // to share; nobody else can map it writable
+  int fd() const { return file_.get(); } // the memory to share; nobody else can map it writable
 
 private:
   rdmacommon::File file_;

@@ -83,7 +83,7 @@ bool Connection::post() {
 void Connection::probe() {
   SendQueue &queue = requests_.queue;
   if (queue.room() <= InRing::credits_ahead)
-    return; // what is under way there asks, too
+    return; // the WRITEs under way there ask the peer's host, too
   queue.add({.opcode = IBV_WR_RDMA_WRITE,
              .send_flags = IBV_SEND_SIGNALED,
              .wr = {.rdma = {.remote_addr = peer_address_, .rkey = peer_rkey_}}});

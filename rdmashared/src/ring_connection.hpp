@@ -48,7 +48,7 @@ private:
   std::atomic<uint64_t> value_{0};
 };
 
-// How long something took. Added to by any thread.
+// The times that something took. Any thread adds to them.
 class Times {
 public:
   // So many are not timed for each that is: reading the clock would cost as much as a part of the
@@ -76,9 +76,9 @@ private:
 // Each is what Counts says of it.
 struct Stats {
   Counter messages, groups, posts, completions, wakes, rnr, sleeps, other_calls;
-  Counter cancels; // by the workers of a sender
+  Counter cancels; // requests that the workers of a sender have cancelled
   std::array<Counter, 9> sizes;
-  std::array<Counter, 8> outcomes; // of requests, by the first values of Outcome
+  std::array<Counter, 8> outcomes; // the number of requests for each of the first 8 outcomes
   Times waited; // a sender's request for a place in a ring; a server's for its handler
   Times took;   // from sending a request to its answer; a handler
 
@@ -116,7 +116,7 @@ inline void add(Counts &all, const Counts &more) {
     all.sizes.at(i) += more.sizes.at(i);
 }
 
-// What both ends count.
+// Adds the figures that both ends count.
 // @param waited, took what Stats has timed, in words
 void add_to(Metrics &metrics, std::span<const Stats *const> stats, std::string_view waited,
             std::string_view took);
@@ -130,10 +130,10 @@ public:
   Connection(const Connection &) = delete;
   Connection &operator=(const Connection &) = delete;
 
-  // Where the peer writes to.
+  // The ring into which the peer writes.
   uint64_t address() const { return reinterpret_cast<uint64_t>(in_mr_->addr); }
   uint32_t rkey() const { return in_mr_->rkey; }
-  // Where this side writes to.
+  // Sets the peer's ring, into which this side writes.
   void set_peer(uint64_t address, uint32_t rkey);
 
   // ---- out
@@ -174,7 +174,7 @@ public:
   // Writes a long response.
   // @return false if there is no room now
   bool write_data(const ibv_mr *from, std::span<const std::byte> bytes, const ResponseBuffer &to);
-  // How many of these WRITEs have completed, in the order in which they were posted.
+  // The number of these WRITEs that have completed, in the order in which they were posted.
   uint64_t data_written() const { return data_written_; }
 
   ibv_pd *pd() const { return pd_.get(); }
@@ -239,8 +239,8 @@ inline std::span<const std::byte> private_data(const rdma_cm_event &event) {
 // go at once.
 void leave_channel(std::initializer_list<rdma_cm_id *> ids, Connection *connection);
 
-// How soon a silent peer counts as dead. rdma_cm's own is 2.1 s for each of the seven attempts.
-// Call it before rdma_connect() or rdma_accept().
+// Sets the time after which a silent peer counts as dead. rdma_cm's own is 2.1 s for each of the
+// seven attempts. Call it before rdma_connect() or rdma_accept().
 void set_ack_timeout(rdma_cm_id *id);
 
 } // namespace rdmashared

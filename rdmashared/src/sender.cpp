@@ -124,7 +124,7 @@ private:
   }
 
   const SenderOptions options_;
-  mutable std::mutex mutex_; // of the four below
+  mutable std::mutex mutex_; // protects the four members below
   std::condition_variable changed_;
   std::vector<uint32_t> up_; // connections of each loop
   std::string why_ = "it has not been tried yet";

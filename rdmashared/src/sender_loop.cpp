@@ -94,7 +94,7 @@ void SenderLoop::run() {
     if (was_busy)
       board_->busy.store(busy_, std::memory_order_relaxed);
     was_busy |= send();
-    wake_workers(); // whose requests have failed
+    wake_workers(); // their requests have failed
     if (was_busy || looked < idle_policy.looks()) {
       if (was_busy)
         idle_policy.note(std::exchange(looked, 0), true);
@@ -307,7 +307,7 @@ bool SenderLoop::send_one(Lane &lane, Queue &from) {
   return false;
 }
 
-// Why a request is not to be sent, by this lane or by another.
+// The failure of a request that no lane will send; nothing if this lane or another may send it.
 std::optional<Outcome> SenderLoop::failure_of(Lane &lane, const Request &request) const {
   if (request.worker->has_left || request.deadline <= now_)
     return Outcome::expired;

@@ -64,12 +64,12 @@ private:
     bool is_cancelled = false;
     uint16_t generation = 0;
     Submission what{};                            // a copy
-    Clock::time_point since{};                    // it is in this state
-    Clock::time_point deadline{};                 // after which it is worthless
+    Clock::time_point since{};                    // the time when it was submitted, or sent
+    Clock::time_point deadline{};                 // the time after which it is worthless
     bool is_timed = false;                        // see Times
-    Lane *lane = nullptr;                         // which has sent it
-    Worker *worker = nullptr;                     // whose it is
-    Request *previous = nullptr, *next = nullptr; // in the queue in which it waits
+    Lane *lane = nullptr;                         // the lane that has sent it
+    Worker *worker = nullptr;                     // its owner
+    Request *previous = nullptr, *next = nullptr; // its neighbours in its queue
   };
   struct Worker {
     explicit Worker(Member its)
@@ -83,9 +83,9 @@ private:
     const uint16_t number;
     const Area &area;
     const AreaShape shape;
-    uint32_t taken = 0; // of its submissions
+    uint32_t taken = 0; // submissions that the sender has taken, modulo 2^32
     uint32_t under_way = 0;
-    uint64_t bytes = 0; // in the slots, of all that is under way
+    uint64_t bytes = 0; // bytes in the slots, of all requests under way
     bool has_left = false;
     const std::unique_ptr<Request[]> requests; // by its first slot
   };
@@ -117,14 +117,14 @@ private:
     bool is_empty() const { return others.is_empty() && long_ones.is_empty(); }
   };
 
-  // Of a worker in a lane: fewer than a slot has generations. So one of these is always free.
+  // The limit for a worker's given-up requests in a lane. A slot has more generations: one is free.
   static constexpr uint32_t most_given_up = 0xffff;
 
   bool gather();
   bool take_submissions();
   bool take_from(Worker &worker);
   void take(Worker &worker, const Submission &what);
-  // That a request, and its response, take in the slots.
+  // The bytes that a request and its response need in the slots, which they share.
   static uint32_t bytes_of(const Submission &what) {
     return std::max(what.length, what.max_response);
   }
@@ -141,7 +141,7 @@ private:
   void cancel(Request &request);
   bool send();
   bool send_group(Lane &lane);
-  uint64_t slots_of(const Request &request) const { // of the ring
+  uint64_t slots_of(const Request &request) const { // slots of the ring that it takes
     const Submission &what = request.what;
     return slots_for(what.length + (what.want == Want::long_response ? ResponseBuffer::bytes : 0),
                      shape_.slot_size);
@@ -178,7 +178,7 @@ private:
 
   const SenderOptions &options_;
   const Shape shape_;
-  const uint32_t servers_; // how many
+  const uint32_t servers_; // the number of servers
   const std::function<void(uint32_t, std::string_view)> changed_;
   std::function<void(uint32_t)> free_, drop_;
   OwnBoard board_;

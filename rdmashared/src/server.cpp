@@ -78,7 +78,7 @@ private:
   struct ServingThread {
     size_t number;
     std::unique_ptr<SessionLoop> loop;
-    uint32_t sessions; // that it has, or will have; the first thread's
+    uint32_t sessions; // sessions that it has, or will have; the first thread counts them
   };
   // A client on its way to a thread.
   struct Opening {
@@ -86,7 +86,7 @@ private:
     Hello hello;
     ServingThread &thread;
     Client client;
-    std::list<Session> made; // of one
+    std::list<Session> made; // the one session, once it is made
   };
 
   RequestHandler with_health(RequestHandler handler);
@@ -117,7 +117,7 @@ private:
   std::map<std::string, uint32_t> half_open_; // connections of each host that are on the way
   std::atomic<uint64_t> connections_{0};      // ever
   std::atomic<uint32_t> served_{0}, dropped_{0}, rejected_{0};
-  Pool pool_;       // of handlers
+  Pool pool_;       // runs the handlers
   Pool background_; // makes sessions, and takes them down
 };
 

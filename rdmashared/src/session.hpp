@@ -104,14 +104,14 @@ struct SessionState {
   std::shared_ptr<Budget> total;
   Budget own;                          // beside `fixed`
   uint64_t fixed;                      // bytes of `total` that the session has as long as it lives
-  Session *session = nullptr;          // of the thread with the sessions; null once it is gone
+  Session *session = nullptr;          // the session, for its own thread; null once it is closed
   std::atomic<bool> is_closed = false; // nobody takes answers any more
 
   std::vector<std::byte> long_responses; // for responses of any length
   uint32_t largest;
 
-  std::mutex mutex;           // of the list
-  std::list<Batch *> batches; // that have not been handled and answered, the newest first
+  std::mutex mutex;           // protects `batches`
+  std::list<Batch *> batches; // the unfinished batches, the newest first
 
   SessionState(Client whose, std::shared_ptr<Answers> to, std::shared_ptr<Budget> of_all,
                uint64_t for_all, uint64_t for_requests, uint32_t largest_response);
@@ -127,15 +127,15 @@ struct SessionState {
 struct Received {
   Batch *batch; // its own, which lives as long as it does
   Header header;
-  ResponseBuffer peer_buffer; // of Kind::long_request
-  uint32_t offset = 0;        // of its bytes in the batch
-  uint32_t place = 0;         // of its response: of a small one, or the number of a long one
-  std::span<std::byte> response = {};        // once the handler has asked where it goes
-  std::vector<std::byte> reason_or_response; // why there is none; or a response that is not small
-  Kind answer{};                             // once there is one
-  uint32_t length = 0;                       // of the answer, in bytes
+  ResponseBuffer peer_buffer; // the client's memory for the response to a Kind::long_request
+  uint32_t offset = 0;        // index of its first byte in Batch::bytes
+  uint32_t place = 0;         // offset of a small response, or buffer number of a long one
+  std::span<std::byte> response = {};        // its memory, once the handler has asked for it
+  std::vector<std::byte> reason_or_response; // words of a failure, or a response that is not small
+  Kind answer{};                             // the kind of its answer, once there is one
+  uint32_t length = 0;                       // bytes of the answer
   mutable bool is_cancelled = false;         // by std::atomic_ref
-  bool is_written = false;                   // of a long response, which goes before its answer
+  bool is_written = false;                   // true once the WRITE of a long response is posted
 
   std::span<const std::byte> bytes() const;
   // For its response. @return false if the client's memory is used up
@@ -158,17 +158,17 @@ struct Batch {
   ~Batch();
 
   const std::shared_ptr<SessionState> state;
-  std::list<Batch *>::iterator place; // in the state's list
-  std::vector<std::byte> bytes;       // of the requests
+  std::list<Batch *>::iterator place; // its place in SessionState::batches
+  std::vector<std::byte> bytes;       // the requests' bytes, one after the other
   std::vector<Received> requests;
   std::unique_ptr<std::byte[]> small_responses; // each is zeroed when it is asked for
   uint32_t small_responses_length = 0;
   bool is_awaited = false; // it has requests, and not only posts
   const Clock::time_point came;
-  const uint32_t before;           // requests of the session
-  std::atomic<uint32_t> next = 0;  // to be handled
-  std::atomic<uint32_t> left = 0;  // that are not done; and one for the Job
-  std::atomic<uint64_t> taken = 0; // of the budgets
+  const uint32_t before;           // requests of the session before this batch
+  std::atomic<uint32_t> next = 0;  // index of the next request to handle
+  std::atomic<uint32_t> left = 0;  // requests that are not done, and 1 for the Job
+  std::atomic<uint64_t> taken = 0; // bytes taken from the budgets
 
   // The time since the batch came, or less. Each request asks, so this reads the kernel's coarse
   // clock, which is cheap and late. `came` is exact: late, too, it would end time limits too early.
@@ -197,7 +197,7 @@ class Job {
 public:
   // Nothing is added to the batch any more.
   explicit Job(std::unique_ptr<Batch> batch);
-  ~Job(); // what nobody has begun with gets no answer
+  ~Job(); // drops the requests that nobody has begun: they get no answer
   Job(const Job &) = delete;
   Job &operator=(const Job &) = delete;
 
@@ -277,18 +277,18 @@ private:
   bool send_one(Received &request);
 
   const uint64_t token_;
-  const uint16_t version_; // of the protocol
+  const uint16_t version_; // the version of the protocol
   const Shape shape_;
-  Clock::time_point began_ = Clock::now(); // to connect
+  Clock::time_point began_ = Clock::now(); // the time when it began to connect
   const std::shared_ptr<SessionState> state_;
   std::vector<bool> is_buffer_used_;
-  std::deque<Received *> ready_;   // whose answers must be sent
-  std::deque<Received *> writing_; // whose long responses' WRITEs have not completed
-  uint64_t written_ = 0;           // of these, how many have
+  std::deque<Received *> ready_;   // requests whose answers must be sent
+  std::deque<Received *> writing_; // requests whose long response's WRITE is under way
+  uint64_t written_ = 0;           // requests that have left writing_, so far
   uint32_t in_work_ = 0;           // requests without an answer
   size_t expected_ = 1;            // requests of a batch: as many as the last one had
-  uint32_t requests_ = 0;          // ever
-  uint32_t pings_ = 0;             // to be answered
+  uint32_t requests_ = 0;          // all requests so far
+  uint32_t pings_ = 0;             // pings that have no pong yet
   uint32_t awaited_ = 1;           // connections that must still be established
   bool wants_to_say_closing_ = false, has_heard_ = true;
   Stats &stats_;
@@ -355,7 +355,7 @@ private:
   const ServerOptions &options_;
   const RequestHandler &handler_;
   Pool &pool_, &background_;
-  const std::array<Session::Came::Way, 256> ways_; // of each service
+  const std::array<Session::Came::Way, 256> ways_; // the way of each service
   const std::function<void(const std::string &)> on_settled_;
   const std::function<void(bool)> on_closed_;
   std::function<void(rdma_cm_event &)> on_request_;

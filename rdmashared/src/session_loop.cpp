@@ -13,7 +13,7 @@ using namespace rdmacommon;
 
 namespace {
 
-constexpr std::chrono::milliseconds tick(1000); // how often it looks at the clock
+constexpr std::chrono::milliseconds tick(1000); // the interval at which a loop checks its sessions
 
 using Came = Session::Came;
 

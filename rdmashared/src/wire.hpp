@@ -80,7 +80,7 @@ constexpr uint16_t oldest_version = 5, newest_version = 5;
 
 // The sizes that both sides must agree on.
 struct Shape {
-  uint32_t slots;          // of each of the two rings
+  uint32_t slots;          // number of slots in each of the two rings
   uint32_t slot_size;      // bytes, a multiple of 8, at least a Header
   uint32_t window;         // requests that may be without a response
   uint32_t long_responses; // responses of any length under way at a time; 0: no data connection
@@ -108,8 +108,8 @@ enum class Purpose : uint16_t { requests, data };
 struct Hello {
   Purpose purpose;
   Shape shape;
-  uint64_t address; // of the ring into which the server writes
-  uint64_t token;   // of Purpose::data: the session that it belongs to; else the client's secret
+  uint64_t address; // address of the ring into which the server writes
+  uint64_t token;   // its session's token (Purpose::data), or the client's secret
   uint32_t rkey;
   uint16_t version = newest_version; // the newest one that both speak
 };
@@ -131,9 +131,9 @@ struct Welcome {
   uint16_t version = newest_version; // the Hello's
   Refusal refusal;
   uint32_t window;  // as in the Hello, or less
-  uint64_t address; // of the ring into which the sender writes
+  uint64_t address; // address of the ring into which the sender writes
   uint32_t rkey;
-  uint64_t token; // which a data connection must name
+  uint64_t token; // the session's token, which a data connection must name
 };
 
 struct HelloBytes {
@@ -163,7 +163,7 @@ enum class Kind : uint8_t {
   // From the server:
   response,      // the bytes are behind the header
   long_response, // `length` bytes have gone by the data connection; none are behind the header
-  failure,       // why there is none, in words
+  failure,       // the reason why there is none, in words
   expired,       // its time limit had passed, or it was cancelled, before the handler began
   pong,
   alive,           // nothing: that it is acknowledged shows that the client's host lives
@@ -171,7 +171,7 @@ enum class Kind : uint8_t {
   answer_too_long, // for max_response of the request; in words
 };
 
-// Of an answer.
+// The outcome that an answer of this kind means.
 inline Outcome outcome_of(Kind kind) {
   return kind == Kind::failure           ? Outcome::refused
          : kind == Kind::expired         ? Outcome::expired
@@ -179,19 +179,19 @@ inline Outcome outcome_of(Kind kind) {
                                          : Outcome::response;
 }
 
-// What a message begins with.
+// The beginning of a message.
 struct Header {
   uint32_t length;       // bytes behind it; see Kind::long_response
   uint32_t max_response; // bytes, of a request
-  uint64_t id;           // of a request, and of what answers it
-  uint32_t limit_ms;     // of a request: how long it is worth something, from now on; 0: always
+  uint64_t id;           // the number of a request, repeated in its cancel and its answer
+  uint32_t limit_ms;     // a request's time limit from now on, in milliseconds; 0: none
   Kind kind;
   uint8_t service;
 
   static constexpr uint32_t bytes = 24; // on the wire
 };
 
-// Where a long response goes.
+// The client's memory into which a long response goes.
 struct ResponseBuffer {
   uint64_t address;
   uint32_t rkey, length;
@@ -255,7 +255,7 @@ public:
   std::span<std::byte> memory() { return memory_; }
   uint32_t slot_size() const { return slot_size_; }
 
-  // Whether put() may be called for a message of so many slots.
+  // True if put() may be called for a message of this many slots.
   bool has_room(uint64_t slots) const { return slots <= free_; }
   // Puts a message behind the others.
   // @param bytes behind the header; in two parts, which need not follow each other in memory
@@ -337,7 +337,7 @@ public:
     }
   }
 
-  // Whether a credit is due. The other side needs it before it can go on sending.
+  // True if a credit is due. The other side needs it before it can go on sending.
   bool owes_credit() const {
     return taken_ - credited_ >= runs_ahead / 4 || slots_taken_ - slots_credited_ >= slots_ / 4;
   }
@@ -379,7 +379,7 @@ private:
   uint32_t taken_ = 0, credited_ = 0;
   uint64_t slots_taken_ = 0, slots_credited_ = 0;
   Header begun_header_{};
-  std::vector<std::byte> begun_; // of a message that goes on, as far as it has come
+  std::vector<std::byte> begun_; // the bytes of an incomplete message that have come so far
   size_t begun_needed_ = 0;
 };
 

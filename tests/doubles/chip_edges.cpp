@@ -21,7 +21,7 @@ void require(bool so, const char *what) {
     throw Error(what, "is not so");
 }
 
-// Whether the action is refused by an Error that says so.
+// Returns true if the action is refused by an Error that contains `words`.
 template <typename Action> bool refused(Action action, const char *words) {
   try {
     action();

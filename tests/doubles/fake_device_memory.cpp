@@ -157,7 +157,7 @@ ibv_context *ibv_open_device(ibv_device *device) {
     return nullptr;
   verbs_context *verbs = verbs_get_ctx(context);
   if (verbs->query_device_ex != query_device_ex)
-    real_query = verbs->query_device_ex; // of one provider, they are all the same
+    real_query = verbs->query_device_ex; // the same function in all contexts of a provider
   verbs->query_device_ex = query_device_ex;
   verbs->alloc_dm = alloc_dm;
   verbs->free_dm = free_dm;

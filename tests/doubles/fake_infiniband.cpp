@@ -31,7 +31,7 @@ int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr, size_t s
 
 decltype(ibv_context_ops::post_recv) real_post_recv = nullptr;
 decltype(ibv_context_ops::poll_cq) real_poll_cq = nullptr;
-std::map<std::pair<uint32_t, uint64_t>, void *> buffers; // of a UD queue pair's receives, by wr_id
+std::map<std::pair<uint32_t, uint64_t>, void *> buffers; // UD receive buffers, by QP and wr_id
 
 int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad) {
   for (const ibv_recv_wr *each = wr; qp->qp_type == IBV_QPT_UD && each; each = each->next)

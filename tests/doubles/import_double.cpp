@@ -80,7 +80,7 @@ extern "C" ibv_mr *ibv_import_mr(ibv_pd *pd, uint32_t handle) {
     return nullptr;
   std::fclose(note);
   std::remove(note_about(handle).c_str());
-  FILE *maps = std::fopen("/proc/self/maps", "r"); // where the importer has the memory
+  FILE *maps = std::fopen("/proc/self/maps", "r"); // tells where the importer has the memory
   char line[512];
   uintptr_t here = 0;
   while (std::fgets(line, sizeof line, maps))

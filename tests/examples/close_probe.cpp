@@ -38,7 +38,7 @@ bool is_librdmacm(const void *caller) {
   return dladdr(caller, &its) != 0 && std::strstr(its.dli_fname, "librdmacm");
 }
 
-std::atomic<int> channels{0}; // of the program
+std::atomic<int> channels{0}; // open channels that the program itself made
 
 } // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What ibv_fork_init() returns, before or after the first region, and whether children get that
-// region's page: for test_fork.py.
+// Prints what ibv_fork_init() returns, before or after the first region, and whether children get
+// that region's page: for test_fork.py.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/device.hpp>
 #include <rdmacommon/handles.hpp>
@@ -23,8 +23,8 @@ namespace {
 
 constexpr size_t page = 4096;
 
-// Whether the kernel leaves the mapping that begins at `address` out of a fork: "dc" in proc(5),
-// smaps.
+// Returns true if the kernel leaves the mapping that begins at `address` out of a fork: "dc" in
+// proc(5), smaps.
 bool is_left_out(const void *address) {
   std::ifstream maps("/proc/self/smaps");
   bool is_it = false;

@@ -79,7 +79,7 @@ public:
     dice_.fill(out_.memory().first(std::min<size_t>(out_.memory().size(), 4096)));
   }
 
-  // What it hears may make no sense from here on.
+  // Notes that this side has lied: what it hears from here on may make no sense.
   void has_lied() { has_lied_ = true; }
 
   using Hear = std::function<void(const rdmashared::Header &, std::span<const std::byte>)>;

@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// How a connection ends: with a word, or without.
+// Ends a connection with a word to the peer, or lets it end without one.
 void end(rdma_cm_id *id, Dice &dice) {
   if (dice.one_in(2))
     rdma_disconnect(id);
@@ -88,7 +88,7 @@ void client_round(const CmOptions &options, Dice &dice, Tally &tally) {
   Peer &peer = hostile.peer;
   const unique_mr buffers = reg_mr(peer.pd.get(), memory.data(), memory.size(),
                                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-  if (dice.one_in(16)) { // to the server
+  if (dice.one_in(16)) { // a lie to the server
     hostile.has_lied();
     (dice.one_in(2) ? shape.slots : shape.window) <<= dice.below(20);
   }
@@ -166,7 +166,7 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
                   Tally &tally) {
   unique_cm_event event = next_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.timeout);
   if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
-    return; // of an id that is gone
+    return; // an event of an id that is gone
   const unique_cm_id id(event->id);
   Refusal why{};
   const auto hello = hello_in(private_data(*event), why);

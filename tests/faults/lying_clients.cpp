@@ -108,7 +108,7 @@ void lying_clients(int argc, char **argv) {
     to_init(one.qp.get(), port);
     one.exchange.emplace(options, Where::here());
     if (lie == "exchange" && &one == &clients[1])
-      one.exchange->send_done(); // which is no address
+      one.exchange->send_done(); // "done" is no address
     else
       connect(one.qp.get(), port, *one.exchange, options);
   }

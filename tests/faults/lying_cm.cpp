@@ -135,7 +135,7 @@ void serve(rdma_event_channel *channel, const std::string &lie, const CmOptions 
     check_errno(rdma_reject(id.get(), nullptr, 0), "rdma_reject");
     return;
   }
-  if (lie == "no-answer") { // the client loses its patience, which it says by a rejection
+  if (lie == "no-answer") { // the client waits no longer, and says so by a rejection
     wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.wait);
     return;
   }

@@ -34,11 +34,11 @@ static const std::vector<std::string> lies_to_server{
     "",                     // shorter than the header
     data(0).substr(0, 5),   // likewise
     changed(data(0), 0, 7), // not of this example
-    changed(data(0), 4, 2), // of another version
+    changed(data(0), 4, 2), // another version
     changed(data(0), 7, 5), // its length: one more than there is
     changed(data(0), 6, '\xff'),
     changed(data(0), 7, 3),
-    changed(data(0), 5, 9), // of an unknown kind
+    changed(data(0), 5, 9), // an unknown kind
     acknowledgement(0),
     data(64),
     data(0xffffffff)};
@@ -66,7 +66,7 @@ static void as_client(const std::string &what, const Port &port, ibv_pd *pd, Exc
   const Destination to{.ah = ah.get(), .qpn = server.qpn, .qkey = our_qkey};
   exchange.send_done();
   if (what == "silent") {
-    exchange.receive_done(); // which the server does not send
+    exchange.receive_done(); // a word that the server does not send
     return;
   }
   Datagrams known(port, pd, 4);

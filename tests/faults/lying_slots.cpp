@@ -113,7 +113,7 @@ void cancel_late(Peer &peer) {
   peer.send(3, {.length = 0, .max_response = 8, .id = 7, .kind = Kind::request});
   expects_answer();
   expects_answer();
-  peer.send(4, {.kind = static_cast<Kind>(77)}); // to be dropped, as the others are
+  peer.send(4, {.kind = static_cast<Kind>(77)}); // a lie: the server drops the client
 }
 
 // So many bytes, as a run.
@@ -172,7 +172,7 @@ void change_hello(const std::string &lie, Hello &hello) {
   else if (lie == "window-0")
     hello.shape.window = 0;
   else if (lie == "long-responses")
-    hello.shape.long_responses = 1; // of no bytes
+    hello.shape.long_responses = 1; // one response of no bytes
   else if (lie == "largest")
     hello.shape = {
         .slots = 8, .slot_size = 64, .window = 1, .long_responses = 1, .largest = 0xffffffff};
@@ -245,7 +245,7 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
 
 // ---- the server
 
-using Answer = std::function<void(Peer &, const Header &)>; // to a request with this header
+using Answer = std::function<void(Peer &, const Header &)>; // answers a request with this header
 
 // One without bytes that is right, but for what `change` makes of it.
 Answer answer(const std::function<void(Header &)> &change) {

@@ -38,7 +38,7 @@ struct Liar {
       post_send(qp, {.opcode = IBV_WR_SEND_WITH_INV,
                      .send_flags = IBV_SEND_SIGNALED,
                      .invalidate_rkey = ibv_inc_rkey(window.rkey)});
-    else if (lie == "silence") { // until the server has lost its patience
+    else if (lie == "silence") { // until the server waits no longer
       wait_for_completion(cq, "the notice", timeout);
       post_send(qp, read);
       while (check_count(ibv_poll_cq(cq, 1, &done), "ibv_poll_cq") == 0)

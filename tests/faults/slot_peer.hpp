@@ -23,7 +23,7 @@
 #include <optional>
 #include <vector>
 
-struct Peer { // of either side
+struct Peer { // one end of a connection, the client's or the server's
   static constexpr uint32_t depth = 512;
 
   Peer(rdma_cm_id *id, const rdmashared::Shape &of)

@@ -32,7 +32,7 @@ std::vector<std::byte> request_that_takes(uint32_t microseconds, uint32_t respon
   return bytes;
 }
 
-// What becomes of the server ends a request, and not its own limit.
+// Options with a long limit: what happens to the server ends a request, not this limit.
 const RequestOptions patient{.limit = std::chrono::hours(1)};
 
 void stay() {

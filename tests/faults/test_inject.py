@@ -24,7 +24,7 @@ ONLY = os.environ.get("LAB_INJECT_ONLY", "")  # "02_send_recv", or one of its pr
 
 # A server whose client has failed does not wait for another one for long.
 WAIT = ["--wait", "15"]
-PATIENCE = ["--timeout", "60"]  # listing the calls takes time, too
+LONGER = ["--timeout", "60"]  # listing the calls takes time, too
 # Fewer rounds of what is measured: they make the same calls.
 FEWER = {"completions": ["--measure", "1"]}
 SHARED = ("slot_server", "use_shared_client", "cache")  # servers or clients of rdmashared
@@ -99,7 +99,7 @@ class Inject(unittest.TestCase):
         def calls(job):
             lesson, program = job
             return self.injection.calls(
-                program, lesson.kind, FEWER.get(program, []) + PATIENCE * has_timeout(lesson))
+                program, lesson.kind, FEWER.get(program, []) + LONGER * has_timeout(lesson))
 
         with concurrent.futures.ThreadPoolExecutor(inject.AT_ONCE) as pool:
             return [
@@ -141,9 +141,9 @@ class Inject(unittest.TestCase):
         def run(job):
             lesson, program, call = job
             # With a delayed event a program has to work, so it gets as much time as it needs.
-            patience = PATIENCE * (has_timeout(lesson) and call.how == "delayed")
+            longer = LONGER * (has_timeout(lesson) and call.how == "delayed")
             outcome = self.injection.run(
-                program, lesson.kind, [*arguments(lesson, program), *patience], call)
+                program, lesson.kind, [*arguments(lesson, program), *longer], call)
             return inject.problem(call, outcome), outcome
 
         passed, designed, not_reached = 0, {}, []

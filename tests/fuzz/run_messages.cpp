@@ -135,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     default:
       from_an_honest_peer(input);
     }
-  } catch (const Error &) { // which is what should become of nonsense
+  } catch (const Error &) { // the right outcome for nonsense
     require(which != 1 && which != 4, "an honest peer is right");
   }
   return 0;

@@ -68,8 +68,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                 size_t{joined.area->shape().slots} * joined.area->shape().slot_size,
             "an area has its slots");
     require((*joined.board)->servers >= 1, "there is a server");
-    joined.is_alone();
-  } catch (const Error &) { // which is what should become of nonsense
+    joined.sender_has_gone();
+  } catch (const Error &) { // the right outcome for nonsense
   }
   return 0;
 }

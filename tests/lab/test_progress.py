@@ -203,9 +203,26 @@ class Progress(unittest.TestCase):
         ).next()
         self.assertTrue(left[0].startswith("./lab doctor"), left)
 
+    def test_two_routes_from_lesson_17(self):
+        before = [line for line in everything() if line[1][:2] <= "17"]
+        commands = progress.State(before).next()
+        self.assertEqual(
+            [" ".join(command.split()) for command in commands],
+            ["./lab run 18_memory_area # to build it, read lessons/18_memory_area.md",
+             "./lab run 27_in_production # to use it, read lessons/27_in_production.md"])
+        # A reader who uses it only is not sent back.
+        used = [*before, *(line for line in everything() if line[1][:2] == "27")]
+        commands = progress.State(used).next()
+        self.assertEqual([command.split()[2] for command in commands], ["28_measure"])
+        # One who builds it, is.
+        commands = progress.State([*used, ("run", "19_bells")]).next()
+        self.assertEqual(
+            [command.split()[2] for command in commands], ["28_measure", "18_memory_area"])
+
     def test_command(self):
         out, _ = self.lab()
-        self.assertEqual(out.count("\n"), len(LESSONS) + 4)
+        parts = {lesson.part for lesson in LESSONS.values()}
+        self.assertEqual(out.count("\n"), len(LESSONS) + len(parts) + 4)
         self.assertIn("next: ./lab doctor ", out)
         for line in everything():
             progress.note(*line)

@@ -2,7 +2,8 @@
 // The programs made wrong on purpose share this: two connected queue pairs in one process.
 //
 // Each case is a function that does one thing wrong if `wrong`, and the same right if not. Its name
-// is the name of the rule that finds it. test_lint.py runs each twice under librdmalint.so.
+// is the name of the rule that finds it; a rule may have more cases, with a comma and a word
+// behind. test_lint.py runs each twice under librdmalint.so.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -33,7 +34,7 @@ struct Add {
   Add(const char *name, Case run) { all()[name] = std::move(run); }
 };
 
-// How the two are made. Each case changes what it is about.
+// The properties of a Pair. Each case changes those that it is about.
 struct Shape {
   ibv_qp_cap cap{.max_send_wr = 4,
                  .max_recv_wr = 4,
@@ -73,7 +74,7 @@ struct Pair {
   unique_qp a, b;
 };
 
-// Whether a thread of this process sleeps, in a call of the kernel's.
+// Returns true if this thread of the process sleeps, in a call of the kernel's.
 bool sleeps(pid_t thread);
 
 // The next completion, whatever its status.

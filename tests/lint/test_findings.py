@@ -47,6 +47,8 @@ STOCK_PAIRS = {
         "destroyed-in-use": "its event thread is inside the channel that it destroys",
     },
     ("udaddy -b {host} -C 5", "udaddy -s {host} -C 5"): {},
+    ("ucmatose -b {host} -p {port} -C 5", "ucmatose -s {host} -p {port} -C 5"): {},
+    ("rdma_server -p {port}", "rdma_client -s {host} -p {port}"): {},
     ("rstream -b {host} -p {port} -S 64 -C 50", "rstream -s {host} -p {port} -S 64 -C 50"): {},
 }
 

@@ -21,7 +21,7 @@ const Add bad_argument("bad-argument", [](const DeviceOptions &options, bool wro
   Pair pair(options);
   ibv_sge where = pair.at(page, 64);
   ibv_recv_wr request{.sg_list = &where, .num_sge = 1}, *bad = nullptr;
-  if (wrong) // what the stack may hold
+  if (wrong) // bytes that the stack may hold
     std::memset(&request.next, 0xa5, sizeof request.next);
   (void)ibv_post_recv(pair.b.get(), &request, &bad);
 });

@@ -67,6 +67,7 @@ int index_of(const Port &port, const std::string &address) {
 }
 
 // Changes the addresses of the port's network interface, and waits until the GID table shows it.
+// An earlier run that was killed may have left the address: "replace" adds it or finds it.
 int change(const Port &port, const char *what, const std::string &address) {
   std::string interface;
   std::ifstream("/sys/class/infiniband/" + port.device_name() + "/ports/" +
@@ -77,7 +78,7 @@ int change(const Port &port, const char *what, const std::string &address) {
       "ip address " + std::string(what) + " " + address + "/32 dev " + interface;
   if (std::system(command.c_str()) != 0)
     throw Error(command, "it failed");
-  const bool there = std::string(what) == "add";
+  const bool there = std::string(what) == "replace";
   int index = -1;
   while (((index = index_of(port, address)) >= 0) != there) {
     ibv_async_event event{};
@@ -90,7 +91,7 @@ int change(const Port &port, const char *what, const std::string &address) {
 const Add gid_changed("gid-changed", [](const DeviceOptions &options, bool wrong) {
   const std::string address = "10.79.0.1";
   Pair pair(options, {.connected = false});
-  const int index = change(pair.port, "add", address);
+  const int index = change(pair.port, "replace", address);
   pair.connect({.to_rtr = [&](bool, ibv_qp_attr &attr) {
     attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(index);
     check_rc(

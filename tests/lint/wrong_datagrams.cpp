@@ -67,7 +67,7 @@ const Add group_not_joined("group-not-joined", [](const DeviceOptions &options, 
   ibv_gid group{.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3}};
   group.raw[15] += wrong;
   ip_mreq request{};
-  std::memcpy(&request.imr_multiaddr, group.raw + 12, 4); // of ::ffff:a.b.c.d
+  std::memcpy(&request.imr_multiaddr, group.raw + 12, 4); // the IPv4 address in ::ffff:a.b.c.d
   std::memcpy(&request.imr_interface, pair.port.gid.gid.raw + 12, 4);
   check_rc(ibv_attach_mcast(qp.get(), &group, 0), "ibv_attach_mcast");
   const int membership = check_errno(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket");

@@ -7,6 +7,10 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
@@ -111,24 +115,60 @@ const Add cq_not_polled("cq-not-polled", [](const DeviceOptions &options, bool w
   }
 });
 
-const Add no_poll_after_arm("no-poll-after-arm", [](const DeviceOptions &options, bool wrong) {
-  Pair pair(options, {.with_channel = true});
-  pair.receive();
-  arm(pair.received.get());
-  ibv_wc wc{};
-  if (!wrong)
-    check_count(ibv_poll_cq(pair.received.get(), 1, &wc), "ibv_poll_cq");
-  pair.send();
-  take_event(pair);
-  wait(pair.received.get());
-  if (!wrong) { // at its end, a program need not take what has made an event
+// Waits until the descriptor can be read.
+using WaitFor = void(int fd);
+
+void wait_by_poll(int fd) {
+  pollfd one{.fd = fd, .events = POLLIN};
+  check_errno(poll(&one, 1, -1), "poll");
+}
+
+void wait_by_epoll(int fd) {
+  const int epoll = check_errno(epoll_create1(0), "epoll_create1");
+  epoll_event one{.events = EPOLLIN};
+  check_errno(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &one), "epoll_ctl");
+  check_errno(epoll_wait(epoll, &one, 1, -1), "epoll_wait");
+  close(epoll);
+}
+
+// By ibv_get_cq_event, or by this other way, with a channel that does not block.
+Case no_poll(WaitFor *wait_for) {
+  return [wait_for](const DeviceOptions &options, bool wrong) {
+    Pair pair(options, {.with_channel = true});
+    const int fd = pair.channel->fd, other = check_errno(eventfd(1, 0), "eventfd");
+    if (wait_for)
+      check_errno(fcntl(fd, F_SETFL, O_NONBLOCK), "fcntl");
     pair.receive();
     arm(pair.received.get());
+    ibv_wc wc{};
+    if (!wrong)
+      check_count(ibv_poll_cq(pair.received.get(), 1, &wc), "ibv_poll_cq");
     pair.send();
-    wait(pair.sent.get());
-    wait(pair.sent.get());
-  }
-});
+    if (wait_for)
+      wait_for(fd);
+    take_event(pair);
+    wait(pair.received.get());
+    if (!wrong && wait_for) { // for something else, by an epoll instance with a closed one's number
+      pair.receive();
+      pair.send();
+      arm(pair.received.get());
+      wait_for(other);
+      wait(pair.received.get());
+    }
+    if (!wrong) { // at its end, a program need not take what has made an event
+      pair.receive();
+      arm(pair.received.get());
+      pair.send();
+      wait(pair.sent.get());
+      wait(pair.sent.get());
+    }
+    close(other);
+  };
+}
+
+const Add no_poll_after_arm("no-poll-after-arm", no_poll(nullptr));
+const Add no_poll_before_poll("no-poll-after-arm, poll", no_poll(wait_by_poll));
+const Add no_poll_before_epoll("no-poll-after-arm, epoll", no_poll(wait_by_epoll));
 
 // Three completions are there, and the program takes two at a time. A fourth makes the event.
 const Add full_batch("full-batch", [](const DeviceOptions &options, bool wrong) {

@@ -26,9 +26,9 @@ constexpr uint64_t limit = 3'000'000; // states: an exploration that does not en
 
 struct Scenario {
   const char *name;
-  uint32_t workers, requests; // of each worker, one after the other
+  uint32_t workers, requests; // requests of each worker, one after the other
   uint32_t deaths;
-  uint32_t interruptions = model::World::any_number; // of threads that could go on
+  uint32_t interruptions = model::World::any_number; // limit for those of threads that can go on
 };
 
 const Scenario scenarios[] = {

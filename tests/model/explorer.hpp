@@ -39,7 +39,7 @@ struct Thread {
   bool may_die = false;
 
   State state = State::can_go_on;
-  std::function<bool()> until; // of one that waits
+  std::function<bool()> until; // the condition that a waiting thread waits for
   const void *sleeps_on = nullptr;
   uint64_t history = 0, base = 0; // hashes of what it has observed, and of what it had settled
   bool has_begun = false, has_changed = true; // something that others see, by its last step
@@ -53,7 +53,7 @@ public:
   virtual ~World() = default;
   std::vector<std::unique_ptr<Thread>> threads; // in the order of their names in a schedule
   uint32_t deaths_left = 0;
-  // How many times a thread may still be interrupted that can go on. Most races need two or three.
+  // Interruptions that are still allowed, of threads that can go on. Most races need two or three.
   static constexpr uint32_t any_number = UINT32_MAX;
   uint32_t interruptions_left = any_number;
   size_t latest = 0; // the thread that took the last step
@@ -79,6 +79,6 @@ void wait_until(std::function<bool()> is_so); // no step: asked whenever the exp
 void forget_all_but(uint64_t what);
 uint64_t mix(uint64_t hash, uint64_t more);
 void set_shared(const void *begin, size_t size);
-bool is_running(); // whether a thread of a world is, as opposed to the explorer
+bool is_running(); // true in a thread of a world, false in the explorer
 
 } // namespace model

@@ -14,7 +14,7 @@
 
 namespace model {
 
-// Of the explorer. A word outside of the shared memory is no step: nobody else sees it.
+// Functions of the explorer. A word outside of shared memory is no step: nobody else sees it.
 bool is_shared(const void *word);
 void before_step();            // the explorer may let others go on here
 void observed(uint64_t value); // by this thread: what it does next depends on it
@@ -22,7 +22,7 @@ void changed();                // by this thread, which others can see
 long sleep_on(const void *word, bool is_still_so);
 long wake_sleepers(const void *word, uint32_t count);
 
-// What std::atomic is in bells.hpp.
+// Stands in for std::atomic in bells.hpp.
 template <typename T> class Word {
 public:
   Word() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a server knows of its clients, and what a program keeps for each.
+// Tests what a server knows of its clients, and what a program keeps for each.
 #include "in_one_process.hpp"
 
 #include <gtest/gtest.h>
@@ -139,7 +139,7 @@ TEST(Clients, AreWaitedForByManyThreads) {
                    return nullptr;
                  }},
                  [](Request &&) {});
-  Sender sender({.servers = {server.where()}, .connect_within = patience});
+  Sender sender({.servers = {server.where()}, .connect_within = time_limit});
   Queue<bool> begun, ended;
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i)

@@ -66,7 +66,7 @@ TEST(Others, ACancelDropsNoPostOfAWorkerThatHasGone) {
   Connected connected(server);
   // The server takes messages in order, so it has taken those before this one.
   const auto number = [](Caller &of) {
-    return text(of.call(bytes("?"), {.limit = patience, .service = 1}).bytes);
+    return text(of.call(bytes("?"), {.limit = time_limit, .service = 1}).bytes);
   };
   Pending blocks = connected.caller.request_async(bytes("blocks"), patient());
   EXPECT_EQ(begun.pop(), "blocks");
@@ -132,7 +132,8 @@ TEST(Others, ARequestThatIsCancelledWhileItWaitsGivesItsSlotsBackAtOnce) {
   Pending second = connected.caller.request_async(bytes("2"), patient());
   for (int i = 0; i < 10; ++i) {
     std::optional<Pending> third;
-    for (const auto until = steady_clock::now() + patience; !third && steady_clock::now() < until;)
+    for (const auto until = steady_clock::now() + time_limit;
+         !third && steady_clock::now() < until;)
       third = connected.caller.try_request_async(bytes("3"), patient());
     ASSERT_TRUE(third);
     third->cancel();
@@ -150,19 +151,19 @@ TEST(Others, AServerThatHangsDoesNotUseUpTheArea) {
   Running hangs({}, keep_in(kept));
   Running works({}, [](Request &&request) { request.reply(request.bytes()); });
   Connected connected({.servers = {hangs.where(), works.where()}, .area_slots = area_slots});
-  const RequestOptions the_first{.server = 0, .limit = patience};
+  const RequestOptions the_first{.server = 0, .limit = time_limit};
   std::vector<Request> requests;
   for (uint32_t i = 0; i < area_slots; ++i) {
     const Pending given_up = connected.caller.request_async(bytes("?"), the_first);
     requests.push_back(kept.pop());
   }
-  EXPECT_TRUE(connected.caller.call(bytes("?"), {.server = 1, .limit = patience}));
+  EXPECT_TRUE(connected.caller.call(bytes("?"), {.server = 1, .limit = time_limit}));
   // But it has no more work for this process than the process has slots.
   EXPECT_EQ(connected.caller.call(bytes("?"), the_first).outcome, Outcome::no_room);
   EXPECT_TRUE(kept.is_empty());
   // Requests for any server go to the other one.
   for (int i = 0; i < 10; ++i)
-    EXPECT_TRUE(connected.caller.call(bytes("?"), {.limit = patience}));
+    EXPECT_TRUE(connected.caller.call(bytes("?"), {.limit = time_limit}));
   for (Request &request : requests)
     request.reply(request.bytes());
   const std::string lane =

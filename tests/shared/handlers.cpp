@@ -186,12 +186,12 @@ TEST(Requests, WantNoResponseIfTheyArePosted) {
   Running server({}, keep_in(kept));
   Connected connected({.servers = {server.where()}, .slots = 16, .window = 4});
   for (int i = 0; i < 100; ++i) { // so that their slots, and the window, come back
-    connected.caller.post(bytes("post"), {.limit = patience, .service = 3});
+    connected.caller.post(bytes("post"), {.limit = time_limit, .service = 3});
     Request posted = kept.pop();
     EXPECT_FALSE(posted.wants_response());
     EXPECT_EQ(posted.service(), 3);
     if (i % 3 == 0)
-      posted.reply(bytes(std::string(5000, 'x'))); // to nobody, so it may be too long
+      posted.reply(bytes(std::string(5000, 'x'))); // nobody gets it, so it may be too long
     else if (i % 3 == 1)
       posted.fail("no");
   }

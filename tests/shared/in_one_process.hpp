@@ -26,10 +26,10 @@ namespace in_one_process {
 using namespace rdmashared;
 using rdmacommon::Error;
 
-// What takes longer is a failure of the test. A busy machine takes long.
-constexpr std::chrono::seconds patience(60);
+// The longest wait of a test; a longer one is a failure. A busy machine takes long.
+constexpr std::chrono::seconds time_limit(60);
 
-extern std::string address; // of the device, from the command line
+extern std::string address; // the device's address, from the command line
 
 // Starts this program once more: it joins the sender, asks `text`, and ends.
 // @param server RequestOptions::server
@@ -50,7 +50,7 @@ public:
   // Waits for one. @throws Error if none comes
   Thing pop() {
     std::unique_lock lock(mutex_);
-    if (!has_come_.wait_for(lock, patience, [this] { return !things_.empty(); }))
+    if (!has_come_.wait_for(lock, time_limit, [this] { return !things_.empty(); }))
       throw Error("the test", "it waits for something that does not come");
     Thing thing = std::move(things_.front());
     things_.pop_front();
@@ -148,7 +148,7 @@ private:
 class Connected {
 public:
   explicit Connected(SenderOptions options)
-      : sender(std::move(options)), caller((sender.wait_until_up(patience), sender.caller())) {}
+      : sender(std::move(options)), caller((sender.wait_until_up(time_limit), sender.caller())) {}
   explicit Connected(const Running &server)
       : Connected(SenderOptions{.servers = {server.where()}}) {}
 
@@ -166,7 +166,7 @@ inline std::string text(std::span<const std::byte> bytes) {
 
 // Options of a request that is in no hurry.
 inline RequestOptions patient(size_t max_response = 0) {
-  return {.max_response = max_response, .limit = patience};
+  return {.max_response = max_response, .limit = time_limit};
 }
 
 inline std::string ask(Caller &caller, const std::string &words, RequestOptions how = patient()) {
@@ -174,7 +174,7 @@ inline std::string ask(Caller &caller, const std::string &words, RequestOptions 
 }
 
 inline std::string response_of(Pending &pending) {
-  const auto response = pending.wait(patience);
+  const auto response = pending.wait(time_limit);
   if (!response)
     throw Error("the test", "a response does not come");
   return text(*response);
@@ -185,7 +185,7 @@ template <typename End> double answered(const End &end) {
   return end.metrics().value("requests_total", "outcome=\"response\"");
 }
 
-// Why a request failed.
+// Returns the failure of a request, which must fail.
 template <typename F> RequestFailed failure_of(F request) {
   try {
     request();
@@ -195,7 +195,7 @@ template <typename F> RequestFailed failure_of(F request) {
   throw Error("the test", "a request has not failed");
 }
 
-// Why a response has no room.
+// Returns the words that say why a response has no room.
 template <typename F> std::string answer_too_long(F request) {
   const RequestFailed failure = failure_of(request);
   if (failure.outcome() != Outcome::answer_too_long || !failure.server_said().empty())
@@ -204,7 +204,7 @@ template <typename F> std::string answer_too_long(F request) {
   return said.substr(begins.size(), said.rfind(" (") - begins.size());
 }
 
-// What a wrong use is told.
+// Returns the words of the error that a wrong use gets.
 template <typename F> std::string error_of(F use) {
   try {
     use();

@@ -51,7 +51,7 @@ TEST(LongMessages, OfAllSizesUpToTheArea) {
     for (const size_t less : {0, 1, 63}) {
       expect_mirrored(to.caller, length_in(slots) - less);
       expect_mirrored(to.caller, length_in(slots) - less,
-                      {.max_response = RequestOptions::any_length, .limit = patience});
+                      {.max_response = RequestOptions::any_length, .limit = time_limit});
     }
   expect_mirrored(to.caller, 5);
   expect_mirrored(to.caller, 1024 * 64); // all of the area

@@ -106,7 +106,7 @@ TEST(Messages, AreAnsweredLater) {
   Request request = kept.pop();
   EXPECT_FALSE(pending.is_ready());
   reply(request, Sum{3});
-  const auto response = pending.wait(patience);
+  const auto response = pending.wait(time_limit);
   ASSERT_TRUE(response);
   EXPECT_EQ(from_bytes<Sum>(*response).value, 3);
 }

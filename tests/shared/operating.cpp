@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an operator wants of a server: order of services, health, limits for strangers, and figures.
+// Tests what an operator needs: order of services, health, limits for strangers, and figures.
 #include "gate.hpp"
 #include "in_one_process.hpp"
 
@@ -33,11 +33,11 @@ TEST(Services, UrgentOnesGoFirst) {
   pending.push_back(caller.request_async(bytes("blocks"), patient()));
   EXPECT_EQ(begun.pop(), "blocks");
   // The server takes messages in order, and answers an inline one before the pool goes on.
-  const RequestOptions at_once{.limit = patience, .service = 1};
+  const RequestOptions at_once{.limit = time_limit, .service = 1};
   for (const char *words : {"first", "second"})
     pending.push_back(caller.request_async(bytes(words), patient()));
   EXPECT_TRUE(caller.call(bytes("inline"), at_once));
-  pending.push_back(caller.request_async(bytes("urgent"), {.limit = patience, .service = 2}));
+  pending.push_back(caller.request_async(bytes("urgent"), {.limit = time_limit, .service = 2}));
   EXPECT_TRUE(caller.call(bytes("inline"), at_once));
   gate.set_value();
   for (Pending &each : pending)
@@ -62,7 +62,7 @@ TEST(Services, HandlersKnowHowLongTheyHaveLeft) {
 TEST(Services, HealthIsAnsweredBesideABusyPool) {
   Kept kept;
   std::promise<void> gate;
-  Running server({.handler_threads = 1, .health_service = uint8_t{9}, .grace = patience},
+  Running server({.handler_threads = 1, .health_service = uint8_t{9}, .grace = time_limit},
                  [&](Request &&request) {
                    kept.push(std::move(request));
                    gate.get_future().wait();
@@ -70,7 +70,7 @@ TEST(Services, HealthIsAnsweredBesideABusyPool) {
   Connected connected(server);
   Pending blocks = connected.caller.request_async(bytes("?"), patient());
   Request blocked = kept.pop();
-  const RequestOptions health{.limit = patience, .service = 9};
+  const RequestOptions health{.limit = time_limit, .service = 9};
   EXPECT_EQ(text(connected.caller.call(bytes(""), health).bytes), "serving");
   gate.set_value();
   blocked.reply(0);
@@ -107,14 +107,14 @@ TEST(Clients, OfOneHostMayNotAllBeHalfOpen) {
                     return nullptr;
                   }},
                  [](Request &&request) { request.reply(0); });
-  Sender first({.servers = {server.where()}, .connect_within = patience});
+  Sender first({.servers = {server.where()}, .connect_within = time_limit});
   opening.pop();
   Lines log;
   Sender second({.servers = {server.where()}, .log = log.log()});
   log.with("the server rejects: it has as many connections as it takes");
   gate.set_value();
-  first.wait_until_up(patience);
-  second.wait_until_up(patience); // it has tried again
+  first.wait_until_up(time_limit);
+  second.wait_until_up(time_limit); // it has tried again
 }
 
 // The second server's end makes the sender log a line, in the thread that has the connections. Then
@@ -139,7 +139,8 @@ void expect_still_asked(uint32_t slots, size_t count, uint64_t at_most) {
   std::vector<Pending> pending;
   std::vector<Request> requests;
   for (size_t i = 0; i < count; ++i) {
-    pending.push_back(connected.caller.request_async(bytes("?"), {.server = 0, .limit = patience}));
+    pending.push_back(
+        connected.caller.request_async(bytes("?"), {.server = 0, .limit = time_limit}));
     requests.push_back(kept.pop());
   }
   other.reset();
@@ -150,7 +151,7 @@ void expect_still_asked(uint32_t slots, size_t count, uint64_t at_most) {
   // The thread that asks sends the answers, too. So when it has asked twice and sent no message, it
   // can send none. A post more may be that of the last message, which is counted before it.
   Counts last = server.server.counts(), now = last;
-  const auto end = std::chrono::steady_clock::now() + patience;
+  const auto end = std::chrono::steady_clock::now() + time_limit;
   while (now.posts < last.posts + 3 && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();
     now = server.server.counts();
@@ -166,7 +167,7 @@ TEST(Clients, ThatAreFrozenAreStillAskedWhenTheirRingIsFull) {
 }
 
 TEST(Clients, ThatAreFrozenAreStillAskedWhenTheyHaveAllRuns) {
-  constexpr uint64_t runs_ahead = 256; // that the client has not taken: no more are sent
+  constexpr uint64_t runs_ahead = 256; // runs that the client has not taken: no more are sent
   expect_still_asked(1024, runs_ahead + 1, runs_ahead);
 }
 

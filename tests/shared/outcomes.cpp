@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What becomes of requests: each outcome, with exceptions and without; limits, cancelling, batches.
+// Tests each outcome of a request, with exceptions and without; limits, cancelling, batches.
 #include "in_one_process.hpp"
 
 #include <gtest/gtest.h>
@@ -78,18 +78,18 @@ TEST(Outcomes, LimitsHoldForAllWaysToAsk) {
   EXPECT_NE(error_of([&] { pending.wait(); }).find("collected already"), std::string::npos);
   Pending longer = caller.request_async(bytes("?"), soon);
   const auto began = std::chrono::steady_clock::now();
-  EXPECT_TRUE(is_late(outcome_of([&] { longer.wait(patience); })));
-  EXPECT_LT(std::chrono::steady_clock::now() - began, patience);
+  EXPECT_TRUE(is_late(outcome_of([&] { longer.wait(time_limit); })));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, time_limit);
   std::vector<Pending> several;
   several.push_back(caller.request_async(bytes("?"), patient()));
   several.push_back(caller.request_async(bytes("?"), soon));
-  EXPECT_EQ(caller.wait_any(several, patience), 1);
+  EXPECT_EQ(caller.wait_any(several, time_limit), 1);
   EXPECT_TRUE(several[1].is_ready());
   EXPECT_TRUE(is_late(several[1].take().outcome));
   Outcome of_callback = Outcome::response;
   caller.request_then(
       bytes("?"), [&](Pending &done) { of_callback = done.take().outcome; }, soon);
-  EXPECT_EQ(caller.run_ready(patience), 1);
+  EXPECT_EQ(caller.run_ready(time_limit), 1);
   EXPECT_TRUE(is_late(of_callback));
 }
 
@@ -98,7 +98,7 @@ TEST(Outcomes, OfASenderThatHasEnded) {
   Running server({}, keep_in(kept));
   auto sender = std::make_unique<Sender>(
       SenderOptions{.servers = {server.where()}, .name = "gone." + std::to_string(getpid())});
-  sender->wait_until_up(patience);
+  sender->wait_until_up(time_limit);
   Caller caller = Caller::join("gone." + std::to_string(getpid()));
   Pending pending = caller.request_async(bytes("?"), patient());
   int called = 0;
@@ -112,17 +112,17 @@ TEST(Outcomes, OfASenderThatHasEnded) {
   sender.reset();
   EXPECT_TRUE(pending.is_ready());
   EXPECT_EQ(pending.take().outcome, Outcome::lost); // it may have been sent
-  EXPECT_TRUE(is_readable(caller.fd(), patience));
+  EXPECT_TRUE(is_readable(caller.fd(), time_limit));
   EXPECT_EQ(caller.run_ready(), 1);
   EXPECT_EQ(called, 1);
   EXPECT_FALSE(is_readable(caller.fd(), milliseconds(0))); // or the event loop never sleeps again
-  EXPECT_EQ(outcome_of([&] { caller.wait_connected(patience); }), Outcome::sender_gone);
+  EXPECT_EQ(outcome_of([&] { caller.wait_connected(time_limit); }), Outcome::sender_gone);
   EXPECT_EQ(caller.call(bytes("?"), patient()).outcome, Outcome::sender_gone);
   const std::array one{bytes("?")};
   EXPECT_EQ(outcome_of([&] { caller.request_batch(one); }), Outcome::sender_gone);
   const Sender again({.servers = {server.where()}, .name = "gone." + std::to_string(getpid())});
   caller = Caller::join("gone." + std::to_string(getpid()));
-  EXPECT_TRUE(caller.wait_connected(patience));
+  EXPECT_TRUE(caller.wait_connected(time_limit));
 }
 
 TEST(Outcomes, OfAnAnswerThatCameBeforeTheSenderEnded) {
@@ -130,12 +130,12 @@ TEST(Outcomes, OfAnAnswerThatCameBeforeTheSenderEnded) {
   Running server({}, keep_in(kept));
   const std::string name = "gone." + std::to_string(getpid());
   auto sender = std::make_unique<Sender>(SenderOptions{.servers = {server.where()}, .name = name});
-  sender->wait_until_up(patience);
+  sender->wait_until_up(time_limit);
   Caller caller = Caller::join(name);
   std::vector<Pending> pending;
   pending.push_back(caller.request_async(bytes("?"), patient()));
   kept.pop().reply(bytes("yes"));
-  EXPECT_TRUE(caller.wait_any(pending, patience));
+  EXPECT_TRUE(caller.wait_any(pending, time_limit));
   sender.reset();
   EXPECT_EQ(text(pending.front().take().bytes), "yes");
 }
@@ -153,7 +153,7 @@ TEST(Handles, LiveInContainers) {
   for (Request &each : requests)
     if (text(each.bytes()) == "2")
       each.reply(bytes("two"));
-  const auto ready = connected.caller.wait_any(pending, patience);
+  const auto ready = connected.caller.wait_any(pending, time_limit);
   ASSERT_EQ(ready, 2);
   EXPECT_EQ(text(pending[2].wait()), "two");
   pending.erase(pending.begin() + 2);
@@ -190,7 +190,7 @@ TEST(Handles, CancelWhatHasNotBegun) {
   unwanted.cancel(); // nothing happens
   replaced = caller.request_async(bytes("wanted"), patient());
   // The server takes messages in order, and answers this one before the pool goes on.
-  EXPECT_TRUE(caller.call(bytes("inline"), {.limit = patience, .service = 1}));
+  EXPECT_TRUE(caller.call(bytes("inline"), {.limit = time_limit, .service = 1}));
   gate.set_value();
   EXPECT_TRUE(replaced.take());
   EXPECT_EQ(begun.pop(), "inline");
@@ -233,8 +233,8 @@ TEST(Callbacks, ThatThrowLeaveTheOthersForTheNextTime) {
   for (int i = 0; i < count; ++i)
     caller.request_then(bytes("?"), fail, patient());
   for (int i = 1; i <= count; ++i) {
-    EXPECT_TRUE(is_readable(caller.fd(), patience));
-    EXPECT_THROW(caller.run_ready(patience), std::runtime_error);
+    EXPECT_TRUE(is_readable(caller.fd(), time_limit));
+    EXPECT_THROW(caller.run_ready(time_limit), std::runtime_error);
     EXPECT_EQ(called, i);
   }
   EXPECT_EQ(caller.run_ready(), 0);
@@ -247,13 +247,13 @@ TEST(Callbacks, AreWaitedForByAThreadThatSleepsAlready) {
   std::promise<void> begins;
   auto count = std::async(std::launch::async, [&] {
     begins.set_value();
-    return connected.caller.run_ready(patience);
+    return connected.caller.run_ready(time_limit);
   });
   begins.get_future().wait();
   const auto began = std::chrono::steady_clock::now();
   connected.caller.request_then(bytes("?"), [](Pending &) {}, {.limit = milliseconds(50)});
   EXPECT_EQ(count.get(), 1);
-  EXPECT_LT(std::chrono::steady_clock::now() - began, patience);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, time_limit);
 }
 
 TEST(Callbacks, AreWaitedForWithoutAnEventLoop) {
@@ -268,7 +268,7 @@ TEST(Callbacks, AreWaitedForWithoutAnEventLoop) {
         patient());
   }
   for (size_t left = 20; left > 0;) {
-    const size_t count = connected.caller.run_ready(patience);
+    const size_t count = connected.caller.run_ready(time_limit);
     ASSERT_GT(count, 0);
     left -= count;
   }

@@ -45,7 +45,7 @@ TEST(Several, CallersReachTheirOwnServers) {
   EXPECT_EQ(answered(red.server), 201);
   EXPECT_EQ(answered(blue.server), 200);
   EXPECT_EQ(answered(to_red.sender), 201);
-  // Where nothing can listen, because it is the other's, or another host's.
+  // Nobody can listen at a port that another server has, or at another host's address.
   EXPECT_NE(error_of([&] {
               const Server another({.host = address, .port = red.server.port()}, named("another"));
             }),
@@ -61,8 +61,8 @@ TEST(Several, AskChoosesOneOfTwoServers) {
   Connected to_both({.servers = {red.where(), blue.where()}, .connections = 2});
   EXPECT_EQ(to_both.sender.connections(), 4);
   for (int i = 0; i < 8; ++i) {
-    EXPECT_EQ(ask(to_both.caller, "?", {.server = 0, .limit = patience}), "red ?");
-    EXPECT_EQ(ask(to_both.caller, "?", {.server = 1, .limit = patience}), "blue ?");
+    EXPECT_EQ(ask(to_both.caller, "?", {.server = 0, .limit = time_limit}), "red ?");
+    EXPECT_EQ(ask(to_both.caller, "?", {.server = 1, .limit = time_limit}), "blue ?");
   }
   std::multiset<std::string> names;
   for (int i = 0; i < 8; ++i)
@@ -70,7 +70,7 @@ TEST(Several, AskChoosesOneOfTwoServers) {
   EXPECT_EQ(names.count("red ?"), 4);
   EXPECT_EQ(names.count("blue ?"), 4);
   try {
-    ask(to_both.caller, "?", {.server = 2, .limit = patience});
+    ask(to_both.caller, "?", {.server = 2, .limit = time_limit});
     ADD_FAILURE() << "there is no such server";
   } catch (const rdmacommon::Error &error) {
     EXPECT_NE(std::string(error.what()).find("there is no server 2"), std::string::npos);
@@ -85,7 +85,7 @@ TEST(Several, TheOtherServerStays) {
   for (int i = 0; i < 4; ++i)
     EXPECT_EQ(ask(to_both.caller, "?"), "blue ?");
   const RequestFailed failure =
-      failure_of([&] { ask(to_both.caller, "?", {.server = 0, .limit = patience}); });
+      failure_of([&] { ask(to_both.caller, "?", {.server = 0, .limit = time_limit}); });
   EXPECT_EQ(failure.outcome(), Outcome::not_sent);
   EXPECT_EQ(failure.server_said(), "");
 }
@@ -96,7 +96,7 @@ TEST(Several, ProcessesJoin) {
   const std::string name = name_here("join");
   Connected here({.servers = {server.where()}, .name = name});
   const pid_t first = start_joined(name, "first"), second = start_joined(name, "second");
-  Pending own = here.caller.request_async(bytes("own"), {.limit = patience, .service = 7});
+  Pending own = here.caller.request_async(bytes("own"), {.limit = time_limit, .service = 7});
   std::map<std::string, Request> by_text; // none is answered before all have come
   for (int i = 0; i < 3; ++i) {
     Request request = kept.pop();
@@ -130,7 +130,7 @@ TEST(Several, NamesAreOfOneSender) {
   EXPECT_EQ(ask(third.caller, "?"), "red ?");
 }
 
-// What the library's threads write to this process's output, while this object lives.
+// Catches what the library's threads write to this process's output, while this object lives.
 class Output {
 public:
   Output() {

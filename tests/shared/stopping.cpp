@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a server ends.
+// Tests how a server ends.
 #include "in_one_process.hpp"
 
 #include <gtest/gtest.h>

@@ -27,7 +27,7 @@ std::vector<ServerAddress> times(uint32_t count, const Running &server) {
 }
 
 RequestOptions to(uint32_t server) {
-  return {.server = server, .limit = patience};
+  return {.server = server, .limit = time_limit};
 }
 
 // A user may have so many threads, in each round one more, until there are enough.
@@ -108,7 +108,7 @@ TEST(Threads, OfTheServerDoNotWaitForEachOther) {
     }
     request.reply(request.bytes());
   });
-  Connected connected({.servers = times(2, server)}); // whose own thread is one
+  Connected connected({.servers = times(2, server)}); // the sender has one thread
   const OpenAtTheEnd at_the_end(gate);
   Pending waits = connected.caller.request_async(bytes("wait"), to(0));
   is_inside.pop();
@@ -218,7 +218,7 @@ TEST(Threads, ConnectAgainWhileOthersGoOn) {
     while (outcome == Outcome::lost);
     EXPECT_EQ(outcome, Outcome::not_sent);
     red.emplace(ServerOptions{.threads = 2}, echo, port);
-    connected.sender.wait_until_up(patience);
+    connected.sender.wait_until_up(time_limit);
   }
   is_over = true;
   others.join();

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Each documentation comment of the public headers begins with a noun, or with a verb in the third
-person: a reader sees what it is about without the code. Each type has one."""
+person: a reader sees what it is about without the code. Each type has one. No other comment begins
+with a word that leaves out what the comment is about."""
 import re
 import unittest
 
@@ -8,28 +9,38 @@ from lab.paths import ROOT
 
 FOLDERS = ("rdmacommon/include", "rdmashared/include")
 # A comment that begins with one of these has no subject.
-FORBIDDEN = {
-    "after", "as", "at", "before", "by", "first", "for", "from", "how", "if", "in", "of", "on",
-    "that", "to", "up", "what", "when", "where", "whether", "which", "who", "whose", "why", "with"
+HEADLESS = {
+    "how", "of", "that", "to", "what", "where", "whether", "which", "who", "whose", "why"
 }
-COMMENT = re.compile(r"///(<?) ?(.*)$")
+FORBIDDEN = HEADLESS | {
+    "after", "as", "at", "before", "by", "first", "for", "from", "if", "in", "on", "up", "when",
+    "with"
+}
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+# A line with nothing else in it separates two comments.
+SEPARATOR = re.compile(r"SPDX-.*|@file|\[[\w-]+\]")
+COMMENT = re.compile(r"(///?<?|/\*+) ?(.*)$")
 HIDDEN = re.compile(r"^/// @cond.*?^/// @endcond", re.M | re.S)
 TYPE = re.compile(r"^(?:template <.*> )?(?:class|struct|enum class|concept|using) (\w+)\b.*[{=]")
 
 
 def comments(text):
-    """@return (line, the first line of the comment)"""
-    before = None  # the kind of the comment on the line before: "", "<", or None
+    """@return (line, how it begins, the first line of the comment). A line whose comment stands
+    below another one goes on with it."""
+    column = None  # where the comment on the line before begins
     for number, line in enumerate(text.splitlines(), start=1):
-        found = COMMENT.search(line)
-        if not found:
-            before = None
+        found = COMMENT.search(STRING.sub(lambda string: "x" * len(string[0]), line))
+        if not found or SEPARATOR.fullmatch(found[2]):
+            column = None
             continue
-        kind, words = found.groups()
-        goes_on = line.lstrip().startswith("///") and before == kind
-        if not goes_on and not words.startswith("@"):
-            yield number, words
-        before = kind
+        goes_on = found.start() == column and not line[:column].strip()
+        if not goes_on and not found[2].startswith("@"):
+            yield number, found[1], found[2]
+        column = found.start()
+
+
+def first_word(words):
+    return re.split(r"\W", words, maxsplit=1)[0].lower()
 
 
 def undocumented(text):
@@ -56,8 +67,24 @@ class Documentation(unittest.TestCase):
         wrong = [
             f"{path.relative_to(ROOT)}:{line}: {words}"
             for path in headers()
-            for line, words in comments(path.read_text())
-            if re.split(r"\W", words, maxsplit=1)[0].lower() in FORBIDDEN
+            for line, mark, words in comments(path.read_text())
+            if mark.startswith("///") and first_word(words) in FORBIDDEN
+        ]
+        self.assertEqual("\n".join(wrong), "")
+
+    def test_comments_have_a_subject(self):
+        sources = [
+            path
+            for folder in ("rdmacommon", "rdmashared", "examples", "tools", "tests")
+            for ending in ("*.hpp", "*.cpp", "*.h", "*.c")
+            for path in sorted((ROOT / folder).rglob(ending))
+        ]
+        self.assertGreater(len(sources), 300)
+        wrong = [
+            f"{path.relative_to(ROOT)}:{line}: {words}"
+            for path in sources
+            for line, _, words in comments(path.read_text())
+            if first_word(words) in HEADLESS
         ]
         self.assertEqual("\n".join(wrong), "")
 
@@ -71,10 +98,13 @@ class Documentation(unittest.TestCase):
 
     def test_finds_them(self):
         text = (
-            "/// Whether it is so.\n/// of two lines\nbool is();\nint a; ///< Of all.\n"
-            "      ///< where it goes on\nint b; ///< The number.\n/// @return how many\n")
+            "// SPDX-License-Identifier: MIT\n/// @file\n/// Whether it is so.\n/// of two lines\n"
+            'bool is("// not");\nint a; ///< Of all.\n       ///< where it goes on\n'
+            "int b; // [tag]\n       // the number\n// [tag]\n// How\n/// @return how many\n")
         self.assertEqual(
-            list(comments(text)), [(1, "Whether it is so."), (4, "Of all."), (6, "The number.")])
+            list(comments(text)),
+            [(3, "///", "Whether it is so."), (6, "///<", "Of all."), (9, "//", "the number"),
+             (11, "//", "How")])
         text = (
             "\nclass Known;\n/// A thing.\ntemplate <typename T>\nclass Thing {\n};\n"
             "struct Other {};\nusing File = int;\n/// @cond\nstruct Hidden {};\n/// @endcond\n")

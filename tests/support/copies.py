@@ -39,7 +39,7 @@ def install(to, kind="shared"):
                 [
                     "meson", "setup", build, ROOT, "--prefix=/nowhere", "--libdir=lib",
                     "-Dexamples=false", "-Dpkgconfig.relocatable=true",
-                    f"-Ddefault_library={kind}", *FAST],
+                    f"-Ddefault_library={kind}", "--unity=on", *FAST],
                 BUILDS)
         run(["meson", "install", "-C", build, "--destdir", to], BUILDS)
     return to / "nowhere"

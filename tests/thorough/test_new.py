@@ -20,7 +20,7 @@ class New(copies.Copies):
         if as_subproject:
             (project / "subprojects").mkdir()
             (project / "subprojects/rdma-by-example").symlink_to(ROOT)
-            run(["meson", "setup", "build", *FAST], project)
+            run(["meson", "setup", "build", "--unity=subprojects", *FAST], project)
         else:
             run(
                 ["meson", "setup", "build", *FAST], project,
@@ -130,7 +130,7 @@ $""",
         run(
             [
                 "meson", "setup", "build", "-Dexamples=false", "--libdir=lib",
-                f"--prefix={later}/installed", *FAST],
+                f"--prefix={later}/installed", "--unity=on", *FAST],
             later)
         run(["meson", "install", "-C", "build"], later)
         self.serves_and_is_joined(project, "env", f"LD_LIBRARY_PATH={later}/installed/lib")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What test_trace.py runs under libverbs_trace.so: each subcommand makes a few calls, and prints
-// what the trace has to say about them, or that something is not as it would be without a trace.
+// The program that test_trace.py runs under libverbs_trace.so: each subcommand makes a few calls.
+// It prints what the trace has to say about them, or that something differs from a run without it.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/device.hpp>
 #include <rdmacommon/handles.hpp>
@@ -131,7 +131,7 @@ void post(const DeviceOptions &options) {
   const int error = ibv_post_send(loop.sender.get(), &wr[1], &bad);
   expect(error == EINVAL && bad == &wr[2], "the refused request");
 
-  const int access = IBV_ACCESS_REMOTE_WRITE; // which needs LOCAL_WRITE as well
+  const int access = IBV_ACCESS_REMOTE_WRITE; // needs LOCAL_WRITE as well
   // The PD is in use; the failure, and its name in the next call, have to be right.
   errno = 0;
   expect(ibv_dealloc_pd(loop.pd.get()) == EBUSY, "ibv_dealloc_pd of a PD in use");
@@ -182,7 +182,7 @@ void extended(const DeviceOptions &options) {
   };
   attr.cap.max_inline_data = 64;
   unique_qp qp(check_ptr(ibv_create_qp_ex(port.context.get(), &attr), "ibv_create_qp_ex"));
-  connect(qp.get(), port, qp->qp_num); // to itself
+  connect(qp.get(), port, qp->qp_num); // the queue pair is its own peer
   std::printf("qp %u rkey %u addr %" PRIuPTR "\n", qp->qp_num, mr->rkey,
               reinterpret_cast<std::uintptr_t>(memory));
 

@@ -101,7 +101,7 @@ inline Membership join_here(Members &members) {
 
 // Its link is closed, which may be a little later than the thread hears of it.
 inline bool becomes_alone(const Membership &joined) {
-  return is_readable(joined.link.fd(), soon) && joined.is_alone();
+  return is_readable(joined.link.fd(), soon) && joined.sender_has_gone();
 }
 
 // Holds all that the process has open, until the test drops its end of the link.
@@ -148,7 +148,7 @@ private:
         } else if (said == "hold") {
           fork_holder(test);
         } else if (said == "alone?") {
-          answer = joined->is_alone() ? "alone" : "not alone";
+          answer = joined->sender_has_gone() ? "alone" : "not alone";
         } else if (said == "wait until alone") {
           answer = becomes_alone(*joined) ? "alone" : "not alone";
         } else if (said == "submit") {

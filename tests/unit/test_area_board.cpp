@@ -25,7 +25,7 @@ using std::chrono::seconds, std::chrono::milliseconds, std::chrono::steady_clock
 
 namespace {
 
-// How many sleep on a word: moves them to another one, which says how many they were, and back.
+// Counts the sleepers of a word: moves them to another one, which says how many slept, and back.
 // Both words belong to this process alone at that time.
 long sleepers(std::atomic<uint32_t> &word) {
   static std::atomic<uint32_t> other;

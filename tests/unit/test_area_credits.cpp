@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How far the one side of a ring may go before the other side has taken what it sent.
+// Tests how far one side of a ring may go before the other side has taken what was sent.
 #include "area_rings_fixture.hpp"
 
 namespace {

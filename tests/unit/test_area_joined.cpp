@@ -8,7 +8,7 @@
 
 namespace {
 
-// Whether a worker takes this for an answer.
+// Returns true if a worker takes this text and these files for an answer.
 bool joins(const std::string &text, const std::vector<int> &files) {
   auto [sender, worker] = make_link();
   sender.send(text, files);
@@ -57,10 +57,10 @@ TEST(Membership, IsAloneWhenTheMembersGo) {
   auto members = std::make_unique<Members>(small, std::vector{thread.callbacks()}, std::string(),
                                            std::optional<gid_t>());
   const Membership here = join_here(*members);
-  EXPECT_FALSE(here.is_alone());
-  EXPECT_FALSE(here.is_alone());
+  EXPECT_FALSE(here.sender_has_gone());
+  EXPECT_FALSE(here.sender_has_gone());
   members.reset();
-  EXPECT_TRUE(here.is_alone());
+  EXPECT_TRUE(here.sender_has_gone());
   EXPECT_TRUE(thread.left().empty()); // nobody is told: the sender is about to go, too
 }
 
@@ -93,9 +93,9 @@ TEST(Membership, IsAloneWhenTheSenderIsKilled) {
   const std::string name = a_name();
   SenderProcess sender(name);
   const Membership here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
-  EXPECT_FALSE(here.is_alone());
+  EXPECT_FALSE(here.sender_has_gone());
   sender.kill();
-  EXPECT_TRUE(here.is_alone());
+  EXPECT_TRUE(here.sender_has_gone());
 }
 
 TEST(Membership, IsAloneWhenTheSenderIsKilledAndAnotherProcessHasItsLinks) {
@@ -103,10 +103,10 @@ TEST(Membership, IsAloneWhenTheSenderIsKilledAndAnotherProcessHasItsLinks) {
   SenderProcess sender(name);
   const Membership here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
   sender.hold();
-  EXPECT_FALSE(here.is_alone());
+  EXPECT_FALSE(here.sender_has_gone());
   sender.kill();
   EXPECT_FALSE(is_readable(here.link.fd())); // the link tells nothing
-  EXPECT_TRUE(here.is_alone());
+  EXPECT_TRUE(here.sender_has_gone());
 }
 
 // The board and the area stay while the worker has them, whatever has become of the sender.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The loop that sleeps on descriptors, and the patience before a sleep.
+// The loop that sleeps on descriptors, and the looks before a sleep.
 #include "epoll_loop.hpp"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(Event, IsReadableOnceSomebodyHasRung) {
   EXPECT_TRUE(event.take_back());
 }
 
-// ---- patience
+// ---- looks
 
 TEST(IdlePolicy, LooksAsOftenAsItIsTold) {
   IdlePolicy polls(Waiting::poll), sleeps(Waiting::events);
@@ -57,27 +57,27 @@ TEST(IdlePolicy, LooksAsOftenAsItIsTold) {
 }
 
 TEST(IdlePolicy, LooksLessOnceThatHasNotPaidAndMoreOnceItHas) {
-  IdlePolicy patience(Waiting::adaptive);
-  const int most = patience.looks();
+  IdlePolicy policy(Waiting::adaptive);
+  const int most = policy.looks();
   for (int i = 0; i < 100; ++i)
-    patience.note(0, false); // it has not looked, so it has learned nothing
-  EXPECT_EQ(patience.looks(), most);
+    policy.note(0, false); // it has not looked, so it has learned nothing
+  EXPECT_EQ(policy.looks(), most);
   int failures = 0;
-  for (; patience.looks() == most && failures < 100; ++failures)
-    patience.note(most, false);
+  for (; policy.looks() == most && failures < 100; ++failures)
+    policy.note(most, false);
   EXPECT_GT(failures, 1); // one failure is none
   EXPECT_LT(failures, 100);
-  EXPECT_LT(patience.looks(), most);
-  EXPECT_GT(patience.looks(), 0); // or it could never learn that it pays again
+  EXPECT_LT(policy.looks(), most);
+  EXPECT_GT(policy.looks(), 0); // or it could never learn that it pays again
   for (int i = 0; i < 100; ++i)
-    patience.note(1, false);
-  patience.note(1, true); // and soon, however long it has not paid
-  EXPECT_EQ(patience.looks(), most);
+    policy.note(1, false);
+  policy.note(1, true); // and soon, however long it has not paid
+  EXPECT_EQ(policy.looks(), most);
   for (int i = 0; i < 100; ++i)
-    patience.note(1, true);
+    policy.note(1, true);
   int later = 0;
-  for (; patience.looks() == most && later < 100; ++later)
-    patience.note(most, false);
+  for (; policy.looks() == most && later < 100; ++later)
+    policy.note(most, false);
   EXPECT_EQ(later, failures); // nor does it get used to success
 }
 

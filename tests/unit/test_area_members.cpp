@@ -18,7 +18,7 @@ TEST(Members, JoinByLinkAndByNameOneAfterTheOther) {
   EXPECT_EQ(thread.joined(), (std::vector<uint32_t>{0, 1, 2, 3}));
   for (Process *each : {&first, &second, &third})
     EXPECT_EQ(each->ask("alone?"), "not alone");
-  EXPECT_FALSE(here.is_alone());
+  EXPECT_FALSE(here.sender_has_gone());
   EXPECT_TRUE(thread.left().empty());
 }
 
@@ -34,7 +34,7 @@ TEST(Members, EachHasWhatItsSenderHas) {
   EXPECT_EQ(one.ask("submit"), "done");
   EXPECT_TRUE(is_readable(its.doorbell->fd(), soon));
   EXPECT_EQ(its.area->submitted().load(), 42U);
-  EXPECT_EQ(others.area->submitted().load(), 0U); // that is another area
+  EXPECT_EQ(others.area->submitted().load(), 0U); // another area
   EXPECT_FALSE(is_readable(others.doorbell->fd()));
   EXPECT_EQ(other.ask("event?"), "silent");
   others.event->ring();
@@ -138,9 +138,9 @@ TEST(Members, ANumberIsGivenAgainOnceItIsFree) {
   members.is_free(0, 0);
   const Membership fourth = join_here(members);
   EXPECT_EQ(fourth.number, 0U);
-  EXPECT_FALSE(second.is_alone());
-  EXPECT_FALSE(third.is_alone());
-  EXPECT_FALSE(fourth.is_alone());
+  EXPECT_FALSE(second.sender_has_gone());
+  EXPECT_FALSE(third.sender_has_gone());
+  EXPECT_FALSE(fourth.sender_has_gone());
 }
 
 TEST(Members, AreAsManyAsCanBe) {
@@ -169,7 +169,7 @@ TEST(Members, AreDividedAmongTheHosts) {
   members.drop(1, 0);
   ASSERT_TRUE(threads[1].wait_for_left(1));
   members.is_free(1, 0);
-  here.push_back(join_here(members)); // where there are the fewest now
+  here.push_back(join_here(members)); // joins the thread that has the fewest now
   EXPECT_TRUE(threads[1].wait_for_joined(3));
   EXPECT_EQ(threads[1].joined().back(), 0U);
   EXPECT_EQ(threads[0].joined().size(), 2U);

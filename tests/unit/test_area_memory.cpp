@@ -208,7 +208,7 @@ TEST(AreaMemory, OtherFilesAreNoArea) {
   EXPECT_THROW(Area(unsealed.get()), Error);
 }
 
-// Whether the kernel can read there.
+// Returns true if the kernel can read there.
 bool is_mapped(const void *at) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)

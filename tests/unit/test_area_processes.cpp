@@ -72,7 +72,7 @@ TEST(Processes, AFileThatIsNoProcess) {
   EXPECT_EQ(victim.join_by_link(members), "joined 0");
   victim.kill(); // its link and its process tell at the same time
   EXPECT_TRUE(thread.wait_for_left(1));
-  EXPECT_TRUE(is_readable(ended.pidfd(), soon)); // that process has ended already
+  EXPECT_TRUE(is_readable(ended.pidfd(), soon)); // the process has ended already
   auto [mine, theirs] = make_link();
   members.invite(std::move(mine));
   theirs.send("rdmashared 1", std::array{ended.pidfd()});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which slots and response buffers of its area a process uses.
+// Tests which slots and response buffers of its area a process uses.
 #include "memory.hpp"
 
 #include <gtest/gtest.h>

@@ -77,13 +77,13 @@ struct FakeCq {
   unsigned acknowledged = 0;
   uint64_t taken = 0;
   bool armed = false, fails = false;
-  std::string said; // what was called, and what it returned
+  std::string said; // calls that were made, and their results
 
 private:
   std::array<int, 2> pipe_{};
 };
 
-FakeCq *events_of = nullptr; // whose event ibv_get_cq_event() finds
+FakeCq *events_of = nullptr; // the CQ whose event ibv_get_cq_event() finds
 
 std::string failure(FakeCq &fake, std::span<ibv_wc> into) {
   try {

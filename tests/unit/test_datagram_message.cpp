@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What 08_datagrams believes of a datagram, and whose it takes it for.
+// Tests what 08_datagrams believes of a datagram, and whom it takes for the sender.
 #include "message.hpp"
 
 #include <gtest/gtest.h>

@@ -83,7 +83,7 @@ TEST(CmEvent, SaysWhatCameInsteadAndWhy) {
     EXPECT_NE(std::strstr(error.what(), "#cm-nobody-listens"), nullptr);
   }
   event.event = RDMA_CM_EVENT_CONNECT_ERROR;
-  event.status = -1; // of librdmacm itself: no error number
+  event.status = -1; // librdmacm's own status: no error number
   try {
     check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);
     FAIL();

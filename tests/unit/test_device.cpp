@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which GID is chosen, as far as it can be said without a device.
+// Tests which GID is chosen, as far as that needs no device.
 #include <rdmacommon/device.hpp>
 #include <rdmacommon/queue_pair.hpp>
 

@@ -22,7 +22,7 @@ Directory honest() {
 }
 constexpr RemoteMemory chip{.address = 0, .rkey = 7, .length = lock_at(8)};
 
-// What it is refused for; empty if it is taken.
+// Returns the reason why a directory is refused; empty if it is taken.
 std::string refused(const std::function<void(Directory &)> &lie, size_t length = sizeof(Directory),
                     const RemoteMemory &where = chip) {
   Directory said = honest();

@@ -39,7 +39,7 @@ TEST(Exchange, AStockToolSaysNoMtu) {
 
 struct Refused {
   const char *line;
-  const char *field; // what the message must name
+  const char *field; // words that the message must contain
 };
 
 class ExchangeRefuses : public testing::TestWithParam<Refused> {};

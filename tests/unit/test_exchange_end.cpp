@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How an exchange ends: what recv(2) says decides whether the peer has finished, is gone, or
-// neither.
+// Tests how an exchange ends: the result of recv(2) decides whether the peer has finished, is gone,
+// or neither.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/exchange.hpp>
 #include <rdmacommon/options.hpp>
@@ -19,7 +19,7 @@ using namespace rdmacommon;
 
 namespace {
 
-int next_error = 0; // of the next recv(2) of this program
+int next_error = 0; // error of the next recv(2) of this program; 0: none
 
 /// A server's exchange, whose client's half is a socket of this test.
 struct Pair {
@@ -55,7 +55,7 @@ TEST(Finish, WhenThePeerHasFinished) {
 TEST(Finish, WhenThePeerIsGoneWithoutReadingAll) {
   Pair pair;
   pair.server->send_done();
-  close(std::exchange(pair.client, -1)); // what is unread makes it a reset
+  close(std::exchange(pair.client, -1)); // unread bytes make it a reset
   EXPECT_NO_THROW(pair.server->finish());
 }
 

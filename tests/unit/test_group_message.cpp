@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What 14_multicast believes of a datagram, and the addresses that it finds in front of it.
+// Tests what 14_multicast believes of a datagram, and the addresses that it finds in front of it.
 #include "group_message.hpp"
 
 #include <gtest/gtest.h>

@@ -81,7 +81,7 @@ struct Old {
 struct New {
   static constexpr size_t oldest_size = 4;
   uint32_t first = 0;
-  uint32_t second = 7; // what an old program means
+  uint32_t second = 7; // the value that an old program means
 };
 
 TEST(FromBytes, OfAGrowingStructTakesThoseOfBothVersions) {

@@ -47,7 +47,7 @@ Result run(std::vector<std::string> words) {
 }
 
 TEST(Options, DefaultsAreAServerThatChooses) {
-  unsetenv("RDMA_TIMEOUT"); // which these tests may have from those that start them
+  unsetenv("RDMA_TIMEOUT"); // the environment of these tests may have it
   const Result result = run({});
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.out,

@@ -24,7 +24,7 @@ namespace {
 
 constexpr milliseconds limit(10000);
 
-// What an Error says, or "" if there is none.
+// Returns the words of an Error, or "" if there is none.
 template <typename What> std::string error_of(const What &what) {
   try {
     what();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How an event is waited for, and which channels have a delayed one.
+// Waits for events, and notes which channels have a delayed one.
 
 #include "channel_events.hpp"
 

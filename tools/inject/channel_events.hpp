@@ -15,7 +15,7 @@ bool wait_for_event(int fd);
 // On a channel that does not block, the call finds nothing, and the next one gets the event. On one
 // that blocks, the call takes a little longer. @return whether the call finds nothing
 bool delay(int fd);
-// Whether this is that next call. Its event is counted already.
+// Returns true if this is that next call. Its event is counted already.
 bool was_delayed(int fd);
 
 // @param take the real call

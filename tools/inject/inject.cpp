@@ -218,7 +218,7 @@ const void *own_base() {
   return own.dli_fbase;
 }
 
-// Where the library or program lies in memory differs from run to run; the place in it does not.
+// Hashes a frame's place in its library or program. The address differs from run to run.
 std::uint64_t hash_of(const void *frame) {
   static const void *const ours = own_base();
   Dl_info found{};

@@ -9,8 +9,8 @@
 
 namespace inject {
 
-// Whether the environment asks for anything. Without that, every function of this library only
-// calls the real one.
+// Returns true if the environment asks for anything. If it does not, every function of this library
+// only calls the real one.
 bool active();
 
 enum class How { error, completion, negative, lost, delayed };
@@ -44,7 +44,7 @@ public:
 
 private:
   const char *function_;
-  unsigned long number_ = 0; // of the last one counted
+  unsigned long number_ = 0; // number of the last call that was counted
   bool outermost_;
 };
 

@@ -17,9 +17,9 @@ from lab.obstacles import guarded
 
 # As --help lists them.
 GROUPS = {
-    "Learn": ["run", "check", "hint", "progress", "test"],
+    "Learn": ["run", "check", "hint", "progress"],
     "Look inside": ["trace", "capture", "lint", "doctor"],
-    "Use in your project": ["new", "docs", "bench"],
+    "Use in your project": ["new", "test", "docs", "bench"],
     "Machines": ["exec", "shell", "hosts", "down"],
 }
 COMMANDS = [name for names in GROUPS.values() for name in names]

@@ -39,6 +39,11 @@ class Lesson:
         return client if self.kind == "kernel" else server
 
     @property
+    def only_to_build(self) -> bool:
+        """Whether it is left out on the route of those who only use the shared client."""
+        return self.part == "Building a shared client"
+
+    @property
     def has_program(self) -> bool:
         return self.kind not in ("lesson", "text")
 

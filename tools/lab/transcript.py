@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lab import normalise, variants
 from lab.commands import capture
+from lab.errors import LabError
 from lab.paths import ROOT
 from lab.wire import packets
 
@@ -27,10 +28,14 @@ def files(stem: str = "*") -> list[Path]:
 
 def said(command: str) -> str:
     """What a command prints, without ./lab's own remarks, which depend on what is running and built
-    already."""
+    already.
+
+    @raises LabError with all that it has printed, if a capture fails: a remark says why"""
     result = subprocess.run(
         ["sh", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+    if result.returncode and " capture " in command:
+        raise LabError(f"{command}: status {result.returncode}\n{result.stdout}")
     lines = result.stdout.splitlines(True)
     return "".join(
         line for line in lines if not re.match(r"lab: |ninja: |\[\d+/\d+\]", line))

@@ -32,8 +32,8 @@ std::string mac_of(const ibv_gid &group) {
                         : print("01005e%02x%02x%02x", raw[13] & 0x7f, raw[14], raw[15]);
 }
 
-// Whether an interface of this network namespace takes the group's packets. True if the kernel
-// does not say.
+// Returns true if an interface of this network namespace takes the group's packets, or if the
+// kernel does not say.
 bool is_taken_in(const ibv_gid &group) {
   std::ifstream file("/proc/net/dev_mcast");
   if (!file)
@@ -49,7 +49,7 @@ bool is_taken_in(const ibv_gid &group) {
 } // namespace
 
 void note_datagram(const Qp &qp, const Request &request, const Site &site) {
-  constexpr std::uint32_t every_member = 0xffffff; // of a multicast group
+  constexpr std::uint32_t every_member = 0xffffff; // QP number for a whole multicast group
   constexpr std::uint32_t its_own = 1u << 31;      // the sender takes the Q_Key of its queue pair
   const std::uint32_t qkey = request.qkey & its_own ? qp.attr.qkey : request.qkey;
   static auto &known = *new std::set<std::pair<std::uint32_t, std::uint32_t>>;

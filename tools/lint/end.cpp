@@ -26,7 +26,7 @@ std::string words(unsigned access) {
 // Flags of regions that no queue pair of their PD allows. Destroyed ones count: most programs have
 // tidied up by now.
 void look_at_access() {
-  std::vector<std::shared_ptr<Object>> all_of(buried().begin(), buried().end());
+  std::vector<std::shared_ptr<Object>> all_of(destroyed().begin(), destroyed().end());
   for (const auto &[address, object] : objects())
     if (object->live)
       all_of.push_back(object);

@@ -32,7 +32,7 @@ std::string why_not_connected(const rdma_cm_id *id, const rdma_conn_param *param
 // @return whether the call must not be made
 bool refuses_qp(const char *call, const ibv_context *context, const ibv_qp_init_attr &attr);
 
-// Whether these bytes can be read. True if the kernel does not let the library look.
+// Returns true if these bytes can be read, or if the kernel does not let the library look.
 bool can_be_read(const void *address, std::size_t length);
 
 void report_unreadable(const char *call, const void *queue, const char *what, const void *where);

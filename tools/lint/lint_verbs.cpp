@@ -56,6 +56,7 @@ void made(call::ibv_reg_mr, ibv_mr *mr, ibv_pd *pd, void *address, std::size_t l
 void made(call::ibv_create_comp_channel, ibv_comp_channel *channel, ibv_context *context) {
   const Locked lock;
   add<Channel>(channel, "channel", context);
+  will_not_wait_for(channel->fd);
 }
 void made(call::ibv_create_cq, ibv_cq *cq, ibv_context *, int, void *, ibv_comp_channel *channel,
           int) {

@@ -45,12 +45,12 @@ bool is_send(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
 }
 
-// Whether the rkey of such a request is one of the peer's.
+// Returns true if the rkey of such a request is one of the peer's.
 bool is_remote(ibv_wr_opcode opcode) {
   return !is_send(opcode) && opcode != IBV_WR_BIND_MW && opcode != IBV_WR_LOCAL_INV;
 }
 
-// Whether the NIC writes to the local memory of such a request.
+// Returns true if the NIC writes to the local memory of such a request.
 bool is_target(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
          opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -145,7 +145,7 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
 
 bool has_bound = false; // a memory window; without any, no SEND is searched. Under the lock.
 
-// Whether the payload of a SEND names this rkey, in either byte order.
+// Returns true if the payload of a SEND names this rkey, in either byte order.
 bool names_key(const Request &request, std::uint32_t rkey, const ibv_context *context) {
   for (const ibv_sge &sge : request.sges) {
     const auto *from = reinterpret_cast<const char *>(sge.addr);
@@ -256,7 +256,7 @@ const std::deque<Posted> &receives_of(const Qp &qp) {
   return srq ? srq->receives : qp.receives;
 }
 
-// Whether a completion with an error is that of a receive: it has no opcode.
+// Returns true if a completion with an error, which has no opcode, is that of a receive.
 bool is_receive(const Qp &qp, const void *cq, std::uint64_t wr_id, ibv_wc_status status) {
   if (qp.send_cq != qp.recv_cq)
     return qp.recv_cq == cq;
@@ -555,8 +555,8 @@ void look_for_destroyed(const Cq &cq, std::uint64_t wr_id, std::uint32_t number)
     const auto *qp = dynamic_cast<const Qp *>(object.get());
     return qp && qp->number == number && qp->context == cq.context;
   };
-  const auto found = std::find_if(buried().rbegin(), buried().rend(), is_it);
-  if (found != buried().rend())
+  const auto found = std::find_if(destroyed().rbegin(), destroyed().rend(), is_it);
+  if (found != destroyed().rend())
     report(rules::completion_of_destroyed,
            print("wr_id %llu of ", static_cast<unsigned long long>(wr_id)) + (*found)->name,
            (*found)->name, (*found)->history());

@@ -101,7 +101,7 @@ std::string text_of(const char *heading, const Site &site) {
   return text;
 }
 
-// Whether this rule was reported at this place before.
+// Returns true if this rule was reported at this place before.
 bool known(const Rule &rule, const Site &at, const std::string &object) {
   static auto &seen = *new std::set<std::string>;
   std::string key = rule.name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where in the program a call was made.
+// The place in the program where a call was made.
 #pragma once
 
 #include <array>
@@ -22,14 +22,14 @@ struct Site {
 // One call of the program's own: frames of this library and of the verbs libraries are left out.
 struct Frame {
   std::string module;   // path of the program or library
-  std::uint64_t offset; // of the call within it, as addr2line takes it
+  std::uint64_t offset; // place of the call in the module, as addr2line takes it
   std::string symbol;   // "" if the module does not export it
 };
 
 // The innermost frames of `site`, six at most.
 std::vector<Frame> frames_of(const Site &site);
 
-// Whether librdmacm or libibverbs called, and not the program.
+// Returns true if librdmacm or libibverbs made the call, and not the program.
 bool made_by_library(const Site &site);
 
 } // namespace lint

@@ -41,7 +41,7 @@ const Named names[] = {{IBV_QP_PKEY_INDEX, "pkey_index"},
                        {IBV_QP_RNR_RETRY, "rnr_retry"},
                        {IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic"}};
 
-// What ibv_modify_qp(3) requires for a change to this state, besides IBV_QP_STATE.
+// Returns what ibv_modify_qp(3) requires for a change to this state, besides IBV_QP_STATE.
 int required(ibv_qp_type type, ibv_qp_state to) {
   if (type == IBV_QPT_UD)
     return to == IBV_QPS_INIT  ? IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY

@@ -88,7 +88,7 @@ std::unordered_map<const void *, std::shared_ptr<Object>> &objects() {
   return all;
 }
 
-std::deque<std::shared_ptr<Object>> &buried() {
+std::deque<std::shared_ptr<Object>> &destroyed() {
   static auto &all = *new std::deque<std::shared_ptr<Object>>;
   return all;
 }
@@ -233,7 +233,7 @@ Destruction::Destruction(const char *call, const void *address) : call_(call), a
   if (dynamic_cast<Ah *>(&object))
     for (const auto &[at, qp] : all<Qp>())
       for (const Posted &posted : qp->sends)
-        // Of a request that is not signaled, an answer of the peer's can tell that it is done.
+        // An answer of the peer's can tell that a request that is not signaled is done.
         if (posted.ah == address && posted.signaled && !qp->failed) {
           report(rules::ah_destroyed_early,
                  print("%s of %s while SEND wr_id %llu of %s uses it", call, object.name.c_str(),
@@ -283,9 +283,9 @@ bool Destruction::ended(int error) {
   if (!kept && found != objects().end() && found->second == object_)
     objects().erase(found); // anything may get this address
   if (dynamic_cast<Mr *>(&object) || dynamic_cast<Qp *>(&object)) {
-    buried().push_back(object_);
-    if (buried().size() > 4096)
-      buried().pop_front();
+    destroyed().push_back(object_);
+    if (destroyed().size() > 4096)
+      destroyed().pop_front();
   }
   if (const auto qp = std::dynamic_pointer_cast<Qp>(object_)) {
     const std::pair<const void *, std::size_t> ends[] = {{qp->send_cq, qp->sends.size()},

@@ -28,11 +28,11 @@ struct Object {
   virtual ~Object() = default;
   std::string name; // "cq2", "qp 0x11"
   const ibv_context *context = nullptr;
-  pid_t pid = 0; // that made it
+  pid_t pid = 0; // process that made it
   Site made, destroyed;
   bool live = true;
   std::atomic<bool> internal{false}; // made by librdmacm for itself
-  std::vector<pid_t> threads;        // that are inside a call on it
+  std::vector<pid_t> threads;        // threads that are inside a call on it
 
   History history() const;
 };
@@ -43,7 +43,7 @@ class Events {
 public:
   void take();
   void acknowledge(std::uint64_t count);
-  std::uint64_t open() const;         // of all threads
+  std::uint64_t open() const;         // counts those of all threads
   std::uint64_t open_on_this() const; // thread
 
 private:
@@ -79,7 +79,7 @@ struct Cq : Object {
 struct Mr : Object {
   const void *pd = nullptr;
   std::uint64_t base = 0; // address by which requests name its first byte
-  char *memory = nullptr; // that byte; null for device memory
+  char *memory = nullptr; // the first byte itself; null for device memory
   std::uint64_t length = 0;
   unsigned access = 0;
   std::uint32_t lkey = 0, rkey = 0;
@@ -105,7 +105,7 @@ struct Posted {
   const char *what = "";
   bool signaled = true;
   bool reads = false;       // a READ or an atomic
-  const void *ah = nullptr; // of a datagram
+  const void *ah = nullptr; // address handle of a datagram
   std::uint64_t since = 0;  // in ms
   bool suspect = false;     // its memory is not right, so it is going to fail
   std::uint64_t batch = 0;  // the call that posted it
@@ -175,7 +175,7 @@ public:
   Use(const Use &) = delete;
   Use &operator=(const Use &) = delete;
 
-  // Whether the object is gone. The real function must not be called then.
+  // Returns true if the object is gone. The real function must not be called then.
   bool refused() const { return refused_; }
 
 private:
@@ -201,7 +201,7 @@ private:
 };
 
 // Regions and queue pairs that were destroyed, the last few thousand. Under the lock.
-std::deque<std::shared_ptr<Object>> &buried();
+std::deque<std::shared_ptr<Object>> &destroyed();
 
 // The block at `address` leaves the quarantine. Under no lock.
 void forget_dead(const void *address);
@@ -266,16 +266,17 @@ void armed(const void *cq, bool solicited_only);
 void look_for_missed(ibv_cq *cq);                // before it is destroyed; under no lock
 void will_wait(const ibv_comp_channel *channel); // for an event
 void will_wait_on(const void *channel);          // the same. Under the lock
+void will_not_wait_for(int fd);                  // fd is a new channel's. Under the lock
 void got_event(const void *cq);
 bool is_ethernet(ibv_context *context, std::uint8_t port); // under no lock
-void look_at_gid(const Qp &qp);                            // of one whose request has failed
+void look_at_gid(const Qp &qp);                            // the queue pair has a failed request
 void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                      const History &history); // under no lock
 
 // datagram_checks.cpp
 void note_datagram(const Qp &qp, const Request &request, const Site &site); // under the lock
 void attached(ibv_qp *qp, const ibv_gid &group);
-void look_at_groups(const void *cq); // of a CQ that the program polls. Under the lock
+void look_at_groups(const void *cq); // the program polls the CQ. Under the lock
 
 // RNR NAKs that the device has sent, and received, from any peer; 0 if it does not count them.
 std::uint64_t rnr_naks(const ibv_context *context);

@@ -4,6 +4,9 @@
 #include "next.hpp"
 #include "tracked.hpp"
 
+#include <algorithm>
+#include <csignal>
+#include <ctime>
 #include <map>
 #include <poll.h>
 #include <set>
@@ -40,7 +43,35 @@ void will_poll(const pollfd *fds, nfds_t count, int timeout) {
     will_wait_for(fds[i].fd);
 }
 
+void will_wait_in(int epoll, int timeout) {
+  if (Own::active() || !is_long(timeout))
+    return;
+  const Locked lock;
+  for (const int fd : members()[epoll])
+    will_wait_for(fd);
+}
+
+int in_ms(const timespec *timeout) {
+  return timeout ? static_cast<int>(std::min<time_t>(timeout->tv_sec, 1'000'000) * 1000) : -1;
+}
+
+// A new epoll instance is empty, also where its number was that of another one.
+int made_epoll(int epoll) {
+  if (epoll >= 0 && !Own::active()) {
+    const Locked lock;
+    members().erase(epoll);
+  }
+  return epoll;
+}
+
 } // namespace
+
+// A closed descriptor leaves its epoll instances, and the channel may have its number.
+void will_not_wait_for(int fd) {
+  for (auto &[epoll, fds] : members())
+    fds.erase(fd);
+}
+
 } // namespace lint
 
 using namespace lint;
@@ -51,6 +82,22 @@ int poll(pollfd *fds, nfds_t count, int timeout) {
   static const auto real = REAL(poll);
   will_poll(fds, count, timeout);
   return real(fds, count, timeout);
+}
+
+int ppoll(pollfd *fds, nfds_t count, const timespec *timeout, const sigset_t *mask) {
+  static const auto real = REAL(ppoll);
+  will_poll(fds, count, in_ms(timeout));
+  return real(fds, count, timeout, mask);
+}
+
+int epoll_create(int size) noexcept {
+  static const auto real = REAL(epoll_create);
+  return made_epoll(real(size));
+}
+
+int epoll_create1(int flags) noexcept {
+  static const auto real = REAL(epoll_create1);
+  return made_epoll(real(flags));
 }
 
 int epoll_ctl(int epoll, int what, int fd, epoll_event *event) noexcept {
@@ -68,12 +115,14 @@ int epoll_ctl(int epoll, int what, int fd, epoll_event *event) noexcept {
 
 int epoll_wait(int epoll, epoll_event *events, int count, int timeout) {
   static const auto real = REAL(epoll_wait);
-  if (!Own::active() && is_long(timeout)) {
-    const Locked lock;
-    for (const int fd : members()[epoll])
-      will_wait_for(fd);
-  }
+  will_wait_in(epoll, timeout);
   return real(epoll, events, count, timeout);
+}
+
+int epoll_pwait(int epoll, epoll_event *events, int count, int timeout, const sigset_t *mask) {
+  static const auto real = REAL(epoll_pwait);
+  will_wait_in(epoll, timeout);
+  return real(epoll, events, count, timeout, mask);
 }
 
 } // extern "C"

@@ -156,7 +156,7 @@ thread_local bool kept = false;
 
 #if !defined(__SANITIZE_ADDRESS__)
 
-constexpr std::size_t room = 1024; // of the quarantine
+constexpr std::size_t room = 1024; // blocks in the quarantine
 
 // Puts a block in. @return the one that has to leave; null if there is room
 void *into_quarantine(void *block) {

@@ -58,7 +58,7 @@ template <typename Result, typename Call> Result failed_with(Call, int error) {
   }
 }
 
-// Whether a call has worked that has returned this. ibv_poll_cq() returns a count.
+// Returns true if a call with this result has worked. ibv_poll_cq() returns a count.
 template <typename Call, typename Result> bool has_worked(Call, Result result) {
   if constexpr (Call::fails == Fails::null)
     return result != nullptr;

@@ -8,7 +8,7 @@
 
 namespace {
 
-// What verbs.h calls through, as the provider made it. Each provider brings its own.
+// The pointers that verbs.h calls through, as the provider set them. Each provider has its own.
 struct Originals {
 #define OPERATION(pointer, ...) decltype(ibv_context_ops::pointer) pointer = nullptr;
 #define OPERATION_EX(pointer, ...) decltype(verbs_context::pointer) pointer = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the library remembers about the program's objects, by their addresses.
+// The library's record of the program's objects, found by their addresses.
 //
 // Nothing is forgotten when its object goes: another thread may get the same address for a new
 // object before we would come to it. A new object takes the place of the old one, so there is never
@@ -19,7 +19,7 @@ std::mutex &lock_of_all();
 
 template <typename T> class Kept {
 public:
-  // What is kept about `object`; null if that is nothing.
+  // Returns what is kept about `object`; null if that is nothing.
   T *find(const void *object) const {
     const std::lock_guard lock(lock_of_all());
     const auto found = of_.find(object);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How each kind of work request is read. The pointers of the extended interface are in each queue
+// Reads each kind of work request. The pointers of the extended interface are in each queue
 // pair.
 
 #include "work_requests.hpp"

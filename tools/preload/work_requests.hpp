@@ -19,12 +19,12 @@ struct Request {
   ibv_wr_opcode opcode = IBV_WR_SEND;
   unsigned flags = 0;
   int sge_count = 0; // as the program gave it
-  // Of a list that has more than the queue takes, none. Inline data have lkey 0.
+  // Elements; none if the list has more than the queue takes. Inline data have lkey 0.
   std::vector<ibv_sge> sges;
   std::uint64_t length = 0;
   __be32 imm_data = 0;
   std::uint64_t remote_addr = 0;
-  std::uint32_t rkey = 0; // of the peer's memory, or the one to bind or to invalidate
+  std::uint32_t rkey = 0; // key of the peer's memory, or the one to bind or to invalidate
   std::uint64_t compare_add = 0, swap = 0;
   const ibv_ah *ah = nullptr;          // UD
   std::uint32_t dest_qp = 0, qkey = 0; // UD
@@ -47,7 +47,7 @@ struct Builder {
   // Called at ibv_wr_complete(); it calls the real one.
   int (*complete)(ibv_qp_ex *qp, const Builder &built) = nullptr;
   std::vector<Request> requests;
-  pid_t thread = 0; // that has begun
+  pid_t thread = 0; // thread that has called ibv_wr_start()
 };
 
 // Puts this library in front of the functions that build the requests of a queue pair.

@@ -24,8 +24,8 @@
 
 namespace trace {
 
-// Whether VERBS_TRACE names a file. Without it every function of this library only calls the real
-// one.
+// Returns true if VERBS_TRACE names a file. Without it every function of this library only calls
+// the real one.
 bool on();
 
 // printf into a string.
@@ -85,7 +85,7 @@ public:
   template <typename Words> void result(Words words) {
     note([&] { result_ = words(); });
   }
-  template <typename Fill> void json(Fill fill) { // what else the event has
+  template <typename Fill> void json(Fill fill) { // adds what else the event has
     note([&] { fill(json_); });
   }
   // Whatever else there is to do if the call is recorded.
@@ -98,7 +98,7 @@ public:
   }
   void forget() { forgotten_ = true; } // nothing worth a line has happened
 
-  // Which call of the program's this thread is in: the time when it began. 0 if it is in none.
+  // The time when the program's call that this thread is in began. 0 if it is in none.
   static std::uint64_t outermost();
 
 private:

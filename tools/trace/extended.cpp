@@ -17,7 +17,7 @@ using preload::kept;
 struct ExtendedCq {
   decltype(ibv_cq_ex::start_poll) start_poll = nullptr;
   decltype(ibv_cq_ex::next_poll) next_poll = nullptr;
-  std::uint64_t wc_flags = 0; // what may be read of a completion
+  std::uint64_t wc_flags = 0; // fields of a completion that may be read
 };
 
 // ---- completions read in place

@@ -31,7 +31,7 @@ struct Srq {
 struct Cq {
   std::atomic<std::uint64_t> empty_polls{0};
   std::mutex mutex;
-  std::multiset<std::uint32_t> qps; // that complete here: one for each queue
+  std::multiset<std::uint32_t> qps; // numbers of QPs that complete here, once for each queue
 };
 
 template <typename Wr> std::uint64_t index_of(const Wr *first, const Wr *wanted) {
@@ -46,7 +46,7 @@ Completion completion_of(const ibv_wc &wc) {
   if (wc.status != IBV_WC_SUCCESS)
     return completion;
   completion.opcode = wc.opcode;
-  if (wc.opcode & IBV_WC_RECV) { // of a SEND, neither means anything
+  if (wc.opcode & IBV_WC_RECV) { // neither field means anything for a SEND
     completion.length = wc.byte_len;
     if (wc.wc_flags & IBV_WC_WITH_IMM)
       completion.imm = ntohl(wc.imm_data);

@@ -22,7 +22,7 @@ struct Label {
   std::uint64_t made_in = 0; // Event::outermost()
 };
 
-// How many there are of each kind. Never destroyed, as what is kept. Guarded by lock_of_all().
+// Counts labels of each kind. Never destroyed, as what is kept. Guarded by lock_of_all().
 std::map<std::string, unsigned> &made() {
   static auto &all = *new std::map<std::string, unsigned>;
   return all;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a runner waits for before it starts a client.
+// The line that a runner waits for before it starts a client.
 #pragma once
 
 namespace trace {

@@ -9,6 +9,8 @@
 #include "interpose.hpp"
 #include "names.hpp"
 
+#include <cstring>
+
 namespace trace {
 namespace {
 
@@ -20,6 +22,18 @@ std::string hex(std::uint64_t number) {
 
 unsigned mtu_bytes(ibv_mtu mtu) {
   return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0; // IBV_MTU_256 is 1
+}
+
+// Returns true if the path ends at the port where it begins. The numbers of queue pairs do not
+// tell: a peer on another host may have the same.
+bool leads_back(ibv_context *context, const ibv_qp_attr &attr, int mask) {
+  using QueryGid = int(ibv_context *, std::uint8_t, int, ibv_gid *);
+  static const auto query_gid = preload::next<QueryGid>("ibv_query_gid");
+  const ibv_ah_attr &path = attr.ah_attr;
+  ibv_gid own{};
+  return mask & IBV_QP_AV && path.is_global && query_gid &&
+         !query_gid(context, path.port_num, path.grh.sgid_index, &own) &&
+         std::memcmp(own.raw, path.grh.dgid.raw, sizeof own.raw) == 0;
 }
 
 // ---- what the arguments say
@@ -173,8 +187,11 @@ int around(call::ibv_modify_qp kind, Real real, ibv_qp *qp, ibv_qp_attr *attr, i
     if (mask & IBV_QP_QKEY)
       text += print(", Q_Key 0x%x", attr->qkey);
     if (mask & IBV_QP_DEST_QPN) {
-      text += print(", dest QP 0x%x", attr->dest_qp_num);
+      const bool is_itself =
+          attr->dest_qp_num == qp->qp_num && leads_back(qp->context, *attr, mask);
+      text += print(", dest QP 0x%x%s", attr->dest_qp_num, is_itself ? " (itself)" : "");
       json.number("dest_qp", attr->dest_qp_num);
+      json.number("is_itself", is_itself);
     }
     if (mask & IBV_QP_PATH_MTU) {
       text += print(", MTU %u", mtu_bytes(attr->path_mtu));

@@ -5,7 +5,7 @@
 // Hints: ./lab hint 19.1
 // Check: ./lab check 19.1
 
-#include "bell.hpp" // of the lesson: sleep_on() and ring()
+#include "bell.hpp" // sleep_on() and ring(), from the lesson
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>

@@ -25,7 +25,7 @@ void sizes(int argc, char **argv) {
   CommandLine line{"Prints sizes for a shared client."};
   line.parse(argc, argv);
   // TODO
-  const uint32_t slots_in_area = 0;     // of one request, with the room for its response
+  const uint32_t slots_in_area = 0;     // for one request, with room for its response
   const uint32_t area_slots = 0;        // SenderOptions::area_slots
   const uint32_t slots_of_request = 0;  // in the ring to the server
   const uint32_t slots_of_response = 0; // in the ring from the server

@@ -27,7 +27,12 @@ namespace rdmacommon {
 ///
 /// Most functions of this library take one as their last argument, so that an error names a line of
 /// the program and not one of the library. Leave it out. A helper of your own can take one in the
-/// same way and pass it on.
+/// same way and pass it on:
+///
+///     void restart(ibv_qp *qp, rdmacommon::Where where = rdmacommon::Where::here()) {
+///       ibv_qp_attr reset{.qp_state = IBV_QPS_RESET};
+///       rdmacommon::check_rc(ibv_modify_qp(qp, &reset, IBV_QP_STATE), "ibv_modify_qp", where);
+///     }
 class Where {
 public:
   const char *file; ///< Path as the compiler was given it; lives as long as the program.
@@ -45,6 +50,9 @@ private:
 
 /// A call that failed: what() names the call, the reason and the place, and, where one is known,
 /// adds a line that starts with "hint:" and ends in an anchor of lessons/troubleshooting.md.
+///
+///     if (wc.byte_len < 24) // what() is "the message: it is too short (main.cpp:52)"
+///       throw rdmacommon::Error("the message", "it is too short");
 class Error : public std::runtime_error {
 public:
   /// @param call   what was tried, as the reader would name it: "ibv_modify_qp(RTR)"
@@ -61,6 +69,9 @@ public:
 /// A missing feature of the device, or of a library that the program was built with. run_main()
 /// ends with exit status 77 for it, which Meson and others take for "skipped". Introduced in lesson
 /// 07_atomics.
+///
+///     if (attr.atomic_cap == IBV_ATOMIC_NONE)
+///       throw rdmacommon::Unsupported("this device has no atomics");
 class Unsupported : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error; ///< Takes what is missing, in one line.

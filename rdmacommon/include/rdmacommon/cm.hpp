@@ -58,6 +58,10 @@ using unique_cm_qp = std::unique_ptr<rdma_cm_id, deleters::DestroyCmQp>;
 using unique_cm_event = std::unique_ptr<rdma_cm_event, deleters::AckCmEvent>;
 
 /// An address as rdma_cm takes it, IPv4 or IPv6, with a port.
+///
+///     rdmacommon::CmAddress server = rdmacommon::cm_address("10.77.0.1", 18515);
+///     rdmacommon::check_errno(rdma_resolve_addr(id, nullptr, server.get(), 2000),
+///                             "rdma_resolve_addr");
 struct CmAddress {
   sockaddr_storage storage; ///< The address, in network byte order.
   sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage); } ///< Belongs to this object.

@@ -42,7 +42,7 @@ size_t poll_batch(ibv_cq *cq, std::span<ibv_wc> into, Where where = Where::here(
 
 /// Sleeps until the CQ has completions, and takes as many as there are and `into` has room for.
 /// Arms the CQ only when it is empty, and polls again after that, so that no completion is missed.
-/// To be called by one thread only for a CQ and its channel.
+/// Only one thread may call this for a CQ and its channel.
 /// @param cq      made with a channel of create_comp_channel() that has no other CQ: events of
 ///                others are lost
 /// @param into    not empty

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// @file
-/// What client and server of lessons 12_cm_connect, 13_cm_many_clients and 31_kernel_client tell
-/// each other by RDMA itself, where the lessons before needed a TCP connection. All of it is in
-/// network byte order on the wire:
+/// The messages of lessons 12_cm_connect, 13_cm_many_clients and 31_kernel_client. Client and
+/// server exchange them by RDMA itself, where the lessons before needed a TCP connection. All of
+/// them are in network byte order on the wire:
 ///
 ///     client                                          server
 ///       |  REQ, with a Greeting as private data  --->   |
@@ -38,6 +38,14 @@ enum class Refusal : uint16_t {
 
 /// The private data of a connection request, of its answer, and of a rejection: 8 bytes of the 56
 /// that rdma_cm leaves for a request. It comes in a longer field, filled up with zeros.
+///
+///     const rdmacommon::Greeting hello = rdmacommon::greeting();
+///     rdma_conn_param ask{.private_data = &hello, .private_data_len = sizeof hello};
+///     rdmacommon::check_errno(rdma_connect(id, &ask), "rdma_connect");
+///     // at the server
+///     const auto came = rdmacommon::greeting_in(event->param.conn);
+///     if (!came || came->version != rdmacommon::protocol_version)
+///       rdmacommon::check_errno(rdma_reject(event->id, nullptr, 0), "rdma_reject");
 struct Greeting {
   uint32_t magic;   ///< "RBEX": whose protocol it is.
   uint16_t version; ///< The sender's protocol_version.
@@ -57,6 +65,9 @@ std::optional<Greeting> greeting_in(const rdma_conn_param &came);
 const char *words_for(Refusal refusal);
 
 /// A message of 24 bytes that describes the memory that the other side may use.
+///
+///     const rdmacommon::Description ours = rdmacommon::describe(mr); // the bytes to SEND
+///     const rdmacommon::RemoteMemory theirs = rdmacommon::described(received, wc.byte_len);
 struct Description {
   uint32_t version; ///< protocol_version
   uint32_t rkey;    ///< The key of the region.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// @file
 /// The exchange: before two queue pairs can talk, each side has to tell the other where its own is.
-/// That goes over an ordinary TCP connection, as one readable line in each direction:
+/// They use an ordinary TCP connection, and send one readable line in each direction:
 ///
 ///     client                                     server
 ///       |   LID:QPN:PSN:GID:MTU            --->    |   brings its QP to RTS, then answers
@@ -10,7 +10,7 @@
 ///
 /// MTU is decimal, the other fields are hexadecimal. Without MTU it is the line of the stock
 /// ibv_rc_pingpong, which can take either side: see Exchange::peer_is_stock().
-/// Where memory is shared as well, `:ADDRESS:RKEY:LENGTH` follows on the same line.
+/// If memory is shared as well, `:ADDRESS:RKEY:LENGTH` follows on the same line.
 ///
 /// Each message ends in a zero byte; a newline is taken as well, so that a person with `nc` can be
 /// the peer. What the peer sends is checked before it is used.
@@ -142,7 +142,7 @@ private:
 
   int socket_ = -1;
   std::chrono::milliseconds timeout_;
-  std::string unread_; // what came behind the last message
+  std::string unread_; // the bytes that came behind the last message
   bool peer_is_stock_ = false;
 };
 

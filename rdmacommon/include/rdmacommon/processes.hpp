@@ -24,6 +24,12 @@ namespace rdmacommon {
 
 /// A file descriptor that is closed with its owner. Close-on-exec if it comes from a function of
 /// this file.
+///
+///     const rdmacommon::File epoll(
+///         rdmacommon::check_errno(epoll_create1(EPOLL_CLOEXEC), "epoll_create1"));
+///     epoll_event wanted{.events = EPOLLIN, .data = {.u32 = 1}};
+///     rdmacommon::check_errno(epoll_ctl(epoll.get(), EPOLL_CTL_ADD, parent.fd(), &wanted),
+///                             "epoll_ctl");
 class File {
 public:
   explicit File(int fd = -1) : fd_(fd) {} ///< Takes `fd`; -1 is none.
@@ -40,6 +46,10 @@ private:
 
 /// One end of a socket that keeps messages apart (a unix socket, SOCK_SEQPACKET). Owns it. Not
 /// thread-safe. A message is 1 to `longest` bytes; what they mean is up to the two.
+///
+///     const auto [here, there] = rdmacommon::make_link();
+///     here.send("hello");
+///     const std::string text = there.receive(std::chrono::seconds(1)); // "hello"
 class Link {
 public:
   static constexpr size_t longest = 4096; ///< Most bytes of a message.

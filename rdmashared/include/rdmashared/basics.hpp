@@ -36,7 +36,7 @@
 /// - **Pending**: belongs to one thread at a time, and can be moved to another one. wait() and
 ///   take() block until RequestOptions::limit.
 ///
-/// What they have in common:
+/// Rules for all of these classes:
 ///
 /// - **fork()**: Fork before you make a Sender or a Server. A child that was forked later must not
 ///   use any of these objects. It may destroy a Pending and a Caller: that does nothing. A child

@@ -33,7 +33,7 @@
 
 namespace rdmashared {
 
-class CallerArea; // what is behind a Caller
+class CallerArea; // the implementation of Caller
 
 // [outcome]
 /// The outcome of a request.
@@ -77,6 +77,14 @@ enum class Outcome : uint32_t {
 const char *words_for(Outcome outcome);
 
 /// A request that has no response. what() says why.
+///
+///     try {
+///       caller.request(bytes);
+///     } catch (const rdmashared::RequestFailed &failure) {
+///       if (failure.outcome() != rdmashared::Outcome::not_sent)
+///         throw;
+///       caller.wait_connected(std::chrono::seconds(5)); // then ask again
+///     }
 class RequestFailed : public rdmacommon::Error {
 public:
   /// @param detail what the server's handler says, or figures; may be empty
@@ -93,6 +101,11 @@ private:
 };
 
 /// The outcome of a request and its response, for programs that do not use exceptions.
+///
+///     if (const rdmashared::Response response = caller.call(bytes))
+///       use(response.bytes);
+///     else
+///       std::puts(rdmashared::words_for(response.outcome));
 struct Response {
   Outcome outcome; ///< Outcome::response, or the reason why there is none.
   /// The response; for Outcome::refused the words of the server's handler; for
@@ -168,7 +181,7 @@ private:
   uint32_t slot_, slots_, buffer_;
   Waiting how_;
   std::chrono::steady_clock::time_point deadline_;
-  rdmacommon::Where where_; // of the request
+  rdmacommon::Where where_; // the line that errors name
 };
 
 /// A function of the program that takes a request that is ready: Pending::wait() and take() do not

@@ -2,7 +2,8 @@
 /// @file
 /// The figures of a Sender or a Server, as text for a person, or for Prometheus.
 ///
-///     const std::string for_a_person = metrics.text(); // Sender::metrics(), Server::metrics()
+///     const rdmashared::Metrics metrics = sender.metrics(); // or those of a Server
+///     const std::string for_a_person = metrics.text();
 ///     const std::string for_prometheus = metrics.prometheus();
 ///
 /// Written out in lesson 27_in_production.

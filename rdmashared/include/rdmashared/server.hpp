@@ -32,7 +32,7 @@
 
 namespace rdmashared {
 
-struct Received; // what is behind a Request
+struct Received; // the implementation of Request
 enum class Kind : uint8_t;
 
 /// The connection by which a request has come.

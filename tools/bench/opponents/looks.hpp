@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// How the opponents of the shared client wait: as the shared client does, if they are asked to.
+// Lets the opponents of the shared client wait as the shared client does, if they are asked to.
 #pragma once
 
 #include "console.hpp"
 
-#include "epoll_loop.hpp" // of the shared client: IdlePolicy
+#include "epoll_loop.hpp" // IdlePolicy, from the shared client
 
 #include <rdmacommon/options.hpp>
 

@@ -9,7 +9,7 @@
 
 #include "load_processes.hpp"
 
-#include "memory.hpp" // of the shared client: what wakes many at once
+#include "memory.hpp" // the shared client's ring(), which wakes many at once
 
 #include <rdmacommon/check.hpp>
 
@@ -31,7 +31,7 @@ constexpr std::chrono::minutes limit(1); // for anything to come
 
 enum class State : uint32_t { pending, pending_and_asleep, done };
 
-// Of a request, and then of its response.
+// The place of a request, and then of its response.
 struct alignas(64) Slot {
   std::atomic<State> state;
   std::array<std::byte, longest> bytes;

@@ -29,9 +29,9 @@
 #include <utility>
 #include <vector>
 
-constexpr uint32_t slots = 64, slot_size = 64; // of a connection, in each direction
+constexpr uint32_t slots = 64, slot_size = 64; // slots of each direction, and bytes of a slot
 constexpr uint32_t send_depth = 4 * slots;
-constexpr uint32_t max_requests = slots + send_depth; // that are posted at a time
+constexpr uint32_t max_requests = slots + send_depth; // requests that are posted at a time
 
 // [end]
 // One end of a connection. A request and its response have the same slot on both sides, and its
@@ -73,7 +73,7 @@ public:
       throw rdmacommon::Error("the peer", "there is no slot " + std::to_string(slot));
     return slot;
   }
-  // To go with the next queue.post().
+  // Adds the WRITE of a slot to those that go with the next queue.post().
   void add(uint32_t slot, size_t length) {
     ibv_sge from = rdmacommon::piece(out_mr_.get(), out(slot).data(), length);
     queue.add({.sg_list = &from,

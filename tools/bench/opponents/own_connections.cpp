@@ -125,7 +125,7 @@ private:
   uint32_t gone_ = 0;
   unique_event_channel events_;
   unique_cm_id listener_;
-  std::optional<Completions> completions_;                        // of all clients
+  std::optional<Completions> completions_;                        // completions of all clients
   std::unordered_map<uint32_t, std::unique_ptr<Client>> clients_; // by their QP numbers
   std::vector<Client *> to_post_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the shared client is compared with, without RDMA: a server with epoll, and processes that
+// The shared client's opponent without RDMA: a server with epoll, and processes that
 // each have a socket. Requests and responses are the same as slot_server's, each behind its length.
 //
 // Lesson:  lessons/29_results.md
@@ -66,7 +66,7 @@ public:
   }
   int fd() const { return file_.get(); }
 
-  // What has come, behind what was not used last time. @return false if the peer has closed
+  // Adds what has come to `in`, behind the unused bytes. @return false if the peer has closed
   bool receive(bool may_sleep = true) {
     std::array<std::byte, 65536> buffer;
     const ssize_t got = recv(fd(), buffer.data(), buffer.size(), may_sleep ? 0 : MSG_DONTWAIT);
@@ -87,7 +87,7 @@ public:
     return out.empty();
   }
 
-  // Of a socket that blocks: then EAGAIN says that the time is up.
+  // Sets a limit for a socket that blocks: then EAGAIN says that the time is up.
   void set_limit(std::chrono::seconds limit) {
     const timeval time{.tv_sec = limit.count(), .tv_usec = 0};
     for (const int side : {SO_RCVTIMEO, SO_SNDTIMEO})

@@ -143,21 +143,33 @@ class State:
                 or any(self.exercises[lesson.stem].values())),
             default=0)
 
+    def after(self, here: int) -> "list[ladder.Lesson]":
+        """The next lesson; where the two routes part, the next one of each."""
+        lessons = self.lessons[here + 1 :]
+        if lessons and lessons[0].only_to_build and not self.lessons[here].only_to_build:
+            return [lessons[0], *[lesson for lesson in lessons if not lesson.only_to_build][:1]]
+        return lessons[:1]
+
     def next(self) -> "list[str]":
-        """What comes next: what is left in the lesson that the reader has got to, the one after it,
-        and the first one that was left out.
+        """What comes next: what is left in the lesson that the reader has got to, the one after it
+        on each route, and the first one that was left out.
 
         Who begins with lesson 02, as the README does, is so led to 00 and 01 as well.
         """
         here = self.here()
         left = self.undone(self.lessons[here])[:1]
+        routes = self.after(here)
+        for lesson in routes:
+            commands = self.undone(lesson)[:1]
+            if len(routes) == 2 and not self.run[lesson.stem]:
+                why = "build" if lesson.only_to_build else "use"
+                commands = [f"{lesson.command:40} # to {why} it, read lessons/{lesson.stem}.md"]
+            left += commands
+        builds = any(self.run[lesson.stem] for lesson in self.lessons if lesson.only_to_build)
         left += [
-            command
-            for lesson in self.lessons[here + 1 : here + 2]
-            for command in self.undone(lesson)[:1]
-        ]
-        left += [
-            self.undone(lesson)[0] for lesson in self.lessons[:here] if not self.run[lesson.stem]
+            self.undone(lesson)[0]
+            for lesson in self.lessons[:here]
+            if not self.run[lesson.stem] and (builds or not lesson.only_to_build)
         ][:1]
         if not left:
             left = [command for lesson in self.lessons for command in self.undone(lesson)][:1]
@@ -201,15 +213,19 @@ def main(args) -> int:
         except OSError as error:
             raise LabError(f"{path}: {error.strerror}") from error
     state = State(read())
-    print(f"{'lesson':20} {'run':5} {'broken':8} solved")
+    print(f"{'lesson':22} {'run':5} {'broken':8} solved")
+    part = ""
     for lesson in state.lessons:
         stem = lesson.stem
+        if lesson.part != part:
+            part = lesson.part
+            print(part)
         run = "yes" if state.run[stem] else "-"
         breaks, exercises = count(state.breaks[stem]), count(state.exercises[stem])
-        print(f"{stem:20} {run:5} {breaks:8} {exercises}")
+        print(f"  {stem:20} {run:5} {breaks:8} {exercises}")
     print()
-    for word, command in zip(("next:", "or:", "or:"), state.next()):
-        print(f"{word:6}{command}")
+    for place, command in enumerate(state.next()):
+        print(f"{'or:' if place else 'next:':6}{command}")
     if not state.next():
         print(
             "You have run, broken and solved all there is. ./lab new DIR --from EXAMPLE starts a"

@@ -260,7 +260,10 @@ def ladder_table(path: Path) -> list[str]:
     for lesson in ladder.read():
         if lesson.part != part:
             part = lesson.part
-            result += ["", f"**{part}**", "", "| lesson | the new idea | run it |", "|---|---|---|"]
+            result += ["", f"**{part}**", ""]
+            if lesson.only_to_build:
+                result += ["If you only use it, leave these lessons out.", ""]
+            result += ["| lesson | the new idea | run it |", "|---|---|---|"]
         link = os.path.relpath(lesson.file, path.parent)
         run = f"`{lesson.command}`" if lesson.command else ""
         result.append(f"| [{lesson.stem}]({link}) | {lesson.idea} | {run} |")

@@ -125,7 +125,6 @@ class Agent:
     def start(self, number, what, again=False):
         job = Job(number)
         job.terminal = bool(what["terminal"])
-        report, report_write = os.pipe2(os.O_CLOEXEC)
         if job.terminal:
             master, slave = os.openpty()
             fcntl.ioctl(master, termios.TIOCSWINSZ, what["terminal"])
@@ -148,18 +147,17 @@ class Agent:
                 make_visible(path)
         except OSError as error:
             print("agent:", error, flush=True)
-        job.pid = os.fork()
-        if job.pid == 0:
-            child(theirs, job.terminal, what, report_write)
-        os.close(report_write)
+        failure = b""
+        try:
+            job.pid = spawn(theirs, job.terminal, what)
+        except OSError as error:
+            status = 126 if isinstance(error, PermissionError) else 127
+            failure = NUMBER.pack(status) + f"{error.filename}: {error.strerror}".encode()
         for fd in set(theirs):
             os.close(fd)
-        failure = os.read(report, 4096)
-        os.close(report)
         if failure:
             for fd in {*ours, job.stdin}:
                 os.close(fd)
-            os.waitpid(job.pid, 0)
             return (
                 self.send(number, REFUSED, failure)
                 if again
@@ -264,25 +262,42 @@ class Agent:
             self.close_fd(fd, job)
 
 
-def child(fds, terminal, what, report):
-    """In the new process: becomes the command, or says why it cannot."""
+def spawn(fds, terminal, what):
+    """Starts the command, in a session of its own. posix_spawn() copies no page of this process,
+    and takes half the time of fork() and exec().
+
+    @param fds what the command gets as its descriptors 0, 1 and 2
+    @return its process id
+    @raises OSError"""
+    if terminal:
+        # The first terminal that the leader of a session opens controls the session.
+        actions = [(os.POSIX_SPAWN_OPEN, 0, os.ttyname(fds[0]), os.O_RDWR, 0)]
+        actions += [(os.POSIX_SPAWN_DUP2, 0, target) for target in (1, 2)]
+    else:
+        actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)]
+    name, environment = what["argv"][0], what["env"]
+    os.chdir(what["cwd"])
     try:
-        os.setsid()
-        if terminal:
-            fcntl.ioctl(fds[0], termios.TIOCSCTTY, 0)
-        for target, fd in enumerate(fds):
-            os.dup2(fd, target)
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
-        os.chdir(what["cwd"])
-        os.execvpe(what["argv"][0], what["argv"], what["env"])
+        return os.posix_spawn(
+            name if "/" in name else find_program(name, environment), what["argv"], environment,
+            file_actions=actions, setsid=True,
+            setsigdef=[signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ])
     except OSError as error:
-        status = 126 if isinstance(error, PermissionError) else 127
-        name = what["cwd"] if error.filename == what["cwd"] else what["argv"][0]
-        os.write(report, NUMBER.pack(status) + f"{name}: {error.strerror}".encode())
+        error.filename = name
+        raise
     finally:
-        os._exit(127)
+        os.chdir("/")
+
+
+def find_program(name, environment):
+    """The first file of that name in the folders of PATH that may be run, or else the first file.
+
+    @raises FileNotFoundError if no folder has one"""
+    found = [f"{folder}/{name}" for folder in os.get_exec_path(environment)]
+    found = [path for path in found if os.path.isfile(path)]
+    if not found:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return next((path for path in found if os.access(path, os.X_OK)), found[0])
 
 
 def kill(job, number):

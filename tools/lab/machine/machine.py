@@ -41,7 +41,7 @@ HOSTS = GROUPS["hosts"]
 CRASHED = 125
 TIMED_OUT = 124
 GRACE = 5  # seconds between SIGTERM and SIGKILL
-PATIENCE = 1  # seconds that an interrupted command's last output waits for its reader
+OUTPUT_LIMIT = 1  # seconds that an interrupted command's last output waits for its reader
 FORWARDED = [
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
 # Where the machine need not look for what has just changed: the project is shared in uncached, the
@@ -223,7 +223,7 @@ class _Client:
             for key, _ in self.selector.select(wait):
                 key.data()
             if self.result is not None and self.interrupted and deadline is None:
-                deadline = time.monotonic() + PATIENCE
+                deadline = time.monotonic() + OUTPUT_LIMIT
             if deadline is not None and time.monotonic() >= deadline and not self.end_early():
                 self.send(SIGNAL, NUMBER.pack(signal.SIGKILL if self.timed_out else signal.SIGTERM))
                 self.timed_out = True

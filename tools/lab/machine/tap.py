@@ -20,7 +20,7 @@ from lab.place import NETDEV, Place
 ROCE_PORT = 4791  # UDP; assigned to RoCEv2 by IANA
 LARGEST = 9216  # bytes of a packet; with the default, 256 KiB, the buffer would hold a few dozen
 BUFFER = 32768  # KiB, for what comes faster than tcpdump writes
-PATIENCE = 20  # seconds for tcpdump to catch up
+CATCH_UP_LIMIT = 20  # seconds for tcpdump to catch up
 COUNTS = re.compile(
     r"(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets? dropped")
 
@@ -93,10 +93,10 @@ class Tap:
 
     def _drain(self) -> None:
         """Waits until tcpdump has written all that came: on SIGUSR1 it says how much that is."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + CATCH_UP_LIMIT
         while self._waiting() > self.stray:
             if time.monotonic() > deadline:
-                raise LabError(f"tcpdump did not write all packets within {PATIENCE} s")
+                raise LabError(f"tcpdump did not write all packets within {CATCH_UP_LIMIT} s")
 
     def _waiting(self) -> int:
         """How many packets the kernel has seen and tcpdump has not written."""

@@ -194,6 +194,7 @@ class _Numbers:
         if event.is_packet:
             sender, receiver = (event.host, peer) if event.sent else (peer, event.host)
         own = not event.is_packet and re.search(r"\b(BIND_MW|LOCAL_INV)\b", line)
+        is_itself = "(itself)" in line
 
         def owner(before: str, word: str, at: int) -> str:
             if event.is_packet:
@@ -201,7 +202,7 @@ class _Numbers:
                     return sender + ", connection manager"
                 its = before == "from " or word == "PSN" and not what.answers
                 return sender if its else receiver
-            theirs = before in ("dest ", "to ", "from ", "receive ")
+            theirs = before in ("dest ", "to ", "from ", "receive ") and not is_itself
             if word == "rkey":
                 theirs = not own and "  = " not in line[:at]
             return peer if theirs else event.host
@@ -228,6 +229,8 @@ class _Numbers:
         first, step, near = self.KINDS[kind]
         # Not a number of this run's: none, the connection manager's QP, and all QPs of a group.
         if number == 0 and kind != "PSN" or kind == "qp" and number in (GSI, 0xFFFFFF):
+            return number
+        if kind == "address" and number < 0x10000:  # an offset: no process has memory there
             return number
         known = self.first[kind]
         for place, (its, value) in enumerate(known):

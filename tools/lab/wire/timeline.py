@@ -259,7 +259,8 @@ class _Attribution:
         if call.sq_psn is not None:
             queue.next_psn = call.sq_psn
         queue.mtu = call.path_mtu or queue.mtu
-        queue.dest_qp = queue.dest_qp if call.dest_qp is None else call.dest_qp
+        if call.dest_qp is not None:
+            queue.dest_qp = None if call.is_itself else call.dest_qp  # none of the wire's packets
         if call.wrs and "opcode" in call.wrs[0]:
             for wr in call.wrs[: call.bad]:
                 self.count += 1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests include beside precompiled.hpp.
+// Headers that the tests include beside precompiled.hpp.
 #include "precompiled.hpp"
 
 #include <gtest/gtest.h>
