@@ -55,6 +55,7 @@ void serve(const CmOptions &where) {
                  .port = where.cm_port,
                  .exit_after = 1,
                  .handler_threads = 2,
+                 .connect_within = where.timeout,
                  .log = log_line},
                 count_words);
   std::printf("listening on rdma_cm port %u\n", server.port());
@@ -66,6 +67,7 @@ void serve(const CmOptions &where) {
 void ask(const CmOptions &where, uint32_t lines) {
   // [ask]
   Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
+                 .connect_within = where.timeout,
                  .log = log_line}); // a thread of its own, which connects
   sender.wait_until_up(where.timeout);
   Caller caller = sender.caller(); // for any number of threads

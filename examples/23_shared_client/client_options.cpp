@@ -46,10 +46,7 @@ ClientOptions client_options(int argc, char **argv) {
   SenderOptions &sender = settings.sender;
   Load &load = settings.load;
   std::string also, sender_waits = "adaptive", waiting = "adaptive", responses = "both";
-  std::chrono::seconds connect_within{5};
   uint32_t group_id = 0;
-  line.add("--connect-within", connect_within, "how long an attempt to connect may take");
-  line.cli11().get_option("--connect-within")->envname("RDMA_TIMEOUT"); // as that of --timeout
   line.add("--also", also, "further servers: ADDRESS[:PORT],ADDRESS[:PORT]");
   line.add("--to", load.server, "all requests to this server: 0 is --host [-1: they take turns]",
            -1, 13);
@@ -105,7 +102,7 @@ ClientOptions client_options(int argc, char **argv) {
   if (settings.is_to_serve)
     settings.processes = 0;
   sender.log = log_warning;
-  sender.connect_within = connect_within;
+  sender.connect_within = where.timeout;
   sender.waiting = waiting_of(sender_waits);
   sender.servers = servers_in(also, where.cm_port);
   sender.servers.insert(sender.servers.begin(), {.host = where.host, .port = where.cm_port});

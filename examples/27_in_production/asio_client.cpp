@@ -48,7 +48,9 @@ void use(int argc, char **argv) {
   CommandLine line{"Puts and gets values of the cache, in an event loop of asio."};
   CmOptions where{line, "the server"};
   line.parse(argc, argv);
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}, .log = log_line});
+  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
+                 .connect_within = where.timeout,
+                 .log = log_line});
   sender.wait_until_up(where.timeout);
   Caller caller = sender.caller();
 

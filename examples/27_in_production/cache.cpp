@@ -77,6 +77,7 @@ void serve(const CmOptions &where, size_t most_bytes) {
                  .port = where.cm_port,
                  .exit_after = 1,
                  .handler_threads = 2,
+                 .connect_within = where.timeout,
                  .log = log_line},
                 answer);
   std::printf("listening on rdma_cm port %u\n", server.port());
@@ -105,10 +106,12 @@ void ask(const CmOptions &where, uint32_t processes, uint32_t values) {
   for (uint32_t number = 0; number < processes; ++number)
     workers.push_back(std::make_unique<Child>([&, number](const Link &parent) {
       parent.receive(where.timeout); // there is a sender
-      work(Caller::join(name), number, values, parent);
+      work(Caller::join(name, Waiting::adaptive, where.timeout), number, values, parent);
     }));
-  Sender sender(
-      {.servers = {{.host = where.host, .port = where.cm_port}}, .name = name, .log = log_line});
+  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
+                 .name = name,
+                 .connect_within = where.timeout,
+                 .log = log_line});
   sender.wait_until_up(where.timeout);
   for (const auto &worker : workers)
     worker->link().send("go on");

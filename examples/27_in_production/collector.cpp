@@ -51,6 +51,7 @@ void serve(const CmOptions &where) {
                  .port = where.cm_port,
                  .exit_after = 1,
                  .handler_threads = 0,
+                 .connect_within = where.timeout,
                  .log = log_line},
                 typed);
   std::printf("listening on rdma_cm port %u\n", server.port());
@@ -71,10 +72,12 @@ void use(const CmOptions &where, uint32_t processes, uint32_t samples) {
   for (uint32_t i = 0; i < processes; ++i)
     workers.push_back(std::make_unique<Child>([&](const Link &parent) {
       parent.receive(where.timeout); // there is a sender
-      work(Caller::join(name), samples);
+      work(Caller::join(name, Waiting::adaptive, where.timeout), samples);
     }));
-  Sender sender(
-      {.servers = {{.host = where.host, .port = where.cm_port}}, .name = name, .log = log_line});
+  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
+                 .name = name,
+                 .connect_within = where.timeout,
+                 .log = log_line});
   sender.wait_until_up(where.timeout);
   for (const auto &worker : workers)
     worker->link().send("go on");

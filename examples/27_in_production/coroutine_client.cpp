@@ -67,7 +67,9 @@ void use(int argc, char **argv) {
   CommandLine line{"Puts and gets values of the cache, in coroutines."};
   CmOptions where{line, "the server"};
   line.parse(argc, argv);
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}, .log = log_line});
+  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
+                 .connect_within = where.timeout,
+                 .log = log_line});
   sender.wait_until_up(where.timeout);
   Caller caller = sender.caller();
   constexpr uint32_t all = 10;

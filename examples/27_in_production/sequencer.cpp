@@ -61,6 +61,7 @@ void serve(const CmOptions &where) {
                  .port = where.cm_port,
                  .exit_after = 1,
                  .handler_threads = 0,
+                 .connect_within = where.timeout,
                  .log = log_line},
                 answer);
   std::printf("listening on rdma_cm port %u\n", server.port());
@@ -94,11 +95,12 @@ void use(const CmOptions &where, uint32_t processes, uint32_t count) {
   for (uint32_t i = 0; i < processes; ++i)
     workers.push_back(std::make_unique<Child>([&](const Link &parent) {
       parent.receive(where.timeout); // there is a sender
-      work(Caller::join(name), count);
+      work(Caller::join(name, Waiting::adaptive, where.timeout), count);
     }));
   Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
                  .largest_response = longest_log,
                  .name = name,
+                 .connect_within = where.timeout,
                  .log = log_line});
   sender.wait_until_up(where.timeout);
   for (const auto &worker : workers)
