@@ -100,8 +100,12 @@ constexpr ErrnoHint errno_hints[] = {
     {"rdma_connect", EINVAL,
      "private data of more than 56 bytes, or a depth that is over the device's limits",
      "cm-einval"},
+    {"rdma_create_qp", EINVAL,
+     "the peer has given up the connection, or a capacity is over the device's limits",
+     "cm-einval"},
     {"rdma_accept", EINVAL,
-     "private data of more than 196 bytes, or a depth that is over the device's limits",
+     "the client has given up the connection, private data of more than 196 bytes, or a depth that "
+     "is over the device's limits",
      "cm-einval"},
     {"rdma_reject", EINVAL, "private data of more than 148 bytes", "cm-einval"},
     {"Caller::join", ECONNREFUSED,

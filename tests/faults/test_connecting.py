@@ -11,6 +11,7 @@ import needs_device
 
 os.chdir(needs_device.BUILD / "tests/faults")  # LD_PRELOAD takes a space for the end of a path
 LIAR = str(needs_device.BUILD / "tests/faults/lying_cm")
+GIVEN_UP = str(needs_device.BUILD / "tests/faults/given_up")
 SERVER = needs_device.program("cm_server")
 CLIENT = needs_device.program("cm_client")
 FREE_PORT = "4"  # nobody listens there
@@ -141,6 +142,19 @@ class Lies(liars.Refused):
     def test_client_that_dies(self):
         outcome = liars.run_cm([SERVER, "--timeout", "2"], [LIAR, "--lie", "dies"])
         self.assertRefused(outcome, "server", "the peer's description")  # flushed, or not in time
+
+    def test_client_that_has_given_up(self):
+        for call, fails in {"create": "rdma_create_qp", "accept": "rdma_accept"}.items():
+            with self.subTest(call):
+                outcome = subprocess.run(
+                    needs_device.PLACE.wrap(
+                        [GIVEN_UP, "--host", needs_device.PLACE.address, "--cm-port", "0", "--call",
+                         call]),
+                    capture_output=True, text=True, timeout=600)
+                self.assertEqual(outcome.returncode, 1, outcome.stdout)
+                self.assertIn(f"error: {fails}: Invalid argument", outcome.stderr)
+                self.assertIn("given up the connection", outcome.stderr)
+                self.assertIn("#cm-einval", outcome.stderr)
 
     def test_client_that_writes_more_than_it_announced(self):
         """The server has no byte more in its region, so its NIC refuses the whole WRITE."""
