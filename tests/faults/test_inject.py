@@ -22,8 +22,10 @@ SEED = "x7"  # of CI: the same tenth each time, so that a red CI is about the ch
 CHOICE = os.environ.get("LAB_INJECT", "")
 ONLY = os.environ.get("LAB_INJECT_ONLY", "")  # "02_send_recv", or one of its programs
 
-# A server whose client has failed does not wait for another one for long.
-WAIT = ["--wait", "15"]
+# As long as the whole run may take: if a client fails, another one comes. Not for device_memory,
+# whose processes wait for each other: a later client does not take the place of one of them.
+WAIT = ["--wait", "600"]
+WITHOUT_WAIT = "device_memory"
 LONGER = ["--timeout", "60"]  # listing the calls takes time, too
 # Fewer rounds of what is measured: they make the same calls.
 FEWER = {"completions": ["--measure", "1"]}
@@ -82,7 +84,8 @@ def has_timeout(lesson):
 
 
 def arguments(lesson, program):
-    return (WAIT if has_timeout(lesson) else []) + FEWER.get(program, [])
+    waits = has_timeout(lesson) and program != WITHOUT_WAIT
+    return (WAIT if waits else []) + FEWER.get(program, [])
 
 
 class Inject(unittest.TestCase):

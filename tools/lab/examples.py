@@ -218,7 +218,7 @@ def targets(program: str) -> list[str]:
 def run(
     place: Place, build: Path, program: str, kind: str, extra: Sequence[str] = (), *,
     under: Sequence[str] = (), client_under: Optional[Sequence[str]] = None,
-    client_place: Optional[Place] = None, **options
+    client_place: Optional[Place] = None, has_next_client: bool = False, **options
 ) -> pair.Outcome:
     """Runs a program of build/examples, with its other side, by its kind, as in ladder.txt. The
     programs of lesson 14 run one at a time: they join the same multicast group, and with one of
@@ -228,6 +228,7 @@ def run(
     @param client_under the same for the client; None: what starts the server. A kernel module is
     no program, and starts by itself
     @param client_place where the client runs, if not where the server does
+    @param has_next_client another client comes if the first one fails, as pair.Client has it
     @param options as pair.run() takes them"""
     group = find("multicast")
     with contextlib.ExitStack() as stack:
@@ -235,13 +236,14 @@ def run(
             fcntl.flock(
                 stack.enter_context(open(runtime_dir() / "multicast-group", "w")), fcntl.LOCK_EX)
         return _run(
-            place, build, program, kind, extra, under, client_under, client_place, options)
+            place, build, program, kind, extra, under, client_under, client_place, has_next_client,
+            options)
 
 
 def _run(
     place: Place, build: Path, program: str, kind: str, extra: Sequence[str],
     under: Sequence[str], client_under: Optional[Sequence[str]], client_place: Optional[Place],
-    options
+    has_next_client: bool, options
 ) -> pair.Outcome:
     if kind == "kernel":
         return _run_module(place, build, program, extra, under, client_place, options)
@@ -252,11 +254,14 @@ def _run(
             _command(build, program, without_device if kind == "alone" else place, under, extra),
             **options)
     # rdma_cm finds the device by the address.
-    both = [
+    server, client = sides(program)
+    commands = [
         _command(build, side, place if kind == "pair" else without_device, start, extra)
-        for side, start in zip(
-            sides(program), (under, under if client_under is None else client_under))]
-    return run_pair(place, *both, client_place, port_option=PORT_OPTION[kind], **options)
+        for side, start in (
+            (server, under), (client, under if client_under is None else client_under),
+            *([(client, ())] if has_next_client else []))]
+    return run_pair(
+        place, *commands, client_place=client_place, port_option=PORT_OPTION[kind], **options)
 
 
 def _run_module(
@@ -294,17 +299,21 @@ def _command(
 
 
 def run_pair(
-    place: Place, server: Sequence[str], client: Sequence[str],
-    client_place: Optional[Place] = None, *, port_option: str = "--tcp-port", **options
+    place: Place, server: Sequence[str], client: Sequence[str], next_client: Sequence[str] = (), *,
+    client_place: Optional[Place] = None, port_option: str = "--tcp-port", **options
 ) -> pair.Outcome:
     """Runs a server and its client by their command lines; where to listen and whom to connect to
     is added."""
+
+    def connecting(command):
+        return lambda line: [*command, "--host", place.address, port_option, line[1]]
+
     return pair.run(
         place,
         [*server, port_option, "0"],
         pair.Client(
-            LISTENING, lambda line: [*client, "--host", place.address, port_option, line[1]],
-            client_place),
+            LISTENING, connecting(client), client_place,
+            connecting(next_client) if next_client else None),
         **options)
 
 

@@ -47,6 +47,8 @@ class _Run:
     def __init__(self, show: Callable[[str, str], None], stop_server: bool):
         self.show = show
         self.stop_server = stop_server
+        self.next_client: list[str] = []  # the command
+        self.next: Optional[subprocess.Popen] = None
         self.outcome = Outcome()
         self.processes: dict[str, subprocess.Popen] = {}
         self.events: queue.Queue = queue.Queue()
@@ -75,18 +77,29 @@ class _Run:
                 self.outcome.status[role] = what
                 if what == machine.CRASHED:  # with its host: there is nothing left to wait for
                     return
-                if what and role == "client" and self.stop_server:
-                    self.processes["server"].terminate()
+                if what and role == "client":
+                    self._client_failed()
                 continue
             self.outcome.lines.append((role, what))
             self.show(role, what)
             on_line(role, what)
 
+    def _client_failed(self) -> None:
+        if self.stop_server:
+            self.processes["server"].terminate()
+        elif self.next_client:
+            self.next = subprocess.Popen(
+                self.next_client, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL)
+
     def end(self) -> None:
-        """Ends what still runs: after a time limit, Ctrl-C or an error."""
-        for process in self.processes.values():
+        """Ends what still runs: the next client, and after a time limit, Ctrl-C or an error the
+        others."""
+        for process in [*self.processes.values(), *([self.next] if self.next else [])]:
             if process.poll() is None:
                 process.terminate()
+        if self.next:
+            self.next.wait()
         for role, process in self.processes.items():
             try:
                 process.wait(timeout=5)
@@ -104,6 +117,9 @@ class Client:
     ready: re.Pattern
     argv: Callable[[re.Match], Sequence[str]]
     place: Optional[Place] = None  # if not where the server is
+    # The command of a client that is started if the first one has failed, and whose output nobody
+    # sees: a server that still waits for a client goes on, and ends.
+    next_argv: Optional[Callable[[re.Match], Sequence[str]]] = None
 
 
 def run(
@@ -124,7 +140,10 @@ def run(
             and "client" not in run.processes
             and client.ready.match(text))
         if ready:
-            run.start("client", client.place or place, client.argv(ready))
+            where = client.place or place
+            if client.next_argv:
+                run.next_client = where.wrap(list(client.next_argv(ready)))
+            run.start("client", where, client.argv(ready))
 
     try:
         run.start("server" if client else "", place, program)

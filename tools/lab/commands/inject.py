@@ -144,7 +144,7 @@ class Injection:
         return examples.run(
             self.where, self.folder, program, kind, arguments,
             under=under.get("server", under.get("")), client_under=under.get("client"),
-            stop_server=program in SERVE_ON)
+            stop_server=program in SERVE_ON, has_next_client=True)
 
     def calls(self, program: str, kind: str, arguments: Sequence[str] = ()) -> list[Call]:
         """One Call for each distinct call that this program and its other side make."""
