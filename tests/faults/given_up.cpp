@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// A client that gives up before the server accepts. Both ends are in this process, so that the
-// server's calls come after the kernel has learned of it: the CM handles messages in their order,
-// and the request of a second client comes after the first client's message.
+// A client that gives up before the server accepts. Both ends are in this process.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/objects.hpp>
 #include <rdmacommon/options.hpp>
+#include <rdmacommon/stopwatch.hpp>
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 using namespace rdmacommon;
 
@@ -41,6 +42,19 @@ unique_cm_id request(rdma_event_channel *channel, const CmOptions &options) {
   return unique_cm_id(event->id);
 }
 
+// Waits until the server's kernel knows that the client has given up. No event says so: the kernel
+// (ucma.c) drops the events of a connection that nobody has accepted yet. rdma_init_qp_attr() fails
+// from then on, and changes nothing.
+void wait_until_given_up(rdma_cm_id *id, std::chrono::milliseconds limit) {
+  ibv_qp_attr attributes{.qp_state = IBV_QPS_INIT};
+  int mask = 0;
+  for (const auto deadline = deadline_in(limit); rdma_init_qp_attr(id, &attributes, &mask) == 0;) {
+    if (std::chrono::steady_clock::now() >= deadline)
+      throw Error("the client", "the kernel does not learn that it has given up");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 void give_up(int argc, char **argv) {
   CommandLine line{"Accepts a client that has given up."};
   CmOptions options{line, "this host"};
@@ -49,7 +63,7 @@ void give_up(int argc, char **argv) {
   line.parse(argc, argv);
   const unique_event_channel channel = create_event_channel();
   CmAddress address = cm_address(options);
-  const unique_cm_id listener = cm_listen(channel.get(), address, 2);
+  const unique_cm_id listener = cm_listen(channel.get(), address, 1);
   options.cm_port = ntohs(rdma_get_src_port(listener.get()));
 
   End client = connecting(channel.get(), options);
@@ -57,9 +71,8 @@ void give_up(int argc, char **argv) {
   if (call == "accept")
     server.create();
   client.qp.reset();
-  client.id.reset(); // the kernel tells the server's kernel
-  const End second = connecting(channel.get(), options);
-  const unique_cm_id its = request(channel.get(), options);
+  client.id.reset();
+  wait_until_given_up(server.id.get(), options.timeout);
   if (call == "create")
     server.create();
   rdma_conn_param answer{};
