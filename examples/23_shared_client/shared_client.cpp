@@ -24,7 +24,7 @@ namespace {
 
 // A worker of a client that somebody else has started.
 void attach(const ClientOptions &settings) {
-  rdmashared::Caller caller = rdmashared::Caller::join(settings.attach, settings.waiting);
+  auto caller = rdmashared::Caller::join(settings.attach, settings.waiting, settings.timeout);
   Load load = settings.load;
   load.is_long = caller.largest_response() > 0;
   print(run_load(caller, load, static_cast<uint32_t>(getpid())));
