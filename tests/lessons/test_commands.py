@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import unittest
+from unittest import mock
 
 import needs_device
 from lab import examples, ladder
@@ -49,9 +50,13 @@ def blocks(text):
 class Commands(unittest.TestCase):
     def run_block(self, commands):
         environment = {**os.environ, "CDPATH": ""}
-        return subprocess.run(
-            ["sh", "-e", "-c", commands], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+        try:
+            return subprocess.run(
+                ["sh", "-e", "-c", commands], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired as error:  # its text does not show the output
+            printed = (error.stdout or b"").decode(errors="replace")
+            self.fail(f"not ended after {LIMIT} s; it has printed:\n{printed}")
 
     def run_and_clean_up(self, commands):
         for made in re.findall(r"/tmp/[\w-]+", commands):
@@ -95,6 +100,11 @@ class Commands(unittest.TestCase):
                 "<!-- not-run: x -->\n```sh\na\n```\n```sh\nb\n```\n<!-- not-run: y"
                 " -->\n```sh\nc\n```\n"),
             ["b\n"])
+
+    def test_what_a_command_without_end_has_printed_is_shown(self):
+        with mock.patch(f"{__name__}.LIMIT", 1):
+            with self.assertRaisesRegex(AssertionError, "it has printed:\nup\n$"):
+                self.run_block("echo up\nexec sleep 60\n")
 
 
 if __name__ == "__main__":
