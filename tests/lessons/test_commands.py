@@ -102,9 +102,10 @@ class Commands(unittest.TestCase):
             ["b\n"])
 
     def test_what_a_command_without_end_has_printed_is_shown(self):
-        with mock.patch(f"{__name__}.LIMIT", 1):
+        late = subprocess.TimeoutExpired("sh", LIMIT, output=b"up\n")
+        with mock.patch("subprocess.run", side_effect=late):
             with self.assertRaisesRegex(AssertionError, "it has printed:\nup\n$"):
-                self.run_block("echo up\nexec sleep 60\n")
+                self.run_block("echo up; sleep 3600")
 
 
 if __name__ == "__main__":
