@@ -3,10 +3,13 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import unittest
 import unittest.mock
+from pathlib import Path
 
 from lab import cli, packages
+from lab.commands import test
 from lab.errors import LabError
 from lab.paths import ROOT
 
@@ -70,6 +73,25 @@ class CommandLine(unittest.TestCase):
         words = ["--suite", "lessons", "--num-processes=1", "test_links"]
         with unittest.mock.patch("lab.commands.test.main", lambda args: args.passes_on):
             self.assertEqual(cli.run(["test", *words]), words)
+
+    def test_a_second_test_run_in_a_clone_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with test.alone(Path(folder)), self.assertRaises(LabError):
+                with test.alone(Path(folder)):
+                    pass
+            with test.alone(Path(folder)):  # the first has ended
+                pass
+
+    def test_a_run_of_no_test_is_an_error(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(
+            subprocess, "run"
+        ) as meson:
+            meson.return_value.returncode = 0
+            self.assertEqual(test.run(Path(folder), "all", ["--list"]), (0, []))
+            with self.assertRaisesRegex(LabError, "no test has this name"):
+                test.run(Path(folder), "all", ["test_nosuch"])
+            meson.return_value.returncode = 2  # meson has said why
+            self.assertEqual(test.run(Path(folder), "all", ["test_nosuch"]), (2, []))
 
     def test_works_from_any_folder(self):
         result = subprocess.run(
