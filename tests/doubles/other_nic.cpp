@@ -7,6 +7,9 @@
 //   iwarp          the transport is iWARP, and the GIDs have the type that such a port reports
 //   no_atomics     the device has no atomics
 //   no_link_layer  the port's link layer and the transport are unspecified, as with EFA
+//   no_device      the list of devices is empty
+//   port_down      the port is not active
+//   no_gid         the port's GID table is empty
 
 #include "next.hpp"
 
@@ -30,6 +33,8 @@ int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr, size_t s
     attr->lid = 1;
   if (rc == 0 && is("no_link_layer"))
     attr->link_layer = IBV_LINK_LAYER_UNSPECIFIED;
+  if (rc == 0 && is("port_down"))
+    attr->state = IBV_PORT_DOWN;
   return rc;
 }
 
@@ -40,6 +45,11 @@ extern "C" {
 ibv_device **ibv_get_device_list(int *count) {
   static const auto real = REAL(ibv_get_device_list);
   ibv_device **list = real(count);
+  if (list && is("no_device")) {
+    list[0] = nullptr;
+    if (count)
+      *count = 0;
+  }
   for (ibv_device **each = list; each && *each; ++each) {
     if (is("iwarp")) {
       (*each)->node_type = IBV_NODE_RNIC;
@@ -79,6 +89,12 @@ int _ibv_query_gid_ex(ibv_context *context, uint32_t port, uint32_t index, ibv_g
   if (rc == 0 && (is("iwarp") || is("no_link_layer")))
     entry->gid_type = IBV_GID_TYPE_IB;
   return rc;
+}
+
+ssize_t _ibv_query_gid_table(ibv_context *context, ibv_gid_entry *entries, size_t max,
+                             uint32_t flags, size_t size) {
+  static const auto real = REAL(_ibv_query_gid_table);
+  return is("no_gid") ? 0 : real(context, entries, max, flags, size);
 }
 
 ibv_cq *ibv_create_cq(ibv_context *context, int cqe, void *user, ibv_comp_channel *channel,

@@ -129,6 +129,20 @@ class Doubles(unittest.TestCase):
                 self.assertIn(f"-> peers reach this port by {address};", outcome.text())
                 self.assertNotIn("InfiniBand", outcome.text())
 
+    def test_a_port_that_cannot_be_used(self):
+        for difference, says, anchor in (
+            ("no_device", "this machine has no RDMA device", "#no-device"),
+            ("port_down", "none of these has an active port", "#port-down"),
+            ("no_gid", "has no usable GID", "#no-gid"),
+        ):
+            with self.subTest(difference):
+                outcome = run(
+                    doubles=(OTHER_NIC,), program="send_recv", kind="device",
+                    differences=difference)
+                self.assertEqual(outcome.status, {"": 1}, outcome.text())
+                self.assertIn(says, outcome.text())
+                self.assertIn(anchor, outcome.text())
+
     def test_both_sides_need_atomics(self):
         """Each side alone: it ends before it waits for the other one."""
         for program in "atomics", "device_memory":

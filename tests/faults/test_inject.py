@@ -128,6 +128,21 @@ class Inject(unittest.TestCase):
                 self.assertEqual(outcome.status, {"": status}, outcome.text())
                 self.assertIn(wanted, outcome.text())
 
+    def test_hints(self):
+        """Of failures that no example shows and that no other test can make."""
+        for anchor, (program, kind, rule) in {
+            "#no-dev-infiniband": ("hello_device", "device", "ibv_open_device:1:EACCES"),
+            "#no-connection-manager": (
+                "cm_connect", "device", "rdma_create_event_channel:1:ENOENT"),
+            "#rtr-timeout": ("send_recv", "pair", "ibv_modify_qp:2:ETIMEDOUT"),
+            "#local-length": ("send_recv", "pair", "ibv_poll_cq:1:LOC_LEN_ERR"),
+        }.items():
+            with self.subTest(anchor):
+                under = ["env", f"VERBS_INJECT={rule}", self.injection.preload]
+                outcome = examples.run(PLACE, needs_device.BUILD, program, kind, under=under)
+                self.assertNotIn(0, outcome.status.values(), outcome.text())
+                self.assertIn(f"troubleshooting.md{anchor}", outcome.text())
+
     def test_every_call(self):
         known = self.known()
         self.assertGreater(len(known), 100 if not ONLY else 0)

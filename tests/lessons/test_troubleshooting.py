@@ -16,6 +16,53 @@ SEEN = "\n".join(sees for _, _, sees in ROWS)
 ROW = re.compile(
     r'^    \{((?:"[\w(): ]*", E\w+)|IBV_WC_\w+|RDMA_CM_EVENT_\w+, -?\d+),(.*?)\},?$', re.M | re.S)
 
+# Entries to which no hint leads that an example or a test prints, and no rule of the checker: the
+# file that shows what the reader sees, and words of it.
+SHOWN = {
+    "wrong-device": ("tests/faults/test_wrong_choices.py", "the devices are"),
+    "query-einval": (
+        "examples/01_hello_device/break/port_zero.txt", "ibv_query_port: Invalid argument"),
+    "skipped": ("tests/doubles/test_doubles.py", "skipped: this device has no atomics"),
+    "it-does-not-end": (
+        "examples/06_completions/expected.txt",
+        "ibv_destroy_cq: waits, since an event is not acknowledged"),
+    "cm-route": ("tests/faults/test_connecting.py", "ROUTE_ERROR: instead of ROUTE_RESOLVED"),
+    "cm-rejected": ("tests/faults/test_connecting.py", "with reason 28, consumer reject"),
+    "no-completion": ("examples/02_send_recv/break/no_receive.txt", "no completion within 5 s"),
+    "cq-error": ("examples/06_completions/expected.txt", "CQ error"),
+    "lost-datagrams": (
+        "examples/08_datagrams/break/no_resend.txt", "acknowledged 4 of 12 messages"),
+    "lossy-ethernet": ("tests/two_hosts/test_wire_faults.py", "test_transfer_survives_loss"),
+    "it-hangs-after-connecting": (
+        "tests/two_hosts/test_wire_faults.py", "test_cut_ends_in_retry_exceeded"),
+    "slow-long-messages": ("tests/two_hosts/test_pairs.py", "test_hosts_with_different_mtus"),
+    "byte-order": (
+        "examples/03_send_variants/break/host_order.txt", "its number or its length is wrong"),
+    "overwritten": ("examples/03_send_variants/expected.txt", "then changed the buffer"),
+    "no-provider": ("tests/lab/test_doctor.py", "the provider library for"),
+    "other-namespace": ("tests/lab/test_doctor.py", "is in another network namespace"),
+    "two-devices-one-subnet": ("tests/lab/test_doctor.py", "test_two_interfaces_in_one_subnet"),
+    "two-softroce-devices": (
+        "tests/faults/test_host_setup.py", "test_two_softroce_devices_of_one_host"),
+    "softroce-on-a-vlan": ("tests/faults/test_host_setup.py", "test_softroce_takes_no_vlan"),
+    "small-dev-shm": (
+        "tests/faults/test_host_setup.py", "test_a_small_dev_shm_fails_at_the_first_use_of_a_page"),
+    "no-kernel-headers": ("tests/lab/test_kernel_module.py", "newer kernel by now. Then remove"),
+    "module-refused": ("tests/faults/test_kernel_client.py", "could not insert module"),
+    "kernel-complains": ("tests/lab/test_kernel_module.py", "blocked for more than 120 seconds"),
+}
+# Entries that nothing in this project reaches, and why.
+OUT_OF_REACH = {
+    "after-a-reboot-or-an-update": "no test reboots the host; each line names a command",
+    "cm-disconnected": "each example waits for this event, or a failed completion comes first",
+    "old-names": "rdma-core never had these functions",
+    "slow-on-the-other-socket": "the emulated machine has one socket",
+    "slow-by-polling-or-sleeping": "a latency, which no test can promise",
+    "slow-with-many-cqs": "a rate, which no test can promise",
+    "pfc-missing": "SoftRoCE has no PFC",
+    "callback-never-called": "the module's completion would be lost in the kernel of the tests",
+}
+
 
 def sources() -> dict:
     return {
@@ -124,6 +171,21 @@ class Troubleshooting(unittest.TestCase):
                     any(call in sees for _, _, sees in ROWS), f"{path.name}: {call}: {error}")
             for event in set(re.findall(r"error: (?:[\w ]+: )?([A-Z_]{8,}): ", text)):
                 self.assertIn(event, SEEN, path.name)
+
+    def test_a_program_reaches_each_entry(self):
+        """As a hint that an example or a test prints, by a rule of the checker, or as SHOWN."""
+        texts = [path.read_text() for path in examples.recorded()]
+        texts += [
+            path.read_text()
+            for path in (ROOT / "tests").rglob("test_*.*")
+            if path.suffix in (".py", ".cpp") and path.parent != ROOT / "tests/lessons"]
+        texts.append((ROOT / "tools/lint/rules.def").read_text())  # test_lint has a program of each
+        reached = set(re.findall(r"""(?:troubleshooting\.md|["'])#([a-z-]+)""", "\n".join(texts)))
+        for anchor, (path, words) in SHOWN.items():
+            self.assertIn(words, (ROOT / path).read_text(), anchor)
+        left = ANCHORS - reached
+        self.assertEqual(left, SHOWN.keys() | OUT_OF_REACH.keys())
+        self.assertEqual(SHOWN.keys() & OUT_OF_REACH.keys(), set())
 
     def test_symptoms(self):
         self.assertEqual(len(ANCHORS), len(ROWS))
