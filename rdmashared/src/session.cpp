@@ -154,6 +154,8 @@ bool Session::take(Came &came, const std::array<Came::Way, 256> &ways) {
         has_heard_ |= may; // a ping that waits for memory has no answer
         return may;
       });
+  if (has_taken && !is_established())
+    establish();
   for (const auto &batch : came.batches)
     if (batch)
       expected_ = batch->requests.size();
@@ -162,6 +164,14 @@ bool Session::take(Came &came, const std::array<Came::Way, 256> &ways) {
     writing_.pop_front();
   }
   return has_taken;
+}
+
+// Makes ESTABLISHED come now. A client sends nothing before all its connections are established, so
+// the packet that tells this host of it is lost or late. The kernel would wait 4 s for another one.
+void Session::establish() {
+  for (const unique_cm_id *id : {&id_, &data_id_})
+    if (*id)
+      rdma_notify(id->get(), IBV_EVENT_COMM_EST); // fails if the packet has just come
 }
 
 void Session::message(const Header &header, std::span<const std::byte> bytes, Came &came,

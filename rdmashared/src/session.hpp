@@ -270,6 +270,7 @@ public:
   Clock::time_point began() const { return began_; }
 
 private:
+  void establish();
   void message(const Header &header, std::span<const std::byte> bytes, Came &came,
                const std::array<Came::Way, 256> &ways);
   void take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch);

@@ -35,6 +35,24 @@ class Link(Shared):
         self.right(worker)
         self.assertIsNone(self.sending.poll())
 
+    def test_the_packet_that_ends_the_connecting_is_lost(self):
+        """The client's RTU never arrives: a datagram (BTH opcode 0x64) to UDP port 4791, of class
+        7, the connection manager, with attribute 0x14. The first message says the same, and the
+        server tells its kernel. So the connection lasts for longer than the limit for
+        connecting."""
+        self.addCleanup(self.at, B, "tc", "qdisc", "delete", "dev", "wire", "clsact")
+        self.at(
+            B, "sh", "-c",
+            "tc qdisc add dev wire clsact && tc filter add dev wire egress protocol ip u32 "
+            "match ip protocol 17 0xff match u16 4791 0xffff at 22 match u8 0x64 0xff at 28 "
+            "match u8 7 0xff at 49 match u16 0x14 0xffff at 64 action drop")
+        self.serve()
+        self.sender()
+        self.right(self.attached("--threads", "4", "--seconds", "8", "--timeout", "60"))
+        self.assertRegex(
+            self.at(B, "tc", "-s", "filter", "show", "dev", "wire", "egress"), "dropped [1-9]")
+        self.assertIsNone(self.sending.poll())
+
     def test_lost_for_good(self):
         """Both sides notice, and a caller that waits gets an error. The sender goes on trying,
         and gets through when there is a link."""
