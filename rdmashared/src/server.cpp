@@ -97,7 +97,7 @@ private:
   void open_data(unique_cm_id &id, uint64_t token);
   void begin(Opening &opening, const std::exception_ptr &failure);
   void on_settled(const std::string &host);
-  void on_session_closed(ServingThread &thread, bool was_dropped);
+  void on_session_closed(ServingThread &thread, bool was_dropped, bool gave_up);
   uint32_t sessions() const;
   void check_stop_request();
   void check_finished();
@@ -113,7 +113,7 @@ private:
   std::vector<std::unique_ptr<ServingThread>> threads_;
   std::shared_ptr<Budget> budget_;
   unique_cm_id listener_;
-  uint32_t stops_seen_ = 0, opening_ = 0, opened_ = 0;
+  uint32_t stops_seen_ = 0, opening_ = 0, opened_ = 0, ended_ = 0;
   std::map<std::string, uint32_t> half_open_; // connections of each host that are on the way
   std::atomic<uint64_t> connections_{0};      // ever
   std::atomic<uint32_t> served_{0}, dropped_{0}, rejected_{0};
@@ -152,8 +152,11 @@ ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handle
     thread.loop = std::make_unique<SessionLoop>(
         options_, handler_, pool_, background_,
         [this](const std::string &host) { first().send([this, host] { on_settled(host); }); },
-        [this, &thread](bool was_dropped) {
-          first().send([this, &thread, was_dropped] { on_session_closed(thread, was_dropped); });
+        [this, &thread](const Session &session) {
+          first().send(
+              [this, &thread, was_dropped = session.was_dropped, gave_up = session.gave_up] {
+                on_session_closed(thread, was_dropped, gave_up);
+              });
         });
   }
   std::vector<std::shared_ptr<Answers>> loops;
@@ -302,14 +305,16 @@ void ServerThreads::on_settled(const std::string &host) {
     half_open_.erase(its);
 }
 
-void ServerThreads::on_session_closed(ServingThread &thread, bool was_dropped) {
+// A client that has not finished connecting may come again, so it does not count for exit_after.
+void ServerThreads::on_session_closed(ServingThread &thread, bool was_dropped, bool gave_up) {
   --thread.sessions;
   ++(was_dropped ? dropped_ : served_);
+  gave_up ? --opened_ : ++ended_;
   check_finished();
 }
 
 void ServerThreads::check_finished() {
-  const bool enough = options_.exit_after > 0 && served_ + dropped_ >= options_.exit_after;
+  const bool enough = options_.exit_after > 0 && ended_ >= options_.exit_after;
   if ((stops_seen_ > 0 || enough) && sessions() == 0)
     threads_.front()->loop->end();
 }

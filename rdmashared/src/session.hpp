@@ -259,6 +259,7 @@ public:
   void say_closing() { wants_to_say_closing_ = true; } // no more requests, please
   void close() noexcept;
   bool was_dropped = false; // the server's mark
+  bool gave_up = false;     // likewise: the client has not finished connecting
   bool is_closed() const { return state_->is_closed; }
   rdma_cm_id *id() const { return id_.get(); }
   const Client &client() const { return state_->client; }
@@ -309,7 +310,7 @@ public:
   // All of them outlive this object.
   SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool,
               Pool &background, std::function<void(const std::string &host)> on_settled,
-              std::function<void(bool was_dropped)> gone);
+              std::function<void(const Session &)> gone);
   ~SessionLoop();
   SessionLoop(const SessionLoop &) = delete;
   SessionLoop &operator=(const SessionLoop &) = delete;
@@ -350,7 +351,7 @@ private:
   void take_cm_events();
   void move_here(rdma_cm_id *id);
   void check_deadlines();
-  void drop(Session &session, const char *why);
+  void drop(Session &session, const char *why, bool gave_up = false);
   void tear_down();
 
   const ServerOptions &options_;
@@ -358,7 +359,7 @@ private:
   Pool &pool_, &background_;
   const std::array<Session::Came::Way, 256> ways_; // the way of each service
   const std::function<void(const std::string &)> on_settled_;
-  const std::function<void(bool)> on_closed_;
+  const std::function<void(const Session &)> on_closed_;
   std::function<void(rdma_cm_event &)> on_request_;
   Stats stats_;
   const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();

@@ -32,7 +32,7 @@ std::array<Came::Way, 256> ways(const ServerOptions &options, bool has_pool) {
 
 SessionLoop::SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool,
                          Pool &background, std::function<void(const std::string &)> on_settled,
-                         std::function<void(bool)> on_closed)
+                         std::function<void(const Session &)> on_closed)
     : options_(options), handler_(handler), pool_(pool), background_(background),
       ways_(ways(options, pool.size() > 0)), on_settled_(std::move(on_settled)),
       on_closed_(std::move(on_closed)) {
@@ -155,7 +155,7 @@ void SessionLoop::take_cm_events() {
     } else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
       session->close();
     else if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT)
-      drop(*session, name_of(event->event));
+      drop(*session, name_of(event->event), !session->is_established());
   }
 }
 
@@ -204,7 +204,7 @@ void SessionLoop::check_deadlines() {
   next_look_ = now + tick;
   for (Session &session : sessions_)
     if (!session.is_established() && now - session.began() > options_.connect_within)
-      drop(session, "it does not finish to connect");
+      drop(session, "it does not finish connecting", true);
   each_session([](Session &session) { return session.probe_peer(); });
 }
 
@@ -214,12 +214,13 @@ void SessionLoop::finish_by(Clock::time_point when) {
     session.say_closing();
 }
 
-void SessionLoop::drop(Session &session, const char *why) {
+void SessionLoop::drop(Session &session, const char *why, bool gave_up) {
   if (session.is_closed())
     return;
   if (options_.log)
     options_.log(Level::warning, std::string("dropped a client: ") + why);
   session.was_dropped = true;
+  session.gave_up = gave_up;
   session.close();
 }
 
@@ -228,7 +229,7 @@ void SessionLoop::tear_down() {
     if (const auto session = next++; session->is_closed()) {
       if (!session->is_established())
         on_settled_(session->client().host);
-      on_closed_(session->was_dropped);
+      on_closed_(*session);
       take_down(sessions_, session);
     }
 }

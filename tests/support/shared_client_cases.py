@@ -79,9 +79,9 @@ class Shared(unittest.TestCase):
         process.stdin.write("\n")
         process.stdin.flush()
 
-    def serve(self, *options, port="0", **more):
+    def serve(self, *options, port="0", clients="0", **more):
         self.server = self.start(
-            self.server_place, "examples/slot_server", "--clients", "0", "--cm-port", port,
+            self.server_place, "examples/slot_server", "--clients", clients, "--cm-port", port,
             "--stats", *options, **more)
         self.port = re.match(r"listening on rdma_cm port (\d+)", next_line(self.server))[1]
 
@@ -592,7 +592,7 @@ DROPPED = {
     "send": "the peer's message: it is not an RDMA WRITE with immediate data",
     "rkey": "completed with status 10, remote access error",
     "data-rkey": "completed with status 10, remote access error",
-    "half-connected": "it does not finish to connect",
+    "half-connected": "it does not finish connecting",
 }
 REJECTED = {
     "version": "it speaks another version of the protocol",
@@ -652,6 +652,18 @@ class Liars(Shared):
         self.assertEqual(said.count("a data connection: this session expects none"), len(UNWANTED))
         # served, dropped, rejected
         self.assertEqual(counts, [2 + len(UNWANTED), len(DROPPED), len(rejected)], said)
+
+    def test_a_client_that_does_not_finish_connecting_does_not_count(self):
+        """The server ends after one other client. That one may need more than one try, too: on a
+        busy machine, a second is short."""
+        self.serve("--timeout", "1", clients="1")
+        where = ("--host", self.server_place.address, "--cm-port", self.port)
+        self.finish(self.lie(self.client_place, ["half-connected"], *where))
+        self.run_client()
+        out, _ = self.finish(self.server)
+        served, dropped, _ = (int(number) for number in SERVED.search(out).groups())
+        self.assertEqual(served, 1, out)
+        self.assertGreaterEqual(dropped, 1, out)
 
     def leaves(self, lies, *options):
         """The client leaves a server for each of these lies, and each time it connects again."""

@@ -128,7 +128,9 @@ struct ServerOptions {
   /// The maximum number of clients at a time. A client is a connection: a Sender has `threads`
   /// times `connections` to each server.
   uint32_t max_clients = 64;
-  uint32_t exit_after = 0;  ///< Number of clients after which run() ends; 0: never.
+  /// Number of clients after which run() ends; 0: never. One that does not finish connecting does
+  /// not count.
+  uint32_t exit_after = 0;
   uint32_t slots = 1 << 16; ///< The maximum number of slots of one connection.
   uint32_t window = 4096;   ///< The maximum number of requests of a connection without an answer.
   /// The maximum number of bytes for one connection, less than 2^63: its slots, requests without an
