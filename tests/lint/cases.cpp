@@ -4,6 +4,7 @@
 #include "cases.hpp"
 
 #include <rdmacommon/options.hpp>
+#include <rdmacommon/ud_queue_pair.hpp>
 
 #include <fstream>
 #include <iterator>
@@ -86,6 +87,29 @@ void Pair::write(std::uint32_t rkey, std::uint64_t address, ibv_wr_opcode opcode
                                 .opcode = opcode,
                                 .send_flags = IBV_SEND_SIGNALED,
                                 .wr = {.rdma = {.remote_addr = address, .rkey = rkey}}});
+}
+
+unique_qp open_ud_qp(const Pair &pair, ibv_cq *cq) {
+  unique_qp qp =
+      create_ud_qp(pair.pd.get(), cq, cq,
+                   {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
+  ud_to_rts(qp.get(), pair.port, our_qkey);
+  return qp;
+}
+
+unique_qp create_extended_qp(ibv_pd *pd, ibv_cq *cq) {
+  ibv_qp_init_attr_ex attr{};
+  attr.send_cq = attr.recv_cq = cq;
+  attr.cap = {.max_send_wr = 1,
+              .max_recv_wr = 1,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = 0};
+  attr.qp_type = IBV_QPT_UD;
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attr.pd = pd;
+  attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
+  return unique_qp(check_ptr(ibv_create_qp_ex(pd->context, &attr), "ibv_create_qp_ex"));
 }
 
 bool sleeps(pid_t thread) {

@@ -74,6 +74,13 @@ struct Pair {
   unique_qp a, b;
 };
 
+// A datagram queue pair for one request each way.
+constexpr std::uint32_t our_qkey = 0x1234;
+unique_qp open_ud_qp(const Pair &pair, ibv_cq *cq);
+
+// One for the ibv_wr_*() functions, of the same kind, in RESET.
+unique_qp create_extended_qp(ibv_pd *pd, ibv_cq *cq);
+
 // Returns true if this thread of the process sleeps, in a call of the kernel's.
 bool sleeps(pid_t thread);
 

@@ -11,6 +11,7 @@ PLACE = needs_device.PLACE
 CASES = str(needs_device.BUILD / "tests/lint/lint_cases")
 # Further findings of a case, since one mistake leads to another.
 FOLLOWS = {
+    "other-context": {"local-protection", "local-operation"},
     "unknown-lkey": {"local-protection", "local-operation"},
     "outside-region": {"local-protection", "local-operation"},
     "other-pd": {"local-protection", "local-operation"},
@@ -36,16 +37,22 @@ FOLLOWS = {
 }
 
 
-# Statuses that SoftRoCE does not report on every kernel: ./lab dev inject's library makes them.
-INJECTED = {"local-protection": "LOC_PROT_ERR", "local-operation": "LOC_QP_OP_ERR"}
+# What SoftRoCE does not report, or not on every kernel: ./lab dev inject's library makes it.
+INJECTED = {
+    "local-protection": "ibv_poll_cq:1:LOC_PROT_ERR",
+    "local-operation": "ibv_poll_cq:1:LOC_QP_OP_ERR"}
 if variants.since(PLACE, variants.LOCAL_ERRORS_ARE_FLUSHES):
-    INJECTED["window-bind"] = "MW_BIND_ERR"
+    INJECTED["window-bind"] = "ibv_poll_cq:1:MW_BIND_ERR"
 # The device counts RNR NAKs for all programs, and others run beside.
 UNSTEADY = {"late-receive"}
 # Changes the machine's addresses: see tests/two_hosts/test_pairs.py.
 ELSEWHERE = {"gid-changed"}
 ENDS_WITH = {"interrupted": 1}  # 0 otherwise
-MORE_CASES = ["no-poll-after-arm, poll", "no-poll-after-arm, epoll"]
+MORE_CASES = [
+    "call-failed, ibv_get_async_event", "call-failed, ibv_wr_complete",
+    "bad-argument, null", "bad-argument, attributes", "other-context, region",
+    "other-context, handle", "no-poll-after-arm, poll", "no-poll-after-arm, poll_chk",
+    "no-poll-after-arm, select", "no-poll-after-arm, epoll"]
 INJECT = "tools/inject/libverbs_inject.so"
 
 
@@ -57,7 +64,7 @@ def run(rule, wrong):
         PLACE, needs_device.BUILD, protect=rule == "read-early",
         libraries=(lint.LIBRARY, INJECT) if injected else (lint.LIBRARY,))
     if injected:
-        start.insert(1, f"VERBS_INJECT=ibv_poll_cq:1:{injected}")
+        start.insert(1, f"VERBS_INJECT={injected}")
     wrong = wrong and not injected
     argv = [CASES, "--device", PLACE.device, "--case", rule, *(["--wrong"] * wrong)]
     outcome = pair.run(PLACE, [*start, *argv], show=collector.show)

@@ -3,6 +3,9 @@
 
 #include "cases.hpp"
 
+#include <rdmacommon/ud_queue_pair.hpp>
+
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 
@@ -17,6 +20,34 @@ const Add call_failed("call-failed", [](const DeviceOptions &options, bool wrong
   const unique_mr mr(ibv_reg_mr(pair.pd.get(), pair.buffer.get(), page, static_cast<int>(access)));
 });
 
+// The right twin finds no event, which is no failure.
+const Add no_event("call-failed, ibv_get_async_event",
+                   [](const DeviceOptions &options, bool wrong) {
+                     const Port port = open_port(options);
+                     const int fd = port.context->async_fd;
+                     check_errno(fcntl(fd, F_SETFL, O_NONBLOCK), "fcntl");
+                     if (wrong)
+                       port.context->async_fd = -1;
+                     ibv_async_event event{};
+                     while (!ibv_get_async_event(port.context.get(), &event))
+                       ibv_ack_async_event(&event);
+                     port.context->async_fd = fd;
+                   });
+
+// The requests of a queue pair that is not ready.
+const Add no_list("call-failed, ibv_wr_complete", [](const DeviceOptions &options, bool wrong) {
+  const Port port = open_port(options);
+  const unique_pd pd = alloc_pd(port.context.get());
+  const unique_cq cq = create_cq(port.context.get(), 4);
+  const unique_qp qp = create_extended_qp(pd.get(), cq.get());
+  ibv_qp_ex *extended = ibv_qp_to_qp_ex(qp.get());
+  ibv_wr_start(extended);
+  if (wrong)
+    (void)ibv_wr_complete(extended);
+  else
+    ibv_wr_abort(extended);
+});
+
 const Add bad_argument("bad-argument", [](const DeviceOptions &options, bool wrong) {
   Pair pair(options);
   ibv_sge where = pair.at(page, 64);
@@ -24,6 +55,19 @@ const Add bad_argument("bad-argument", [](const DeviceOptions &options, bool wro
   if (wrong) // bytes that the stack may hold
     std::memset(&request.next, 0xa5, sizeof request.next);
   (void)ibv_post_recv(pair.b.get(), &request, &bad);
+});
+
+// A registration that fails returns null.
+const Add null_argument("bad-argument, null", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.connected = false});
+  const int access = wrong ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_LOCAL_WRITE;
+  (void)ibv_dereg_mr(ibv_reg_mr(pair.pd.get(), pair.buffer.get(), page, access));
+});
+
+const Add null_attributes("bad-argument, attributes", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options);
+  ibv_qp_attr attr{.qp_state = IBV_QPS_ERR};
+  (void)ibv_modify_qp(pair.a.get(), wrong ? nullptr : &attr, IBV_QP_STATE);
 });
 
 const Add other_context("other-context", [](const DeviceOptions &options, bool wrong) {
@@ -36,6 +80,38 @@ const Add other_context("other-context", [](const DeviceOptions &options, bool w
       .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
       .qp_type = IBV_QPT_RC};
   const unique_qp qp(ibv_create_qp(pair.pd.get(), &attr));
+});
+
+// A region of the same device, opened once more.
+const Add other_region("other-context, region", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options);
+  const Port other = open_port(options);
+  const unique_pd pd = alloc_pd(other.context.get());
+  const unique_mr mr =
+      reg_mr(wrong ? pd.get() : pair.pd.get(), pair.buffer.get(), page, IBV_ACCESS_LOCAL_WRITE);
+  pair.receive();
+  ibv_sge what = piece(mr.get(), pair.buffer.get(), 8);
+  post_send(
+      pair.a.get(),
+      {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
+  next(pair.sent.get());
+});
+
+const Add other_handle("other-context, handle", [](const DeviceOptions &options, bool wrong) {
+  Pair pair(options, {.connected = false});
+  const Port other = open_port(options);
+  const unique_pd pd = alloc_pd(other.context.get());
+  const unique_qp qp = open_ud_qp(pair, pair.sent.get());
+  const unique_ah ah = create_ah(wrong ? pd.get() : pair.pd.get(), wrong ? other : pair.port,
+                                 endpoint_of(qp.get(), pair.port, 0));
+  ibv_sge what = pair.at(0, 8);
+  post_send(qp.get(),
+            {.sg_list = &what,
+             .num_sge = 1,
+             .opcode = IBV_WR_SEND,
+             .send_flags = IBV_SEND_SIGNALED,
+             .wr = {.ud = {.ah = ah.get(), .remote_qpn = qp->qp_num, .remote_qkey = our_qkey}}});
+  next(pair.sent.get());
 });
 
 const Add event_acked("event-acked", [](const DeviceOptions &options, bool wrong) {

@@ -14,16 +14,6 @@
 namespace cases {
 namespace {
 
-constexpr std::uint32_t our_qkey = 0x1234;
-
-unique_qp open_ud_qp(const Pair &pair, ibv_cq *cq) {
-  unique_qp qp =
-      create_ud_qp(pair.pd.get(), cq, cq,
-                   {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
-  ud_to_rts(qp.get(), pair.port, our_qkey);
-  return qp;
-}
-
 const Add qkey_differs("qkey-differs", [](const DeviceOptions &options, bool wrong) {
   Pair pair(options, {.connected = false});
   const unique_qp from = open_ud_qp(pair, pair.sent.get()),

@@ -3,6 +3,8 @@
 
 #include "cases.hpp"
 
+#include <rdmacommon/ud_queue_pair.hpp>
+
 #include <atomic>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -78,18 +80,8 @@ const Add two_threads("two-threads", [](const DeviceOptions &options, bool wrong
   const Port port = open_port(options);
   const unique_pd pd = alloc_pd(port.context.get());
   const unique_cq cq = create_cq(port.context.get(), 4);
-  ibv_qp_init_attr_ex attr{};
-  attr.send_cq = attr.recv_cq = cq.get();
-  attr.cap = {.max_send_wr = 1,
-              .max_recv_wr = 1,
-              .max_send_sge = 1,
-              .max_recv_sge = 1,
-              .max_inline_data = 0};
-  attr.qp_type = IBV_QPT_RC;
-  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  attr.pd = pd.get();
-  attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
-  const unique_qp qp(check_ptr(ibv_create_qp_ex(port.context.get(), &attr), "ibv_create_qp_ex"));
+  const unique_qp qp = create_extended_qp(pd.get(), cq.get());
+  ud_to_rts(qp.get(), port, our_qkey);
   ibv_qp_ex *extended = ibv_qp_to_qp_ex(qp.get());
   const auto begin = [&] { ibv_wr_start(extended); };
   if (wrong)

@@ -11,9 +11,13 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/select.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
+
+// poll() in a program that is built with _FORTIFY_SOURCE.
+extern "C" int __poll_chk(pollfd *fds, nfds_t count, int timeout, std::size_t size);
 
 namespace cases {
 namespace {
@@ -123,6 +127,18 @@ void wait_by_poll(int fd) {
   check_errno(poll(&one, 1, -1), "poll");
 }
 
+void wait_by_poll_chk(int fd) {
+  pollfd one{.fd = fd, .events = POLLIN};
+  check_errno(__poll_chk(&one, 1, -1, sizeof one), "poll");
+}
+
+void wait_by_select(int fd) {
+  fd_set set;
+  FD_ZERO(&set);
+  FD_SET(fd, &set);
+  check_errno(select(fd + 1, &set, nullptr, nullptr, nullptr), "select");
+}
+
 void wait_by_epoll(int fd) {
   const int epoll = check_errno(epoll_create1(0), "epoll_create1");
   epoll_event one{.events = EPOLLIN};
@@ -168,6 +184,8 @@ Case no_poll(WaitFor *wait_for) {
 
 const Add no_poll_after_arm("no-poll-after-arm", no_poll(nullptr));
 const Add no_poll_before_poll("no-poll-after-arm, poll", no_poll(wait_by_poll));
+const Add no_poll_before_poll_chk("no-poll-after-arm, poll_chk", no_poll(wait_by_poll_chk));
+const Add no_poll_before_select("no-poll-after-arm, select", no_poll(wait_by_select));
 const Add no_poll_before_epoll("no-poll-after-arm, epoll", no_poll(wait_by_epoll));
 
 // Three completions are there, and the program takes two at a time. A fourth makes the event.

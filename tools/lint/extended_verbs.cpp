@@ -2,6 +2,7 @@
 // The extended interfaces: the end of a list that ibv_wr_*() builds, and completions read in place
 // by ibv_start_poll(). Their pointers are in each QP and CQ.
 
+#include "failed_calls.hpp"
 #include "object_registry.hpp"
 #include "tracked.hpp"
 
@@ -57,6 +58,8 @@ int start_poll(ibv_cq_ex *cq, ibv_poll_cq_attr *attr) {
   if (!error) {
     set_poller(cq, thread_id());
     take(cq, its);
+  } else if (error != ENOENT) {
+    failed("ibv_start_poll", EIO, ""); // mlx5 returns a negative number
   }
   return error;
 }
@@ -66,6 +69,8 @@ int next_poll(ibv_cq_ex *cq) {
   const int error = its.next_poll(cq);
   if (!error)
     take(cq, its);
+  else if (error != ENOENT)
+    failed("ibv_next_poll", EIO, "");
   return error;
 }
 
@@ -92,6 +97,8 @@ int complete_list(ibv_qp_ex *qp, const preload::Builder &built) {
   const std::uint64_t batch = will_send(&qp->qp_base, requests);
   const int error = built.original.wr_complete(qp);
   did_send(&qp->qp_base, batch, error ? requests.size() : 0, error); // all or nothing
+  if (error)
+    failed("ibv_wr_complete", error, "");
   return error;
 }
 

@@ -73,6 +73,11 @@ bool can_be_read(const void *address, std::size_t length) {
          (address && read_memory(static_cast<const char *>(address), copy, length) == length);
 }
 
+void report_null(const char *call, const char *what) {
+  report(rules::bad_argument,
+         std::string(call) + ": " + what + " is null: has the call that makes it failed?", call);
+}
+
 void report_unreadable(const char *call, const void *queue, const char *what, const void *where) {
   std::string name = call;
   {

@@ -35,6 +35,7 @@ bool refuses_qp(const char *call, const ibv_context *context, const ibv_qp_init_
 // Returns true if these bytes can be read, or if the kernel does not let the library look.
 bool can_be_read(const void *address, std::size_t length);
 
+void report_null(const char *call, const char *what);
 void report_unreadable(const char *call, const void *queue, const char *what, const void *where);
 
 // Reports the first request of a list that cannot be read, or whose elements cannot be.

@@ -117,7 +117,7 @@ int posted(Kind kind, Real real, Wr *wr, Wr **bad, Then then) {
 template <typename Real>
 ibv_qp *around(call::ibv_create_qp_ex kind, Real real, ibv_context *context,
                ibv_qp_init_attr_ex *attr) {
-  if (refuses_qp(kind.name, context, base_of(*attr)))
+  if (attr && refuses_qp(kind.name, context, base_of(*attr)))
     return preload::failed_with<ibv_qp *>(kind, EINVAL);
   return checked(kind, kind.name, real, context, attr);
 }

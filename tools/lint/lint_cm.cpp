@@ -10,6 +10,7 @@
 
 #include <cstring>
 #include <deque>
+#include <netdb.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,19 +20,28 @@ namespace {
 namespace call = preload::call;
 
 // InfiniBand and RoCE carry so many bytes of private data (lesson 12).
-constexpr std::size_t request_data = 56, answer_data = 196, rejection_data = 148;
+std::size_t request_data(const rdma_cm_id *id) {
+  return id->ps == RDMA_PS_UDP ? 180 : 56;
+}
+std::size_t answer_data(const rdma_cm_id *id) {
+  return id->ps == RDMA_PS_UDP ? 136 : 196;
+}
+std::size_t rejection_data(const rdma_cm_id *id) {
+  return id->ps == RDMA_PS_UDP ? 136 : 148;
+}
 
 // The types are those of the calls, without a const more: else the template is the better match.
 std::string why_failed(call::rdma_connect, int error, rdma_cm_id *id, rdma_conn_param *param) {
-  return error == EINVAL ? why_not_connected(id, param, request_data) : "";
+  return error == EINVAL ? why_not_connected(id, param, request_data(id)) : "";
 }
 std::string why_failed(call::rdma_accept, int error, rdma_cm_id *id, rdma_conn_param *param) {
-  return error == EINVAL ? why_not_connected(id, param, answer_data) : "";
+  return error == EINVAL ? why_not_connected(id, param, answer_data(id)) : "";
 }
-std::string why_failed(call::rdma_reject, int error, rdma_cm_id *, const void *,
+std::string why_failed(call::rdma_reject, int error, rdma_cm_id *id, const void *,
                        std::uint8_t length) {
-  return error == EINVAL && length > rejection_data
-             ? print("the length is %u, and InfiniBand and RoCE carry %zu", length, rejection_data)
+  const std::size_t most = rejection_data(id);
+  return error == EINVAL && length > most
+             ? print("the length is %u, and InfiniBand and RoCE carry %zu", length, most)
              : "";
 }
 std::string why_failed(call::rdma_create_qp, int error, rdma_cm_id *id, ibv_pd *,
@@ -151,7 +161,22 @@ int around(call::rdma_get_cm_event kind, Real real, rdma_event_channel *channel,
   return result;
 }
 
+// Its result is an error of getaddrinfo(3), and errno says nothing.
+template <typename Real>
+int around(call::rdma_getaddrinfo kind, Real real, const char *, const char *,
+           const rdma_addrinfo *, rdma_addrinfo **) {
+  return called(kind, real, [&](int result) {
+    if (result && !made_by_library(Site::here()))
+      report(rules::call_failed,
+             std::string(kind.name) + ": " + gai_strerror(result) +
+                 "; see lessons/troubleshooting.md#unknown-host",
+             kind.name);
+  });
+}
+
 template <typename Real> int around(call::rdma_ack_cm_event kind, Real real, rdma_cm_event *event) {
+  if (refuses_null(kind, kind.name, event))
+    return preload::failed_with<int>(kind, EINVAL);
   std::shared_ptr<CmEvent> known;
   {
     const Locked lock;

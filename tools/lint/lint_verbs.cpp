@@ -96,10 +96,13 @@ void made(call::ibv_attach_mcast, int, ibv_qp *qp, const ibv_gid *group, std::ui
 
 namespace lint {
 
-// A thread may wait in this call for as long as the context exists.
+// A thread may wait in this call for as long as the context exists, so it is no use of it.
 template <typename Real>
-int around(call::ibv_get_async_event, Real real, ibv_context *, ibv_async_event *) {
-  return real();
+int around(call::ibv_get_async_event kind, Real real, ibv_context *, ibv_async_event *) {
+  return called(kind, real, [&](int result) {
+    if (result)
+      note_failure(kind, kind.name, result);
+  });
 }
 
 template <typename Real>
@@ -110,7 +113,7 @@ ibv_mr *around(call::ibv_reg_mr_iova2 kind, Real real, ibv_pd *pd, void *address
 
 template <typename Real>
 ibv_qp *around(call::ibv_create_qp kind, Real real, ibv_pd *pd, ibv_qp_init_attr *attr) {
-  if (refuses_qp(kind.name, pd->context, *attr))
+  if (pd && attr && refuses_qp(kind.name, pd->context, *attr))
     return preload::failed_with<ibv_qp *>(kind, EINVAL);
   return checked(kind, kind.name, real, pd, attr);
 }
@@ -149,7 +152,8 @@ int around(call::ibv_modify_qp kind, Real real, ibv_qp *qp, ibv_qp_attr *attr, i
     will_modify(qp, *attr, mask);
     return called(kind, real, [&](int error) { did_modify(qp, *attr, mask, error); });
   };
-  return checked(kind, kind.name, modifies, qp, attr, mask);
+  const bool is_rtr = attr && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RTR;
+  return checked(kind, is_rtr ? "ibv_modify_qp(RTR)" : kind.name, modifies, qp, attr, mask);
 }
 
 template <typename Real>

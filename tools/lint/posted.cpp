@@ -85,6 +85,14 @@ std::uint64_t now_ms() {
          static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
 }
 
+// The region of another context that has the element's lkey and memory.
+std::shared_ptr<Mr> foreign_region(const ibv_sge &sge) {
+  for (const auto &[address, mr] : all<Mr>())
+    if (mr->lkey == sge.lkey && sge.addr >= mr->base && sge.addr - mr->base < mr->length)
+      return mr;
+  return nullptr;
+}
+
 // Looks at the memory of a request and adds it to `posted`. Under the lock.
 //
 // @param target whether the NIC writes to it
@@ -103,7 +111,11 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
     const auto mr = region(queue.context, sge.lkey);
     if (!mr) {
       posted.suspect = true;
-      report(rules::unknown_lkey, what(), queue.name, queue.history());
+      if (const auto other = foreign_region(sge))
+        report(rules::other_context, what() + ": " + other->name + " is of another context",
+               other->name, other->history());
+      else
+        report(rules::unknown_lkey, what(), queue.name, queue.history());
       continue;
     }
     if (mr->pd != pd && find<Pd>(pd)) { // and not a parent domain, which holds another PD
@@ -370,6 +382,12 @@ std::uint64_t will_send(ibv_qp *queue, const std::vector<Request> &requests) {
     posted.batch = batches;
     posted.reads = is_target(request.opcode);
     posted.ah = request.ah;
+    if (const auto ah = find<Ah>(request.ah); ah && ah->live && ah->context != qp->context)
+      report(rules::other_context,
+             print("%s wr_id %llu: %s is of another context than %s", posted.what,
+                   static_cast<unsigned long long>(request.wr_id), ah->name.c_str(),
+                   qp->name.c_str()),
+             ah->name, ah->history());
     posted.since = now;
     if (request.sge_count > static_cast<int>(qp->cap.max_send_sge))
       report(rules::too_many_sges,

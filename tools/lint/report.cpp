@@ -101,22 +101,27 @@ std::string text_of(const char *heading, const Site &site) {
   return text;
 }
 
-// Returns true if this rule was reported at this place before.
-bool known(const Rule &rule, const Site &at, const std::string &object) {
-  static auto &seen = *new std::set<std::string>;
+// The key of a rule at a place. libibverbs may make another call for the program's, and leave no
+// frame of its own.
+std::string key_of(const Rule &rule, const Site &at, const std::string &object) {
   std::string key = rule.name;
-  for (int i = 0; i < at.depth; ++i)
+  for (int i = first_outside(at); i < at.depth; ++i)
     key += print(" %p", at.frames[static_cast<std::size_t>(i)]);
-  if (&rule == &rules::leak)
-    key += object;
+  return &rule == &rules::leak ? key + object : key;
+}
+
+// Returns true if this rule was reported at this place before.
+bool known(const std::string &key) {
+  static auto &seen = *new std::set<std::string>;
   return !seen.insert(key).second;
 }
 
 void write(const Rule &rule, const std::string &what, const std::string &object,
            const History &history, const Site &here) {
   const Own own;
+  const std::string key = key_of(rule, here, object);
   const std::lock_guard lock(mutex);
-  if (known(rule, here, object))
+  if (known(key))
     return;
   worst = std::max(worst, rule.severity);
   if (writes_json()) {

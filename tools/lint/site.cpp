@@ -46,6 +46,11 @@ bool is_interposer(const Dl_info &info) {
   return info.dli_fbase == own_base() || base_name(info.dli_fname).starts_with("libverbs_");
 }
 
+// An address of the call, which lies before the address that it returns to.
+char *call_at(const Site &site, int frame) {
+  return static_cast<char *>(site.frames[static_cast<std::size_t>(frame)]) - 1;
+}
+
 std::string demangled(const char *name) {
   if (!name)
     return "";
@@ -66,8 +71,7 @@ Site Site::here() {
 std::vector<Frame> frames_of(const Site &site) {
   std::vector<Frame> result;
   for (int i = 0; i < site.depth && result.size() < shown; ++i) {
-    // The call lies before the address that it returns to.
-    auto *const call = static_cast<char *>(site.frames[static_cast<std::size_t>(i)]) - 1;
+    char *const call = call_at(site, i);
     Dl_info info{};
     link_map *map = nullptr;
     if (!dladdr1(call, &info, reinterpret_cast<void **>(&map), RTLD_DL_LINKMAP) || !map)
@@ -84,15 +88,19 @@ std::vector<Frame> frames_of(const Site &site) {
   return result;
 }
 
+int first_outside(const Site &site) {
+  Dl_info info{};
+  int frame = 0;
+  while (frame < site.depth && dladdr(call_at(site, frame), &info) && is_interposer(info))
+    ++frame;
+  return frame;
+}
+
 bool made_by_library(const Site &site) {
-  for (int i = 0; i < site.depth; ++i) {
-    Dl_info info{};
-    if (!dladdr(static_cast<char *>(site.frames[static_cast<std::size_t>(i)]) - 1, &info))
-      return false;
-    if (!is_interposer(info))
-      return is_verbs_library(base_name(info.dli_fname));
-  }
-  return false;
+  const int caller = first_outside(site);
+  Dl_info info{};
+  return caller < site.depth && dladdr(call_at(site, caller), &info) &&
+         is_verbs_library(base_name(info.dli_fname));
 }
 
 } // namespace lint

@@ -29,6 +29,9 @@ struct Frame {
 // The innermost frames of `site`, six at most.
 std::vector<Frame> frames_of(const Site &site);
 
+// The first frame that is of no preloaded library; `depth` if there is none.
+int first_outside(const Site &site);
+
 // Returns true if librdmacm or libibverbs made the call, and not the program.
 bool made_by_library(const Site &site);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Waits for a completion channel by poll(2) and epoll(7), where ibv_get_cq_event() comes later.
+// Waits for a completion channel by select(2), poll(2) and epoll(7), where ibv_get_cq_event() comes
+// later.
 
 #include "next.hpp"
 #include "tracked.hpp"
@@ -11,6 +12,7 @@
 #include <poll.h>
 #include <set>
 #include <sys/epoll.h>
+#include <sys/select.h>
 
 namespace lint {
 namespace {
@@ -51,7 +53,17 @@ void will_wait_in(int epoll, int timeout) {
     will_wait_for(fd);
 }
 
-int in_ms(const timespec *timeout) {
+void will_select(int count, const fd_set *fds, int timeout) {
+  if (!fds || Own::active() || !is_long(timeout))
+    return;
+  const Locked lock;
+  for (int fd = 0; fd < std::min(count, FD_SETSIZE); ++fd)
+    if (FD_ISSET(fd, fds))
+      will_wait_for(fd);
+}
+
+// @param timeout a timespec or a timeval; null for a wait without an end
+template <typename Time> int in_ms(const Time *timeout) {
   return timeout ? static_cast<int>(std::min<time_t>(timeout->tv_sec, 1'000'000) * 1000) : -1;
 }
 
@@ -88,6 +100,35 @@ int ppoll(pollfd *fds, nfds_t count, const timespec *timeout, const sigset_t *ma
   static const auto real = REAL(ppoll);
   will_poll(fds, count, in_ms(timeout));
   return real(fds, count, timeout, mask);
+}
+
+// A program that was built with _FORTIFY_SOURCE calls these in place of poll() and ppoll().
+int __poll_chk(pollfd *fds, nfds_t count, int timeout, std::size_t size) {
+  static const auto real = preload::next<int(pollfd *, nfds_t, int, std::size_t)>("__poll_chk");
+  will_poll(fds, count, timeout);
+  return real(fds, count, timeout, size);
+}
+
+int __ppoll_chk(pollfd *fds, nfds_t count, const timespec *timeout, const sigset_t *mask,
+                std::size_t size) {
+  static const auto real =
+      preload::next<int(pollfd *, nfds_t, const timespec *, const sigset_t *, std::size_t)>(
+          "__ppoll_chk");
+  will_poll(fds, count, in_ms(timeout));
+  return real(fds, count, timeout, mask, size);
+}
+
+int select(int count, fd_set *reads, fd_set *writes, fd_set *others, timeval *timeout) {
+  static const auto real = REAL(select);
+  will_select(count, reads, in_ms(timeout));
+  return real(count, reads, writes, others, timeout);
+}
+
+int pselect(int count, fd_set *reads, fd_set *writes, fd_set *others, const timespec *timeout,
+            const sigset_t *mask) {
+  static const auto real = REAL(pselect);
+  will_select(count, reads, in_ms(timeout));
+  return real(count, reads, writes, others, timeout, mask);
 }
 
 int epoll_create(int size) noexcept {
