@@ -133,13 +133,19 @@ class Inject(unittest.TestCase):
         for anchor, (program, kind, rule) in {
             "#no-dev-infiniband": ("hello_device", "device", "ibv_open_device:1:EACCES"),
             "#no-connection-manager": (
-                "cm_connect", "device", "rdma_create_event_channel:1:ENOENT"),
+                "cm_server", "cm-pair", "rdma_create_event_channel:1:ENOENT"),
+            "#device-gone": ("hello_device", "device", "ibv_open_device:1:EIO"),
+            "#cgroup-limit": ("hello_device", "device", "ibv_open_device:1:EAGAIN"),
+            "#address-handle-refused": ("datagrams", "pair", "ibv_create_ah:1:EINVAL"),
+            "#multicast-refused": ("multicast", "pair", "rdma_join_multicast:1:EINVAL"),
             "#rtr-timeout": ("send_recv", "pair", "ibv_modify_qp:2:ETIMEDOUT"),
             "#local-length": ("send_recv", "pair", "ibv_poll_cq:1:LOC_LEN_ERR"),
         }.items():
             with self.subTest(anchor):
                 under = ["env", f"VERBS_INJECT={rule}", self.injection.preload]
-                outcome = examples.run(PLACE, needs_device.BUILD, program, kind, under=under)
+                arguments = ["--timeout", "5"] if kind != "device" else []
+                outcome = examples.run(
+                    PLACE, needs_device.BUILD, program, kind, arguments, under=under)
                 self.assertNotIn(0, outcome.status.values(), outcome.text())
                 self.assertIn(f"troubleshooting.md{anchor}", outcome.text())
 

@@ -20,8 +20,6 @@ ROW = re.compile(
 # file that shows what the reader sees, and words of it.
 SHOWN = {
     "wrong-device": ("tests/faults/test_wrong_choices.py", "the devices are"),
-    "query-einval": (
-        "examples/01_hello_device/break/port_zero.txt", "ibv_query_port: Invalid argument"),
     "skipped": ("tests/doubles/test_doubles.py", "skipped: this device has no atomics"),
     "it-does-not-end": (
         "examples/06_completions/expected.txt",
