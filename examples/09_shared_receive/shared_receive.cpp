@@ -105,7 +105,8 @@ public:
         connect(client.qp.get(), port_, *client.exchange, options_);
         // A message that finds no receive is sent again after 82 ms (code 26).
         ibv_qp_attr attr{.min_rnr_timer = 26};
-        check_rc(ibv_modify_qp(client.qp.get(), &attr, IBV_QP_MIN_RNR_TIMER), "the RNR timer");
+        check_rc(ibv_modify_qp(client.qp.get(), &attr, IBV_QP_MIN_RNR_TIMER),
+                 "ibv_modify_qp(RNR timer)");
       } catch (const Error &error) {
         end(client, error.what());
       }
