@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """librdmalint.so finds each mistake, and nothing in the right twin of the program; the examples
 have the findings that they are meant to have, and no other."""
+import re
 import unittest
 
 import needs_device
@@ -56,12 +57,12 @@ MORE_CASES = [
 INJECT = "tools/inject/libverbs_inject.so"
 
 
-def run(rule, wrong):
+def run(rule, wrong, poison=False):
     """@return the findings of a case, and how it ended"""
     collector = lint.Collector(lambda role, text: None, lambda finding: None)
     injected = wrong and INJECTED.get(rule)
     start = lint.under(
-        PLACE, needs_device.BUILD, protect=rule == "read-early",
+        PLACE, needs_device.BUILD, protect=rule == "read-early", poison=poison,
         libraries=(lint.LIBRARY, INJECT) if injected else (lint.LIBRARY,))
     if injected:
         start.insert(1, f"VERBS_INJECT={injected}")
@@ -94,6 +95,22 @@ class Rules(unittest.TestCase):
                         self.assertLessEqual(others, FOLLOWS.get(rule, set()), text)
                     else:
                         self.assertEqual(found, set(), text)
+
+    def test_poison(self):
+        """It overwrites the length of a completion that has failed, and nothing else."""
+        nonsense = str(0xA5A5A5A5)
+        for case in ("completion, ibv_poll_cq", "completion, ibv_start_poll"):
+            for wrong in (True, False):
+                for poison in (True, False):
+                    with self.subTest(case, wrong=wrong, poison=poison):
+                        text = run(case, wrong, poison)[1].text()
+                        how, length, number = re.search(
+                            r"(\w+), byte_len (\d+), qp_num (\w+)", text).groups()
+                        self.assertEqual((how, number), ("failed" if wrong else "worked", "right"))
+                        if not wrong:
+                            self.assertEqual(length, "64", text)
+                        else:
+                            self.assertEqual(length == nonsense, poison, text)
 
 
 if __name__ == "__main__":

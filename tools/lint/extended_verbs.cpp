@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
 // The extended interfaces: the end of a list that ibv_wr_*() builds, and completions read in place
-// by ibv_start_poll(). Their pointers are in each QP and CQ.
+// by ibv_start_poll(). Their pointers are in each QP and CQ. And what a failed completion shows
+// under RDMALINT_POISON=1, taken in one way or the other.
 
 #include "failed_calls.hpp"
 #include "object_registry.hpp"
 #include "tracked.hpp"
 
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 
 namespace lint {
 namespace {
 
 struct ExtendedCq {
-  decltype(ibv_cq_ex::start_poll) start_poll = nullptr;
-  decltype(ibv_cq_ex::next_poll) next_poll = nullptr;
-  decltype(ibv_cq_ex::end_poll) end_poll = nullptr;
+  ibv_cq_ex original{}; // for its functions
   std::uint64_t wc_flags = 0;
 };
 
@@ -53,7 +54,7 @@ int start_poll(ibv_cq_ex *cq, ibv_poll_cq_attr *attr) {
   const Use use("ibv_start_poll", cq);
   if (use.refused())
     return EINVAL;
-  const int error = its.start_poll(cq, attr);
+  const int error = its.original.start_poll(cq, attr);
   polled(cq, 1, error ? 0 : 1);
   if (!error) {
     set_poller(cq, thread_id());
@@ -66,7 +67,7 @@ int start_poll(ibv_cq_ex *cq, ibv_poll_cq_attr *attr) {
 
 int next_poll(ibv_cq_ex *cq) {
   const ExtendedCq &its = its_of(cq);
-  const int error = its.next_poll(cq);
+  const int error = its.original.next_poll(cq);
   if (!error)
     take(cq, its);
   else if (error != ENOENT)
@@ -83,10 +84,48 @@ void end_poll(ibv_cq_ex *cq) {
   }
   check_thread("ibv_end_poll", poller, cq);
   set_poller(cq, 0);
-  its_of(cq).end_poll(cq);
+  its_of(cq).original.end_poll(cq);
+}
+
+// ---- the members that are not valid in a failed completion
+//
+// They are overwritten, so a program that looks at them finds nonsense on SoftRoCE as well.
+
+bool poisons() {
+  static const bool it = [] {
+    const char *wanted = std::getenv("RDMALINT_POISON");
+    return wanted && *wanted == '1';
+  }();
+  return it;
+}
+
+template <typename T> T nonsense() {
+  T value;
+  std::memset(&value, 0xa5, sizeof value);
+  return value;
+}
+
+template <auto Read> auto read_poisoned(ibv_cq_ex *cq) {
+  auto value = (its_of(cq).original.*Read)(cq);
+  return cq->status == IBV_WC_SUCCESS ? value : nonsense<decltype(value)>();
+}
+
+template <auto... Read> void poison_reads(ibv_cq_ex *cq) {
+  ((cq->*Read = cq->*Read ? read_poisoned<Read> : nullptr), ...);
 }
 
 } // namespace
+
+void poison(ibv_wc &wc) {
+  if (!poisons() || wc.status == IBV_WC_SUCCESS)
+    return;
+  const ibv_wc valid = wc;
+  wc = nonsense<ibv_wc>();
+  wc.wr_id = valid.wr_id;
+  wc.status = valid.status;
+  wc.vendor_err = valid.vendor_err;
+  wc.qp_num = valid.qp_num;
+}
 
 int complete_list(ibv_qp_ex *qp, const preload::Builder &built) {
   const Use use("ibv_wr_complete", &qp->qp_base);
@@ -104,10 +143,14 @@ int complete_list(ibv_qp_ex *qp, const preload::Builder &built) {
 
 void watch_cq(ibv_cq_ex *cq, std::uint64_t wc_flags) {
   const Own own;
-  preload::kept<ExtendedCq>().renew(cq) = {cq->start_poll, cq->next_poll, cq->end_poll, wc_flags};
+  preload::kept<ExtendedCq>().renew(cq) = {*cq, wc_flags};
   cq->start_poll = start_poll;
   cq->next_poll = next_poll;
   cq->end_poll = end_poll;
+  if (poisons())
+    poison_reads<&ibv_cq_ex::read_opcode, &ibv_cq_ex::read_byte_len, &ibv_cq_ex::read_imm_data,
+                 &ibv_cq_ex::read_src_qp, &ibv_cq_ex::read_wc_flags, &ibv_cq_ex::read_slid,
+                 &ibv_cq_ex::read_sl, &ibv_cq_ex::read_dlid_path_bits>(cq);
 }
 
 } // namespace lint

@@ -71,23 +71,6 @@ void made(call::ibv_reg_dm_mr, ibv_mr *mr, ibv_pd *pd, ibv_dm *, std::uint64_t, 
   made_mr(pd, mr, 0, nullptr, access);
 }
 
-// Overwrites the members that are not valid in a failed completion, if RDMALINT_POISON is 1. So a
-// program that looks at them finds nonsense on SoftRoCE as well.
-void poison(ibv_wc &wc) {
-  static const bool wanted = [] {
-    const char *it = std::getenv("RDMALINT_POISON");
-    return it && *it == '1';
-  }();
-  if (!wanted || wc.status == IBV_WC_SUCCESS)
-    return;
-  const ibv_wc valid = wc;
-  std::memset(&wc, 0xa5, sizeof wc);
-  wc.wr_id = valid.wr_id;
-  wc.status = valid.status;
-  wc.vendor_err = valid.vendor_err;
-  wc.qp_num = valid.qp_num;
-}
-
 bool is_readable(int fd) {
   pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
   return poll(&one, 1, 0) == 1;

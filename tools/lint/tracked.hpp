@@ -237,6 +237,7 @@ template <typename T> std::vector<std::pair<const void *, std::shared_ptr<T>>> a
 void watch_context(ibv_context *context);
 int complete_list(ibv_qp_ex *qp, const preload::Builder &built);
 void watch_cq(ibv_cq_ex *cq, std::uint64_t wc_flags);
+void poison(ibv_wc &wc); // if RDMALINT_POISON is 1
 
 void made_mr(ibv_pd *pd, ibv_mr *mr, std::uint64_t base, void *memory, unsigned access);
 void made_cq(ibv_cq *cq, ibv_comp_channel *channel);
