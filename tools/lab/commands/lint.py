@@ -323,8 +323,10 @@ def main(args) -> int:
     return STATUS.get(collector.worst(), 0) or int(outcome.failed and not args.broken)
 
 
-def run_command(hosts, start, words, collector) -> pair.Outcome:
-    """Any program; after a second "--", its client. The tracer says when the server listens."""
+def run_command(hosts, start, words, collector, stop_server: bool = False) -> pair.Outcome:
+    """Any program; after a second "--", its client. The tracer says when the server listens.
+
+    @param stop_server see pair.run()"""
     if "--" not in words:
         return pair.run(hosts[0], [*start, *words], show=collector.show)
     middle = words.index("--")
@@ -335,7 +337,8 @@ def run_command(hosts, start, words, collector) -> pair.Outcome:
             collector.show(role, text)
 
     client = pair.Client(trace.READY, lambda _: [*announced, *words[middle + 1 :]], hosts[1])
-    outcome = pair.run(hosts[0], [*announced, *words[:middle]], client, show=show)
+    outcome = pair.run(
+        hosts[0], [*announced, *words[:middle]], client, show=show, stop_server=stop_server)
     outcome.lines = [line for line in outcome.lines if not trace.READY.fullmatch(line[1])]
     return outcome
 
