@@ -96,6 +96,21 @@ class Rules(unittest.TestCase):
                     else:
                         self.assertEqual(found, set(), text)
 
+    def test_reasons(self):
+        """Why a call was refused, found out after it."""
+        reasons = [
+            "nothing is mapped at 0x1000",
+            "IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE",
+            "are mapped r--p, and the access flags allow writing",
+            "qp_type is 0: has it been set?", "max_send_wr is 1073741824, and the device has at"]
+        if not variants.since(PLACE, "kernel-6.2"):
+            reasons.append("are mapped r--s: kernel 6.1 refuses shared pages that are read-only")
+        collector, outcome = run("call-failed, reasons", True)
+        text = "\n".join(f.text() for f in collector.findings)
+        for reason in reasons:
+            with self.subTest(reason):
+                self.assertIn(reason, text, outcome.text())
+
     def test_poison(self):
         """It overwrites the length of a completion that has failed, and nothing else."""
         nonsense = str(0xA5A5A5A5)

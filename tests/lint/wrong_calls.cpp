@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -18,6 +20,34 @@ const Add call_failed("call-failed", [](const DeviceOptions &options, bool wrong
   Pair pair(options, {.connected = false});
   const unsigned access = IBV_ACCESS_REMOTE_WRITE | (wrong ? 0u : unsigned{IBV_ACCESS_LOCAL_WRITE});
   const unique_mr mr(ibv_reg_mr(pair.pd.get(), pair.buffer.get(), page, static_cast<int>(access)));
+});
+
+// Each of these calls is refused for another reason, at a place of its own, since a place is
+// reported once: test_lint.py's test_reasons.
+const Add refused("call-failed, reasons", [](const DeviceOptions &options, bool) {
+  Pair pair(options, {.connected = false});
+  const auto reg = [&](void *address, int access) {
+    unique_mr(ibv_reg_mr(pair.pd.get(), address, page, access));
+  };
+  reg(reinterpret_cast<void *>(page), IBV_ACCESS_LOCAL_WRITE); // below vm.mmap_min_addr
+  reg(pair.buffer.get(), IBV_ACCESS_REMOTE_WRITE);
+  const int file = check_errno(memfd_create("lint_cases", 0), "memfd_create");
+  check_errno(ftruncate(file, page), "ftruncate");
+  const auto map = [&](int kind) {
+    void *pages = mmap(nullptr, page, PROT_READ, kind, file, 0);
+    check_errno(pages == MAP_FAILED ? -1 : 0, "mmap");
+    return pages;
+  };
+  reg(map(MAP_PRIVATE), IBV_ACCESS_LOCAL_WRITE);
+  reg(map(MAP_SHARED), 0);
+  close(file);
+  ibv_qp_init_attr attr{.send_cq = pair.sent.get(), .recv_cq = pair.sent.get()};
+  unique_qp(ibv_create_qp(pair.pd.get(), &attr));
+  attr = {.send_cq = pair.sent.get(),
+          .recv_cq = pair.sent.get(),
+          .cap = {.max_send_wr = 1u << 30},
+          .qp_type = IBV_QPT_RC};
+  unique_qp(ibv_create_qp(pair.pd.get(), &attr));
 });
 
 // The right twin finds no event, which is no failure.

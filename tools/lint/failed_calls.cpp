@@ -45,6 +45,10 @@ std::string what_is_wrong_with(std::uintptr_t from, std::uintptr_t to, bool must
     if (must_write && rights[1] != 'w')
       return "the pages from " + hex(std::max<std::uintptr_t>(begin, from)) + " on are mapped " +
              rights + ", and the access flags allow writing";
+    if (rights[1] != 'w' && rights[3] == 's')
+      return "the pages from " + hex(std::max<std::uintptr_t>(begin, from)) + " on are mapped " +
+             rights +
+             ": kernel 6.1 refuses shared pages that are read-only, kernel 6.12 takes them";
     if (rights[0] != 'r')
       return "the pages from " + hex(from) + " on are mapped " + rights;
     from = end;
