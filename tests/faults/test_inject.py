@@ -143,9 +143,7 @@ class Inject(unittest.TestCase):
         }.items():
             with self.subTest(anchor):
                 under = ["env", f"VERBS_INJECT={rule}", self.injection.preload]
-                arguments = ["--timeout", "5"] if kind != "device" else []
-                outcome = examples.run(
-                    PLACE, needs_device.BUILD, program, kind, arguments, under=under)
+                outcome = examples.run(PLACE, needs_device.BUILD, program, kind, under=under)
                 self.assertNotIn(0, outcome.status.values(), outcome.text())
                 self.assertIn(f"troubleshooting.md{anchor}", outcome.text())
 
