@@ -3,7 +3,8 @@
 //
 // Each case is a function that does one thing wrong if `wrong`, and the same right if not. Its name
 // is the name of the rule that finds it; a rule may have more cases, with a comma and a word
-// behind. test_lint.py runs each twice under librdmalint.so.
+// behind. test_lint.py runs each twice under librdmalint.so. Its tests of other things have cases,
+// too: "call-failed, reasons" and "completion, ...".
 #pragma once
 
 #include <rdmacommon/check.hpp>

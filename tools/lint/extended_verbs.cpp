@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The extended interfaces: the end of a list that ibv_wr_*() builds, and completions read in place
-// by ibv_start_poll(). Their pointers are in each QP and CQ. And what a failed completion shows
-// under RDMALINT_POISON=1, taken in one way or the other.
+// by ibv_start_poll(). Their pointers are in each QP and CQ. RDMALINT_POISON=1 is here, too: it
+// overwrites members of failed completions, for both ways to poll.
 
 #include "failed_calls.hpp"
 #include "object_registry.hpp"
@@ -106,8 +106,8 @@ template <typename T> T nonsense() {
 }
 
 template <auto Read> auto read_poisoned(ibv_cq_ex *cq) {
-  auto value = (its_of(cq).original.*Read)(cq);
-  return cq->status == IBV_WC_SUCCESS ? value : nonsense<decltype(value)>();
+  const auto read = its_of(cq).original.*Read;
+  return cq->status == IBV_WC_SUCCESS ? read(cq) : nonsense<decltype(read(cq))>();
 }
 
 template <auto... Read> void poison_reads(ibv_cq_ex *cq) {
@@ -150,7 +150,9 @@ void watch_cq(ibv_cq_ex *cq, std::uint64_t wc_flags) {
   if (poisons())
     poison_reads<&ibv_cq_ex::read_opcode, &ibv_cq_ex::read_byte_len, &ibv_cq_ex::read_imm_data,
                  &ibv_cq_ex::read_src_qp, &ibv_cq_ex::read_wc_flags, &ibv_cq_ex::read_slid,
-                 &ibv_cq_ex::read_sl, &ibv_cq_ex::read_dlid_path_bits>(cq);
+                 &ibv_cq_ex::read_sl, &ibv_cq_ex::read_dlid_path_bits,
+                 &ibv_cq_ex::read_completion_ts, &ibv_cq_ex::read_cvlan, &ibv_cq_ex::read_flow_tag,
+                 &ibv_cq_ex::read_completion_wallclock_ns>(cq); // read_tm_info() fills a struct
 }
 
 } // namespace lint

@@ -32,9 +32,11 @@ bool query(ibv_context *context, ibv_device_attr &device) {
   return context && ask && !ask(context, &device);
 }
 
-// The first page of the range that is not mapped, or that may not be written where it must be.
+// Finds the first pages of the range that are not mapped, or that lack a right. If there are none:
+// pages that an old kernel refuses.
 std::string what_is_wrong_with(std::uintptr_t from, std::uintptr_t to, bool must_write) {
   std::ifstream maps("/proc/self/maps");
+  std::string refused;
   for (std::string line; from < to && std::getline(maps, line);) {
     unsigned long long begin = 0, end = 0;
     char rights[5] = "";
@@ -42,18 +44,17 @@ std::string what_is_wrong_with(std::uintptr_t from, std::uintptr_t to, bool must
       continue;
     if (begin > from)
       break; // there is a gap before this one
-    if (must_write && rights[1] != 'w')
-      return "the pages from " + hex(std::max<std::uintptr_t>(begin, from)) + " on are mapped " +
-             rights + ", and the access flags allow writing";
-    if (rights[1] != 'w' && rights[3] == 's')
-      return "the pages from " + hex(std::max<std::uintptr_t>(begin, from)) + " on are mapped " +
-             rights +
-             ": kernel 6.1 refuses shared pages that are read-only, kernel 6.12 takes them";
+    const std::string pages = "the pages from " + hex(from) + " on are mapped " + rights;
     if (rights[0] != 'r')
-      return "the pages from " + hex(from) + " on are mapped " + rights;
+      return pages;
+    if (must_write && rights[1] != 'w')
+      return pages + ", and the access flags allow writing";
+    if (rights[1] != 'w' && rights[3] == 's' && refused.empty())
+      refused =
+          pages + ": kernel 6.1 refuses shared pages that are read-only, kernel 6.12 takes them";
     from = end;
   }
-  return from < to ? "nothing is mapped at " + hex(from) : "";
+  return from < to ? "nothing is mapped at " + hex(from) : refused;
 }
 
 void add_too_large(std::string &text, const char *name, std::uint64_t wanted, std::uint64_t most) {
