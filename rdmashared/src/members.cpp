@@ -152,11 +152,11 @@ void Members::run() {
     Clock::time_point until = paused_until_.value_or(Clock::time_point::max());
     for (const Process &process : processes_)
       if (!process.has_joined())
-        until = std::min(until, process.silent_until);
+        until = std::min(until, process.hello_until);
     loop_.wait(until, true);
     const auto now = Clock::now();
     for (auto next = processes_.begin(); next != processes_.end();)
-      if (const auto process = next++; !process->has_joined() && process->silent_until <= now)
+      if (const auto process = next++; !process->has_joined() && process->hello_until <= now)
         process->link.can_receive() ? welcome(process)
                                     : forget(process); // it may have been in time
     if (paused_until_ && *paused_until_ <= now)
@@ -165,7 +165,7 @@ void Members::run() {
 }
 
 void Members::accept() {
-  if (silent() >= max_silent) // until one of them has spoken, or its time is over
+  if (half_open() >= max_half_open) // until one of them has spoken, or its time is over
     return pause_listener(Clock::time_point::max());
   File socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (socket.get() < 0) {
@@ -196,16 +196,15 @@ void Members::pause_listener(Clock::time_point until) {
   paused_until_ = until;
 }
 
-uint32_t Members::silent() const {
+uint32_t Members::half_open() const {
   return static_cast<uint32_t>(
       std::ranges::count_if(processes_, [](const Process &each) { return !each.has_joined(); }));
 }
 
 void Members::take_in(Link link) {
-  const ProcessIterator process =
-      processes_.insert(processes_.end(), Process{.link = std::move(link),
-                                                  .pidfd = File(),
-                                                  .silent_until = Clock::now() + hello_limit});
+  const ProcessIterator process = processes_.insert(
+      processes_.end(),
+      Process{.link = std::move(link), .pidfd = File(), .hello_until = Clock::now() + hello_limit});
   try {
     loop_.watch(process->link.fd(),
                 [this, process] { process->has_joined() ? forget(process) : welcome(process); });

@@ -56,7 +56,7 @@ struct SenderThread {
 
 class Members {
 public:
-  static constexpr uint32_t max_silent = 64; // processes that have not said hello yet, at most
+  static constexpr uint32_t max_half_open = 64; // processes that have not said hello yet, at most
   static constexpr std::chrono::seconds hello_limit{5};
 
   // @param name  of an abstract socket, or empty
@@ -81,7 +81,7 @@ private:
     rdmacommon::Link link;
     rdmacommon::File pidfd; // once it has joined
     uint32_t thread = 0, number = 0;
-    Clock::time_point silent_until;
+    Clock::time_point hello_until;
     bool has_joined() const { return pidfd.get() >= 0; }
   };
   using ProcessIterator = std::list<Process>::iterator;
@@ -93,7 +93,7 @@ private:
   void take_in(rdmacommon::Link link);
   void welcome(ProcessIterator process);
   void forget(ProcessIterator process);
-  uint32_t silent() const;
+  uint32_t half_open() const;
 
   const AreaShape shape_;
   const std::vector<SenderThread> threads_;

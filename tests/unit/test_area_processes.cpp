@@ -107,7 +107,7 @@ TEST(Processes, OnlySoManyMayBeSilent) {
   const std::string name = a_name();
   Members members(small, {thread.callbacks()}, name, {});
   const auto begin = Clock::now();
-  const auto silent = come_and_say_nothing(name, Members::max_silent);
+  const auto silent = come_and_say_nothing(name, Members::max_half_open);
   auto late = std::async(std::launch::async, [link = connect_to(name, soon, where)]() mutable {
     return join(std::move(link), soon).number;
   });
@@ -128,12 +128,12 @@ bool one_that_speaks_makes_room() {
   FakeThread thread(false);
   const std::string name = a_name();
   Members members(small, {thread.callbacks()}, name, {});
-  auto silent = come_and_say_nothing(name, Members::max_silent);
+  auto silent = come_and_say_nothing(name, Members::max_half_open);
   const Link late = connect_to(name, soon, where);
   const File process(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   late.send("rdmashared 1", std::array{process.get()});
   // The thread of Members looks at its listener at least once for each of these.
-  constexpr uint32_t invited = Members::max_silent + 10;
+  constexpr uint32_t invited = Members::max_half_open + 10;
   bool only_they_have = true; // nobody is free again, so the numbers tell how many have joined
   for (uint32_t i = 0; i < invited; ++i)
     only_they_have &= join_here(members).number == i;
