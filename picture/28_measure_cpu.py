@@ -3,7 +3,7 @@ from bench.measured import Measured, figure, in_flight_words, load_words, name_o
 from drawing.picture import Picture
 from drawing.plot import bars, footer, key, missing
 
-ARMS = (
+CASES = (
     ("shared", "server", ""),
     ("shared_no_groups", "memory", ""),
     ("own", "client", ""),
@@ -17,14 +17,14 @@ def draw(measured: Measured | None = None) -> str:
     rows = [
         row
         for row in measured.of_metric("requests", "cpu_us_per_request")
-        if row.arm in {arm for arm, _, _ in ARMS}
+        if row.case in {case for case, _, _ in CASES}
     ]
     p = Picture(
         0,
         "CPU time for a request",
         "Bars, medians, µs of CPU time for a request. "
         + "; ".join(
-            f"{name_of(row.arm)} with {load_words(row.parameter)}: {figure(row.median)}"
+            f"{name_of(row.case)} with {load_words(row.parameter)}: {figure(row.median)}"
             for row in rows
             if row.is_ok)
         + ".")
@@ -39,12 +39,12 @@ def draw(measured: Measured | None = None) -> str:
             top = bottom
         end = bars(
             p, 10 + 400 * (number % 2), top, WIDTH, in_flight_words(in_flight).capitalize(), these,
-            ARMS, places)
+            CASES, places)
         bottom = max(bottom, end)
     footer(
         p,
         bottom,
         [
-            *missing(rows, [arm for arm, _, _ in ARMS], load_words),
+            *missing(rows, [case for case, _, _ in CASES], load_words),
             "Each column has a scale of its own. " + key("bars"), measured.where()])
     return p.svg()

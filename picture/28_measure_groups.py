@@ -3,7 +3,7 @@ from bench.measured import Measured, slots_words
 from drawing.picture import Picture
 from drawing.plot import footer, in_words, key, lines_of, missing, panel
 
-ARMS = (
+CASES = (
     ("group", "server", "circle"),
     ("ib_write_bw", "server", "circle"),
     ("chained", "client", "square"),
@@ -17,7 +17,7 @@ def draw(measured: Measured | None = None) -> str:
     across = {
         float(row.parameter): row.parameter
         for row in sorted(rows, key=lambda row: float(row.parameter))}
-    lines = lines_of(rows, ARMS)
+    lines = lines_of(rows, CASES)
     p = Picture(
         0,
         "Rate by group size",
@@ -25,6 +25,6 @@ def draw(measured: Measured | None = None) -> str:
         + "; ".join(in_words(line, slots_words) for line in lines)
         + ".")
     y = panel(p, 8, 260, "Messages a second", across, "slots in a group", lines)
-    footer(
-        p, y, [*missing(rows, [arm for arm, _, _ in ARMS], slots_words), key(), measured.where()])
+    names = [name for name, _, _ in CASES]
+    footer(p, y, [*missing(rows, names, slots_words), key(), measured.where()])
     return p.svg()

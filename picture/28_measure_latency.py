@@ -40,11 +40,11 @@ def draw(measured: Measured | None = None) -> str:
         for row in sorted(rows, key=lambda row: float(row.parameter))}
     p = Picture(0, "Latency by message size", "")
     notes, words, y = [], [], 8.0
-    for title, arms in PANELS:
-        lines = lines_of(rows, arms)
+    for title, cases in PANELS:
+        lines = lines_of(rows, cases)
         y = panel(p, y, 190, title, across, "message size", lines)
         words += [f"{title}. " + "; ".join(in_words(line, size_words) for line in lines) + "."]
-        notes += missing(rows, [arm for arm, _, _ in arms], size_words)
+        notes += missing(rows, [case for case, _, _ in cases], size_words)
     p.description = (
         "Three plots with logarithmic axes, medians but where a mean is named. " + " ".join(words))
     footer(p, y, [*notes, key(), measured.where()])

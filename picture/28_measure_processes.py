@@ -3,7 +3,7 @@ from bench.measured import Measured, in_flight_words, load_words, processes_of
 from drawing.picture import Picture
 from drawing.plot import footer, in_words, key, lines_of, missing, panel
 
-ARMS = (
+CASES = (
     ("shared", "server", "circle"),
     ("shared_no_groups", "memory", "diamond"),
     ("own", "client", "square"),
@@ -16,14 +16,14 @@ def draw(measured: Measured | None = None) -> str:
     rows = [
         row
         for row in measured.of_metric("requests", "us_per_request")
-        if row.arm in {arm for arm, _, _ in ARMS}
+        if row.case in {case for case, _, _ in CASES}
     ]
     p = Picture(0, "Time for a request by number of processes", "")
     words, y = [], 8.0
     for in_flight in sorted({processes_of(row.parameter)[1] for row in rows}):
         these = [row for row in rows if processes_of(row.parameter)[1] == in_flight]
         numbers = sorted({processes_of(row.parameter)[0] for row in these})
-        lines = lines_of(these, ARMS, lambda row: processes_of(row.parameter)[0])
+        lines = lines_of(these, CASES, lambda row: processes_of(row.parameter)[0])
         y = panel(
             p,
             y,
@@ -36,5 +36,6 @@ def draw(measured: Measured | None = None) -> str:
             lines)
         words += ["; ".join(in_words(line, load_words) for line in lines) + "."]
     p.description = "Plots with logarithmic axes, medians, µs for a request. " + " ".join(words)
-    footer(p, y, [*missing(rows, [arm for arm, _, _ in ARMS], load_words), key(), measured.where()])
+    names = [name for name, _, _ in CASES]
+    footer(p, y, [*missing(rows, names, load_words), key(), measured.where()])
     return p.svg()

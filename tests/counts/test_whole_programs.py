@@ -5,7 +5,7 @@ processes and threads, posts, completions, wakes, sleeps, and instructions in us
 With ordinary scheduling, these counts differ from run to run: 10 to 12 % in three runs with 16
 processes. How many requests go in a group, and which threads sleep, depends on the order in which
 the processes run. So fixed_schedule.py fixes that order, and all sides wait for events: how often a
-side looks before it sleeps depends on the time. Ten runs of each arm, four of them beside two
+side looks before it sleeps depends on the time. Ten runs of each case, four of them beside two
 endless loops, then differed by 3 % at most. The loads are those with a fixed pattern: one process
 with one request, or processes with 16 requests each. (16 processes with one request each may split
 into two halves, which doubles the number of groups.) The counts show what a change adds. They do
@@ -89,9 +89,9 @@ INSTRUCTIONS = {
 }
 
 
-def run(arm, each, counted):
+def run(case, each, counted):
     """@return what was counted, what both programs have printed, and of how many requests"""
-    server, client, requests = arm(each)
+    server, client, requests = case(each)
     done = labtest.run("python3", RUNNER, json.dumps(server), json.dumps(client), counted)
     if done.returncode:
         raise AssertionError((done.stdout + done.stderr).decode())
@@ -107,16 +107,16 @@ def total(counts):
 
 
 class Counted:
-    """Runs of an arm, with so many requests and with twice as many. Of each, the one with the least
+    """Runs of a case, with so many requests and with twice as many. Of each, the one with the least
     counts."""
 
-    def __init__(self, arm, each, counted):
-        self.arm, self.each, self.counted = arm, each, counted
+    def __init__(self, case, each, counted):
+        self.case, self.each, self.counted = case, each, counted
         self.least = {}
 
     def again(self):
         for times in (1, 2):
-            one = run(self.arm, times * self.each, self.counted)
+            one = run(self.case, times * self.each, self.counted)
             self.least[times] = min(
                 self.least.get(times, one), one, key=lambda each: total(each[0]))
         (few, _, few_requests), (many, said, many_requests) = self.least[1], self.least[2]
@@ -141,13 +141,13 @@ class Counted:
 
 
 def calls(name):
-    arm, each = CALLS[name]
-    return Counted(arm, each, "calls")
+    case, each = CALLS[name]
+    return Counted(case, each, "calls")
 
 
 def instructions(name):
-    counted, arm, each = INSTRUCTIONS[name]
-    return Counted(arm, each, counted)
+    counted, case, each = INSTRUCTIONS[name]
+    return Counted(case, each, counted)
 
 
 def is_asserted(what):
@@ -165,10 +165,10 @@ def slack(what):
 
 
 class Counts(unittest.TestCase):
-    def compare(self, name, arm):
+    def compare(self, name, case):
         was = json.loads(EXPECTED.read_text())[SYSTEM][name]
         for _ in range(TRIES):
-            found = arm.again()
+            found = case.again()
             wrong = [
                 what
                 for what in was
@@ -204,8 +204,8 @@ def rounded(found):
     return {what: round(count, 4) if count < 10 else round(count) for what, count in found.items()}
 
 
-def counted(arm, tries):
-    return rounded([arm.again() for _ in range(tries)][-1])
+def counted(case, tries):
+    return rounded([case.again() for _ in range(tries)][-1])
 
 
 def record():

@@ -42,7 +42,7 @@ class Bench(unittest.TestCase):
         with open(self.folder / f"{name}.csv", newline="") as file:
             return list(csv.DictReader(file))
 
-    def check_rows(self, *arms):
+    def check_rows(self, *cases):
         """Each of ours has figures, and whatever has none says why."""
         rows = self.table("results")
         for row in rows:
@@ -52,8 +52,8 @@ class Bench(unittest.TestCase):
                 self.assertGreater(int(row["runs"]), 0, row)
             else:
                 self.assertTrue(row["why"], row)
-        for arm, metric in arms:
-            (row,) = (row for row in rows if (row["arm"], row["metric"]) == (arm, metric))
+        for case, metric in cases:
+            (row,) = (row for row in rows if (row["case"], row["metric"]) == (case, metric))
             self.assertEqual(row["state"], "ok", row)
             self.assertGreater(float(row["median"]), 0, row)
 
@@ -79,13 +79,13 @@ class Bench(unittest.TestCase):
         )
         self.assertEqual(
             {
-                (row["arm"], row["parameter"])
+                (row["case"], row["parameter"])
                 for row in self.table("results")
                 if row["group"] == "groups"
             },
             {
-                (arm, count)
-                for arm in ("separate", "chained", "group")
+                (case, count)
+                for case in ("separate", "chained", "group")
                 for count in ("4", "16", "64", "255")
             })
         runs = self.table("runs")

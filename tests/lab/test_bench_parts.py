@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from bench import arms, describe, goals, programs, results, table
+from bench import cases, describe, goals, programs, results, table
 from lab.commands import bench
 from lab.paths import ROOT
 
@@ -49,18 +49,19 @@ HANGS = (
     ' time.sleep(60)')
 
 
-def run(arm, *values, metric="latency_us", group="latency", parameter="64", pair="it"):
-    """One run of an arm in each repeat."""
+def run(case, *values, metric="latency_us", group="latency", parameter="64", pair="it"):
+    """One run of a case in each repeat."""
     return [
-        results.Run(0, pair, group, arm, parameter, repeat, metric, float(value))
+        results.Run(0, pair, group, case, parameter, repeat, metric, float(value))
         for repeat, value in enumerate(values)]
 
 
 def made(*runs, most=5, **broken):
     found = results.Results(most)
     found.runs = sum(runs, [])
-    for arm, (state, why) in broken.items():
-        found.take({"state": state, "group": "latency", "arm": arm, "parameter": "64", "why": why})
+    for case, (state, why) in broken.items():
+        found.take(
+            {"state": state, "group": "latency", "case": case, "parameter": "64", "why": why})
     return found
 
 
@@ -130,7 +131,7 @@ class Figures(unittest.TestCase):
             run("write", 9, 9, 9), run("ib_write_lat", 10, float("inf"), 10),
             run("send", float("nan"), float("nan")))
         self.assertEqual(
-            [(row.arm, row.state, row.median, row.runs) for row in found.rows()],
+            [(row.case, row.state, row.median, row.runs) for row in found.rows()],
             [("write", "ok", 9, 3), ("send", "failed", None, 0), ("ib_write_lat", "ok", 10, 2)])
         self.assertIn("1 of 3 runs have printed no number", [row.why for row in found.rows()])
         (ratio,) = found.ratios()
@@ -150,15 +151,15 @@ class Figures(unittest.TestCase):
         other = "groups/separate/4 | groups/ib_write_bw/16"
         both = [
             run(
-                arm, *[value] * 3, metric="messages_per_s", group="groups", parameter="16",
+                case, *[value] * 3, metric="messages_per_s", group="groups", parameter="16",
                 pair=pair)
             for pair, values in (("groups/separate/4", (9, 1)), (other, (5, 1)))
-            for arm, value in zip(("group", "separate"), values)
+            for case, value in zip(("group", "separate"), values)
         ]
         ratio = next(ratio for ratio in made(*both).ratios() if ratio.name == "group/separate")
         self.assertEqual((ratio.ratio, ratio.repeats), (9, 3))
 
-    def test_an_arm_that_fails_now_and_then_keeps_its_figures(self):
+    def test_a_case_that_fails_now_and_then_keeps_its_figures(self):
         found = made(run("write", 2, 2, 2), ib_write_lat=("failed", "first"))
         self.assertEqual(found.broken(), {("latency", "ib_write_lat", "64"): ("failed", "first")})
         found.runs += run("ib_write_lat", 2, 2, 2)
@@ -177,12 +178,12 @@ class Figures(unittest.TestCase):
                 {
                     "state": "failed",
                     "group": "latency",
-                    "arm": "ib_write_lat",
+                    "case": "ib_write_lat",
                     "parameter": "64",
                     "why": "again",
                 })
         self.assertEqual(
-            [(row.arm, row.state) for row in found.rows()],
+            [(row.case, row.state) for row in found.rows()],
             [("write", "ok"), ("ib_write_lat", "failed")])
         self.assertEqual(found.ratios()[0].state, "failed")
 
@@ -196,25 +197,25 @@ class Figures(unittest.TestCase):
             (ratio,) = found.ratios()
             self.assertEqual((ratio.state, ratio.ratio), (state, None))
             self.assertIn(f"{state}: ib_write_lat: that is why", table.table(found))
-            row = next(row for row in found.rows() if row.arm == "ib_write_lat")
+            row = next(row for row in found.rows() if row.case == "ib_write_lat")
             self.assertEqual(
                 (row.state, row.why, row.median, row.metric),
                 (state, "that is why", None, "latency_us"))
 
-    def test_goals_are_of_arms_that_there_are(self):
+    def test_goals_are_of_cases_that_there_are(self):
         measured = {
-            (probe.group, arm, parameter)
-            for probe in arms.probes(False)
-            for arm, parameter in probe.measures
+            (probe.group, case, parameter)
+            for probe in cases.probes(False)
+            for case, parameter in probe.measures
         }
         for goal in goals.GOALS:
-            for arm in (goal.ours, goal.peer):
-                self.assertIn((goal.group, arm, goal.parameter), measured)
-            self.assertIn(goal.metric, arms.UNITS)
+            for case in (goal.ours, goal.peer):
+                self.assertIn((goal.group, case, goal.parameter), measured)
+            self.assertIn(goal.metric, cases.UNITS)
 
     def test_pairs(self):
         """Each goal has one pair, and each probe is in one at least; those of no goal are alone."""
-        probes = arms.probes(False)
+        probes = cases.probes(False)
         pairs = goals.pairs(probes)
         self.assertEqual(
             sorted(goal.name for pair in pairs for goal in pair.goals),
@@ -252,13 +253,13 @@ class Figures(unittest.TestCase):
         self.assertEqual(
             text["runs.csv"],
             (
-                "number,pair,group,arm,parameter,repeat,metric,value\n"
+                "number,pair,group,case,parameter,repeat,metric,value\n"
                 "0,it,latency,write,64,0,latency_us,1.23457\n"
                 "0,it,latency,write,64,1,latency_us,1.23457\n"))
         self.assertEqual(
             text["results.csv"],
             (
-                "group,arm,parameter,metric,unit,median,low,high,runs,state,why\n"
+                "group,case,parameter,metric,unit,median,low,high,runs,state,why\n"
                 "latency,write,64,latency_us,us,1.23457,1.23457,1.23457,2,ok,\n"
                 "latency,ib_write_lat,64,latency_us,us,,,,0,skipped,\"not there, at all\"\n"))
         self.assertEqual(
@@ -274,21 +275,21 @@ class Figures(unittest.TestCase):
 class Outputs(unittest.TestCase):
     """Of the programs as they are; units are half a round trip, or messages a second."""
 
-    def parsed(self, group, arm, parameter, text):
+    def parsed(self, group, case, parameter, text):
         probe = next(
             probe
-            for probe in arms.probes(False)
-            if (arm, parameter) in probe.measures and probe.group == group)
+            for probe in cases.probes(False)
+            if (case, parameter) in probe.measures and probe.group == group)
         return {
             (name, value, metric): figure
             for name, value, metric, figure in probe.parse(text, probe)}
 
-    def one(self, group, arm, parameter, text, metric):
-        return self.parsed(group, arm, parameter, text)[arm, parameter, metric]
+    def one(self, group, case, parameter, text, metric):
+        return self.parsed(group, case, parameter, text)[case, parameter, metric]
 
     def test_latencies(self):
-        def latency(arm, text):
-            return self.one("latency", arm, "64", text, "latency_us")
+        def latency(case, text):
+            return self.one("latency", case, "64", text, "latency_us")
 
         line = (
             "write, 64 bytes, polling: median 9.012 us, 90% 9.500 us, 99% 11.250 us, 99.9% 30.100"
@@ -356,8 +357,8 @@ class Outputs(unittest.TestCase):
             [23.123, 40.1, 0.4, 0.5, 0.1, 1.3])
 
     def test_nothing_readable(self):
-        for probe in arms.probes(False):
-            with self.assertRaises(arms.Unreadable, msg=probe.key):
+        for probe in cases.probes(False):
+            with self.assertRaises(cases.Unreadable, msg=probe.key):
                 probe.parse("64 bottles\n 64 64\nmedian\n" * 3, probe)
 
 
@@ -420,9 +421,9 @@ class Programs(unittest.TestCase):
         found = results.Results(2)
         for line in out.splitlines():
             found.take(json.loads(line))
-        rows = {row.arm: row for row in found.rows() if row.metric == "latency_us"}
+        rows = {row.case: row for row in found.rows() if row.metric == "latency_us"}
         self.assertEqual(
-            {arm: row.state for arm, row in rows.items()},
+            {case: row.state for case, row in rows.items()},
             {
                 "write": "skipped",
                 "ib_write_lat": "ok",
@@ -454,11 +455,11 @@ class Programs(unittest.TestCase):
         numbers = [
             event["number"] for event in map(json.loads, out.splitlines()) if "number" in event]
         # The agent does not report the warm-up. Five repeats are enough, since no goal compares
-        # these two arms.
+        # these two cases.
         self.assertEqual(numbers, list(range(3, 13)))
         return log.read_text().split()
 
-    def test_arms_take_turns_in_an_order_that_is_drawn(self):
+    def test_cases_take_turns_in_an_order_that_is_drawn(self):
         one = self.order(repeats=6)
         for repeat in range(6):
             self.assertEqual(
@@ -573,7 +574,7 @@ class Device(unittest.TestCase):
             (port / "state").write_text("4: ACTIVE\n")
             self.assertEqual(describe.gid_index("d0"), 3)
             self.assertEqual(
-                arms.Side("d0", 3, "h", 7).command("ib_write_lat {perftest} -p {port} {host}"),
+                cases.Side("d0", 3, "h", 7).command("ib_write_lat {perftest} -p {port} {host}"),
                 ["ib_write_lat", "-d", "d0", "-x", "3", "-p", "7", "h"])
             self.assertIsNone(describe.gid_index("no_such"))
 

@@ -17,7 +17,7 @@ from lab.paths import ROOT
 from lab.wire.timeline_svg import pixels
 
 SVG = "{http://www.w3.org/2000/svg}"
-RESULTS = "group,arm,parameter,metric,unit,median,low,high,runs,state,why".split(",")
+RESULTS = "group,case,parameter,metric,unit,median,low,high,runs,state,why".split(",")
 RATIOS = "name,group,ours,peer,parameter,metric,ratio,low,high,repeats,limit,state".split(",")
 LATENCY = [
     "write", "write_imm", "write_imm_events", "send", "send_events", "read", "ib_write_lat",
@@ -37,29 +37,29 @@ def made_up() -> list:
     """Rows as a run writes them; the figures mean nothing."""
     rows = []
 
-    def add(group, arm, parameter, metric, median):
+    def add(group, case, parameter, metric, median):
         rows.append(
             dict(
                 zip(
                     RESULTS,
                     (
-                        group, arm, str(parameter), metric, "", f"{median:g}",
+                        group, case, str(parameter), metric, "", f"{median:g}",
                         f"{median * 0.97:g}", f"{median * 1.04:g}", "15", "ok", ""))))
 
-    for number, arm in enumerate(LATENCY):
+    for number, case in enumerate(LATENCY):
         for size, metric in itertools.product(SIZES, ("latency_us", "p99_us")):
-            add("latency", arm, size, metric, 50 + 7 * number + size / 90)
-    for number, arm in enumerate(RATE):
+            add("latency", case, size, metric, 50 + 7 * number + size / 90)
+    for number, case in enumerate(RATE):
         for size in SIZES:
-            add("rate", arm, size, "messages_per_s", 20000 + 900 * number - size / 4)
-    for number, arm in enumerate(("separate", "chained", "group", "ib_write_bw")):
+            add("rate", case, size, "messages_per_s", 20000 + 900 * number - size / 4)
+    for number, case in enumerate(("separate", "chained", "group", "ib_write_bw")):
         for slots in (1, 4, 16, 64, 255):
-            add("groups", arm, slots, "messages_per_s", 20000 * (1 + slots * number / 3))
-    for number, arm in enumerate(REQUESTS):
+            add("groups", case, slots, "messages_per_s", 20000 * (1 + slots * number / 3))
+    for number, case in enumerate(REQUESTS):
         for processes, in_flight, metric in itertools.product((1, 16, 64), (1, 16), PER_REQUEST):
             add(
-                "requests", arm, f"{processes}x{in_flight}", metric, (100 + 30 * number) / in_flight
-            )
+                "requests", case, f"{processes}x{in_flight}", metric,
+                (100 + 30 * number) / in_flight)
     for percent, metric in itertools.product(
         (50, 90, 100), ("request_median_us", "request_p99_us")
     ):
@@ -167,12 +167,12 @@ class Measured(unittest.TestCase):
             "WRITE: 50.1 at 8 B to 778 at 64 KiB", drawn["latency"].find(SVG + "desc").text)
 
     def test_what_is_not_valid_has_no_point_and_a_note(self):
-        change(self.rows, "failed", "no end", group="latency", arm="read", parameter="1024")
+        change(self.rows, "failed", "no end", group="latency", case="read", parameter="1024")
         change(
-            self.rows, "failed", "<it> & \x1bthat\nhangs", group="latency", arm="ucx",
+            self.rows, "failed", "<it> & \x1bthat\nhangs", group="latency", case="ucx",
             parameter="65536")
-        change(self.rows, "skipped", "not installed", group="latency", arm="libfabric_mean")
-        change(self.rows, "failed", group="requests", arm="own", parameter="16x16")
+        change(self.rows, "skipped", "not installed", group="latency", case="libfabric_mean")
+        change(self.rows, "failed", group="requests", case="own", parameter="16x16")
         drawn = self.draw()
         self.assertEqual(self.points(drawn["latency"]), (len(LATENCY) - 1) * len(SIZES) - 2)
         notes = self.words(drawn["latency"])
@@ -186,7 +186,7 @@ class Measured(unittest.TestCase):
                 self.words(drawn[name]))
 
     def test_no_line_leads_over_a_gap(self):
-        change(self.rows, "failed", group="groups", arm="chained", parameter="16")
+        change(self.rows, "failed", group="groups", case="chained", parameter="16")
         plot = self.draw()["groups"]
         lines = sorted(
             path.get("d").count("M")
@@ -196,12 +196,12 @@ class Measured(unittest.TestCase):
 
     def test_a_single_row_says_that_all_failed(self):
         for metric in ("", "latency_us"):
-            self.rows = [row for row in made_up() if row["arm"] != "ucx"]
+            self.rows = [row for row in made_up() if row["case"] != "ucx"]
             self.rows.append(
                 {
                     **dict.fromkeys(RESULTS, ""),
                     "group": "latency",
-                    "arm": "ucx",
+                    "case": "ucx",
                     "metric": metric,
                     "state": "failed",
                     "why": "no device",
@@ -223,10 +223,10 @@ class Measured(unittest.TestCase):
         for far in (1, 30):  # lines near each other, and far apart
             self.rows = made_up()
             for row in self.rows:
-                if row["arm"] in ("tcp", "shared"):
+                if row["case"] in ("tcp", "shared"):
                     row.update(
                         {name: str(float(row[name]) * far) for name in ("median", "low", "high")})
-            change(self.rows, "failed", "a long reason " * 20, arm="ib_read_lat")
+            change(self.rows, "failed", "a long reason " * 20, case="ib_read_lat")
             for name, plot in self.draw().items():
                 boxes = []
                 for text in plot.iter(SVG + "text"):
@@ -252,8 +252,8 @@ class Measured(unittest.TestCase):
             f"<!-- table {name} -->\nold\n<!-- end -->\n", ROOT / "lessons/28_measure.md")
 
     def test_tables(self):
-        change(self.rows, "failed", "no end", group="latency", arm="read", parameter="1024")
-        change(self.rows, "skipped", group="rate", arm="ib_read_bw -o 1")
+        change(self.rows, "failed", "no end", group="latency", case="read", parameter="1024")
+        change(self.rows, "skipped", group="rate", case="ib_read_bw -o 1")
         for name, parts in {
             "latency": [
                 "| 8 B | 64 B | 1 KiB | 4 KiB | 16 KiB | 64 KiB |", "|---|---:|",
@@ -311,7 +311,7 @@ class Measured(unittest.TestCase):
         renew.assert_called_once()
 
     def test_published_is_what_was_measured(self):
-        change(self.rows, "failed", group="groups", arm="chained", parameter="16")
+        change(self.rows, "failed", group="groups", case="chained", parameter="16")
         self.publish()
         for name in measured.FILES:
             self.assertEqual(

@@ -17,16 +17,16 @@ class Bench(unittest.TestCase):
                 "bench", "--two-hosts", "--quick", "--repeats", "1", "--only",
                 "latency/write_imm_events,latency/ib_send_lat,requests/shared", "--results", folder)
             with open(Path(folder) / "results.csv", newline="") as file:
-                rows = {(row["arm"], row["metric"]): row for row in csv.DictReader(file)}
+                rows = {(row["case"], row["metric"]): row for row in csv.DictReader(file)}
             machine = json.loads((Path(folder) / "machine.json").read_text())
-        for arm, metric in (
+        for case, metric in (
             ("write_imm_events", "latency_us"),
             ("ib_send_lat", "latency_us"),
             ("shared", "us_per_request"),
         ):
             # There is one repeat, so it cannot spread.
-            self.assertEqual(rows[arm, metric]["state"], "ok", rows)
-            self.assertGreater(float(rows[arm, metric]["median"]), 0)
+            self.assertEqual(rows[case, metric]["state"], "ok", rows)
+            self.assertGreater(float(rows[case, metric]["median"]), 0)
         self.assertEqual(
             (machine["options"]["two_hosts"], machine["server"]["device"]),
             (True, two_hosts.A.device))

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Callable, List, Tuple
 
-Sample = Tuple[str, str, str, float]  # arm, parameter, metric, value
+Sample = Tuple[str, str, str, float]  # case, parameter, metric, value
 
 UNITS = {
     "latency_us": "us",
@@ -28,7 +28,7 @@ UNITS = {
     "request_median_us": "us",
     "request_p99_us": "us",
 }
-# What stands in the row of an arm that has no figures.
+# The metric in the row of a case that has no figures.
 MAIN = {
     "latency": "latency_us",
     "rate": "messages_per_s",
@@ -47,7 +47,7 @@ OURS = {
 @dataclass(frozen=True)
 class Probe:
     group: str
-    arm: str
+    case: str
     parameter: str
     server: str  # template of its command line; empty if the client needs none
     client: str
@@ -56,18 +56,18 @@ class Probe:
     # port
     listens: str = "line"
     ends: bool = True  # the server, by itself, after its client
-    others: Tuple[Tuple[str, str], ...] = ()  # (arm, parameter) of what a run measures besides
+    others: Tuple[Tuple[str, str], ...] = ()  # (case, parameter) of what a run measures besides
     skip: str = ""  # why it cannot be run, if it cannot
-    # {every} is so many times the arm's us_per_request at its highest rate; 0: there is no {every}
+    # {every} is so many times the case's us_per_request at its highest rate; 0: there is no {every}
     pace: float = 0
 
     @property
     def key(self) -> Tuple[str, str, str]:
-        return self.group, self.arm, self.parameter
+        return self.group, self.case, self.parameter
 
     @property
     def measures(self) -> Tuple[Tuple[str, str], ...]:
-        return ((self.arm, self.parameter), *self.others)
+        return ((self.case, self.parameter), *self.others)
 
 
 class Unreadable(Exception):
@@ -85,7 +85,7 @@ def _one(metric: str, pattern: str, factor: float = 1) -> Callable[[str, Probe],
     """Reads one figure and multiplies it."""
 
     def parse(text: str, probe: Probe) -> List[Sample]:
-        return [(probe.arm, probe.parameter, metric, float(_find(pattern, text)[1]) * factor)]
+        return [(probe.case, probe.parameter, metric, float(_find(pattern, text)[1]) * factor)]
 
     return parse
 
@@ -97,8 +97,8 @@ def _measure(text: str, probe: Probe) -> List[Sample]:
     """The mean is for those that print nothing else: a median and a mean cannot be compared."""
     found = _find(r"median ([\d.]+) us.* 99% ([\d.]+) us", text)
     samples = [
-        (probe.arm, probe.parameter, "latency_us", float(found[1])),
-        (probe.arm, probe.parameter, "p99_us", float(found[2])),
+        (probe.case, probe.parameter, "latency_us", float(found[1])),
+        (probe.case, probe.parameter, "p99_us", float(found[2])),
     ]
     return samples + [
         (*other, "latency_us", float(_find(r"the mean is ([\d.]+) us", text)[1]))
@@ -109,9 +109,9 @@ def _perftest_latency(text: str, probe: Probe) -> List[Sample]:
     """t_typical is the median; perftest has halved the round trips. Some versions print no tail
     with --events."""
     found = _find(rf"^ *{probe.parameter} +(\d+ .*)$", text)[1].split()
-    samples = [(probe.arm, probe.parameter, "latency_us", float(found[3]))]
+    samples = [(probe.case, probe.parameter, "latency_us", float(found[3]))]
     return samples + (
-        [(probe.arm, probe.parameter, "p99_us", float(found[6]))] if len(found) > 6 else [])
+        [(probe.case, probe.parameter, "p99_us", float(found[6]))] if len(found) > 6 else [])
 
 
 OUR_LATENCIES = {
@@ -133,28 +133,29 @@ def latency(size: int, quick: bool) -> List[Probe]:
     slow = min(count, most // 4)  # of those that sleep
     parameter, probes = str(size), []
 
-    def add(arm, command, client, parse, **more):
+    def add(case, command, client, parse, **more):
         probes.append(
-            Probe("latency", arm, parameter, command, f"{command} {client}", parse, **more))
+            Probe("latency", case, parameter, command, f"{command} {client}", parse, **more))
 
-    def pair(arm, program, **more):
+    def pair(case, program, **more):
         probes.append(
             Probe(
-                "latency", arm, parameter, f"{program} --tcp-port 0",
+                "latency", case, parameter, f"{program} --tcp-port 0",
                 f"{program} --host {{host}} --tcp-port {{port}}", _measure, **more))
 
-    for arm, words in OUR_LATENCIES.items():
+    for case, words in OUR_LATENCIES.items():
         operation, wait = words.split()
         rounds_ = slow if wait == "events" else count
         program = (
             f"measure {{ours}} --operation {operation} --waiting {wait} --size {size} --rounds"
             f" {rounds_} --warm-up {rounds_ // 10}")
-        pair(arm, program, others=(("write_imm_mean", parameter),) if arm == "write_imm" else ())
-        if arm == "write_imm" and size <= 128:
+        pair(case, program, others=(("write_imm_mean", parameter),) if case == "write_imm" else ())
+        if case == "write_imm" and size <= 128:
             pair("write_imm_not_inline", f"{program} --inline 0")
-    for arm in PERFTEST_LATENCIES:
+    for case in PERFTEST_LATENCIES:
         add(
-            arm, f"{arm} -F {{perftest}} -p {{port}} -n {slow if '-e' in arm else count} -s {size}",
+            case,
+            f"{case} -F {{perftest}} -p {{port}} -n {slow if '-e' in case else count} -s {size}",
             "{host}", _perftest_latency, listens="tcp")
     # Half round trips: libperf divides those of a ping-pong by 2. 79 bytes and fewer can go inline.
     add(
@@ -204,8 +205,8 @@ READS = (1, 4, 16)  # under way
 def _rate(text: str, probe: Probe) -> List[Sample]:
     found = _find(r"([\d.]+) messages/s, CPU ([\d.]+) us each", text)
     return [
-        (probe.arm, probe.parameter, "messages_per_s", float(found[1])),
-        (probe.arm, probe.parameter, "cpu_us_per_message", float(found[2])),
+        (probe.case, probe.parameter, "messages_per_s", float(found[1])),
+        (probe.case, probe.parameter, "cpu_us_per_message", float(found[2])),
     ]
 
 
@@ -225,17 +226,17 @@ PERFTEST_RATES = [
 def rate(size: int, quick: bool) -> List[Probe]:
     count = 64 * (20 if quick else min(300, 1_000_000 // (size + 1000)))
     probes = []
-    for arm, words in OUR_RATES.items():
+    for case, words in OUR_RATES.items():
         program = f"rate {{ours}} --operation {words} --size {size} --messages {count}"
         probes.append(
             Probe(
-                "rate", arm, str(size), f"{program} --tcp-port 0",
+                "rate", case, str(size), f"{program} --tcp-port 0",
                 f"{program} --host {{host}} --tcp-port {{port}}", _rate))
-    for arm in PERFTEST_RATES:
-        program = f"{arm} -F {{perftest}} -p {{port}} -n {count} -s {size}"
+    for case in PERFTEST_RATES:
+        program = f"{case} -F {{perftest}} -p {{port}} -n {count} -s {size}"
         probes.append(
             Probe(
-                "rate", arm, str(size), program, f"{program} {{host}}", _perftest_rate(size),
+                "rate", case, str(size), program, f"{program} {{host}}", _perftest_rate(size),
                 listens="tcp"))
     return probes
 
@@ -250,7 +251,7 @@ def groups(quick: bool) -> List[Probe]:
     for count in COUNTS:
         few = 64 * (2 if quick else 100)
         runs = 64 * (2 if quick else max(10, 6400 // count // 4))
-        for arm, size, chain, messages, factor in (
+        for case, size, chain, messages, factor in (
             ("separate", 64, 1, few, 1),
             ("chained", 64, min(count, 64), few, 1),
             ("group", 64 * count, 1, runs, count),
@@ -260,7 +261,7 @@ def groups(quick: bool) -> List[Probe]:
                 f" --messages {messages}")
             probes.append(
                 Probe(
-                    "groups", arm, str(count), f"{program} --tcp-port 0",
+                    "groups", case, str(count), f"{program} --tcp-port 0",
                     f"{program} --host {{host}} --tcp-port {{port}}",
                     _one("messages_per_s", r"([\d.]+) messages/s", factor)))
         peer = (
@@ -296,7 +297,7 @@ def _requests(text: str, probe: Probe) -> List[Sample]:
     if latency:
         values.update(zip(["request_median_us", "request_p99_us"], latency.groups()))
     return [
-        (probe.arm, probe.parameter, metric, float(value))
+        (probe.case, probe.parameter, metric, float(value))
         for metric, value in values.items()
         if value is not None
     ]
@@ -318,8 +319,8 @@ def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
     tcp_host = "--host {host} --tcp-port {port}"
     adaptive = "--waiting adaptive"  # as the shared client waits by default
 
-    def probe(arm, server, client):
-        return Probe("requests", arm, parameter, server, client, _requests, ends=False)
+    def probe(case, server, client):
+        return Probe("requests", case, parameter, server, client, _requests, ends=False)
 
     return (
         [
@@ -352,13 +353,13 @@ def requests(processes: int, in_flight: int, quick: bool) -> List[Probe]:
 
 # ---- timetable: how long a request takes when a program does less than it can
 
-HIGHEST = "100"  # % of the rate that an arm has if each process sends its next request at once
+HIGHEST = "100"  # % of the rate that a case has if each process sends its next request at once
 
 
 def timetable(quick: bool) -> List[Probe]:
     processes, found = 4 if quick else 16, []
     for probe in requests(processes, 1, quick):
-        if probe.arm in ("shared", "own", "tcp"):
+        if probe.case in ("shared", "own", "tcp"):
             found.append(replace(probe, group="timetable", parameter=HIGHEST))
             found += [
                 replace(
@@ -385,13 +386,13 @@ def probes(quick: bool, only: Tuple[str, ...] = ()) -> List[Probe]:
         return (
             not only
             or probe.group in only
-            or any(f"{probe.group}/{arm}" in only for arm, _ in probe.measures))
+            or any(f"{probe.group}/{case}" in only for case, _ in probe.measures))
 
     return [probe for probe in sum(everything, []) if wanted(probe)]
 
 
 def measures() -> List[Tuple[str, str, str]]:
-    """All groups, arms and parameters that there are, in the order of this file."""
+    """All groups, cases and parameters that there are, in the order of this file."""
     return [
         (probe.group, *measure)
         for probe in probes(False) + probes(True)
@@ -401,7 +402,7 @@ def measures() -> List[Tuple[str, str, str]]:
 
 def names() -> List[str]:
     """All that `only` can have."""
-    return list(dict.fromkeys([*GROUPS, *(f"{group}/{arm}" for group, arm, _ in measures())]))
+    return list(dict.fromkeys([*GROUPS, *(f"{group}/{case}" for group, case, _ in measures())]))
 
 
 def programs(chosen: List[Probe]) -> List[str]:

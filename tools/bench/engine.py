@@ -15,8 +15,8 @@ import sys
 import time
 from typing import Dict, List, Tuple
 
-from bench import arms, describe, goals, programs, results
-from bench.arms import Probe, Sample, Side
+from bench import cases, describe, goals, programs, results
+from bench.cases import Probe, Sample, Side
 from bench.goals import Pair
 from lab import process
 
@@ -61,7 +61,7 @@ class Engine:
         self.device, self.gid_index = options["device"], describe.gid_index(options["device"])
         self.found = results.Results(options["repeats"])
         self.number = 0  # of runs
-        # us_per_request of each arm of the timetable, in its last run at the highest rate
+        # us_per_request of each case of the timetable, in its last run at the highest rate
         self.highest: Dict[str, float] = {}
 
     def say(self, event: dict) -> None:
@@ -71,7 +71,7 @@ class Engine:
     def run(self) -> None:
         self.say({"machine": {**describe.machine(self.device), "seed": self.options["seed"]}})
         chance = random.Random(self.options["seed"])
-        pairs = goals.pairs(arms.probes(self.options["quick"], tuple(self.options["only"])))
+        pairs = goals.pairs(cases.probes(self.options["quick"], tuple(self.options["only"])))
         looks = results.looks(self.options["repeats"])
         for repeat in range(-1, looks[-1]):
             began = time.monotonic()
@@ -106,12 +106,12 @@ class Engine:
         self.number += 1
         state, why, samples = self.measure(probe)
         if state:
-            for arm, parameter in probe.measures:
+            for case, parameter in probe.measures:
                 self.say(
                     {
                         "state": state,
                         "group": probe.group,
-                        "arm": arm,
+                        "case": case,
                         "parameter": parameter,
                         "why": why,
                     })
@@ -139,24 +139,24 @@ class Engine:
             return "failed", str(failed), []
         how = "failed"
         try:
-            if probe.pace and probe.arm not in self.highest:
+            if probe.pace and probe.case not in self.highest:
                 raise programs.Failed("its highest rate is not known")
-            every = round(probe.pace * self.highest[probe.arm]) if probe.pace else 0
+            every = round(probe.pace * self.highest[probe.case]) if probe.pace else 0
             side = Side(self.device, self.gid_index, self.options["host"], port, every)
             said = programs.run_client(probe, side, self.options["build"], self.options["limit"])
             samples = probe.parse(said, probe)
             how = "ended"
-            if probe.key == ("timetable", probe.arm, arms.HIGHEST):
-                self.highest[probe.arm] = next(
+            if probe.key == ("timetable", probe.case, cases.HIGHEST):
+                self.highest[probe.case] = next(
                     value for *_, metric, value in samples if metric == "us_per_request")
             return "", "", samples
-        except (programs.Failed, arms.Unreadable) as failed:
+        except (programs.Failed, cases.Unreadable) as failed:
             return "failed", str(failed), []
         finally:
             last = self.server.stop(how) if probe.server else ""
             if how == "failed" and last:
                 print(
-                    f"lab: {probe.arm} {probe.parameter}: the server's last line: {last}",
+                    f"lab: {probe.case} {probe.parameter}: the server's last line: {last}",
                     file=sys.stderr,
                     flush=True,
                 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the benchmark is to show: quotients of two arms, each with a limit; and so which programs
+"""What the benchmark is to show: quotients of two cases, each with a limit; and so which programs
 run next to each other."""
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import operator
 from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
-from bench.arms import Probe
+from bench.cases import Probe
 
 COMPARE = {"<=": operator.le, "<": operator.lt, ">=": operator.ge}
 
@@ -89,7 +89,7 @@ GOALS = _all()
 @dataclass(frozen=True)
 class Pair:
     """Probes that run one right after the other, in any order: the two sides of goals; or one,
-    which has both, or no goal; or an arm of the timetable at all its rates."""
+    which has both, or no goal; or a case of the timetable at all its rates."""
 
     name: str
     probes: Tuple[Probe, ...]
@@ -98,14 +98,14 @@ class Pair:
 
 def pairs(probes: Sequence[Probe]) -> List[Pair]:
     """Each probe is in one pair, at least."""
-    by_arm = {
-        (probe.group, arm, parameter): probe
+    by_case = {
+        (probe.group, case, parameter): probe
         for probe in probes
-        for arm, parameter in probe.measures
+        for case, parameter in probe.measures
     }
     found: Dict[Tuple[Probe, ...], List[Goal]] = {}
     for goal in GOALS:
-        sides = [by_arm.get((goal.group, arm, goal.parameter)) for arm in (goal.ours, goal.peer)]
+        sides = [by_case.get((goal.group, case, goal.parameter)) for case in (goal.ours, goal.peer)]
         if all(sides):
             found.setdefault(
                 tuple(dict.fromkeys(sorted(sides, key=lambda probe: probe.key))), []
@@ -115,7 +115,7 @@ def pairs(probes: Sequence[Probe]) -> List[Pair]:
     for probe in probes:
         if probe.key not in with_goal:
             alone.setdefault(
-                (probe.group, probe.arm) if probe.group == "timetable" else probe.key, []
+                (probe.group, probe.case) if probe.group == "timetable" else probe.key, []
             ).append(probe)
     found.update({tuple(its): [] for its in alone.values()})
     return [

@@ -57,14 +57,14 @@ NAMES = {
 PEERS = {"ucx", "libfabric_mean", "rsockets_mean", "tcp", "tcp_adaptive", "tcp_mean"}
 
 
-def name_of(arm: str) -> str:
-    return NAMES.get(arm, arm)
+def name_of(case: str) -> str:
+    return NAMES.get(case, case)
 
 
-def is_peer(arm: str) -> bool:
+def is_peer(case: str) -> bool:
     """Somebody else's program, or another transport: what this project's programs are compared
     with."""
-    return arm in PEERS or arm.startswith("ib_")
+    return case in PEERS or case.startswith("ib_")
 
 
 def figure(value: float) -> str:
@@ -77,7 +77,7 @@ def figure(value: float) -> str:
 @dataclass(frozen=True)
 class Row:
     group: str
-    arm: str
+    case: str
     parameter: str
     metric: str
     unit: str
@@ -96,7 +96,7 @@ class Row:
 def _row(line: dict[str, str]) -> Row:
     numbers = {
         name: float(line[name]) if line[name] else None for name in ("median", "low", "high")}
-    words = {name: line[name] for name in ("group", "arm", "parameter", "metric", "unit", "state")}
+    words = {name: line[name] for name in ("group", "case", "parameter", "metric", "unit", "state")}
     # The reason may be what a program has printed.
     why = " ".join(
         "".join(letter if letter.isprintable() else " " for letter in line["why"]).split())

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import List, Set, Tuple
 
-from bench.arms import OURS, Probe, Side
+from bench.cases import OURS, Probe, Side
 from lab.listening import LISTENING
 
 START_LIMIT = 60  # seconds in which a server has to listen; under emulation a start takes its time

@@ -6,13 +6,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from bench import arms, measured, plots
+from bench import cases, measured, plots
 from drawing import gallery
 from lab.commands import sync
 from lab.errors import LabError
 
 PICTURES = gallery.FOLDER
-RUNS = 5  # of an arm, at least
+RUNS = 5  # of a case, at least
 
 
 def publish(results_folder: Path) -> None:
@@ -33,13 +33,13 @@ def check(run: measured.Measured, folder: Path) -> None:
     # As they were parsed, or as they were typed.
     quick = options.get("quick") if isinstance(options, dict) else "--quick" in options
     runs = min((row.runs for row in run.rows if row.state == "ok"), default=0)
-    missing = [group for group in arms.GROUPS if group not in {row.group for row in run.rows}]
+    missing = [group for group in cases.GROUPS if group not in {row.group for row in run.rows}]
     if quick:
         why = "a --quick run says too little"
     elif missing:
         why = f"it has not measured {', '.join(missing)}"
     elif runs < RUNS:
-        why = f"an arm has {runs} runs, and {RUNS} are wanted"
+        why = f"a case has {runs} runs, and {RUNS} are wanted"
     else:
         return
     raise LabError(f"{folder} is not published: {why}")

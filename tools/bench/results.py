@@ -17,14 +17,14 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from bench import arms
-from bench.arms import MAIN, UNITS
+from bench import cases
+from bench.cases import MAIN, UNITS
 from bench.goals import GOALS, Goal
 
 LEVEL = 0.95  # of all looks at a ratio together
 LOOKS = (15, 30, 60)  # repeats
-FAILURES = 3  # of an arm, after which it is not run any more
-Key = Tuple[str, str, str]  # group, arm, parameter
+FAILURES = 3  # of a case, after which it is not run any more
+Key = Tuple[str, str, str]  # group, case, parameter
 
 
 def looks(most: int) -> List[int]:
@@ -65,7 +65,7 @@ class Run:
     number: int  # in the order in which they were made
     pair: str  # what it ran next to
     group: str
-    arm: str
+    case: str
     parameter: str
     repeat: int
     metric: str
@@ -75,7 +75,7 @@ class Run:
 @dataclass(frozen=True)
 class Row:
     group: str
-    arm: str
+    case: str
     parameter: str
     metric: str
     unit: str
@@ -117,7 +117,7 @@ class Results:
         if "machine" in event:
             self.machine = event["machine"]
         elif "state" in event:
-            key = event["group"], event["arm"], event["parameter"]
+            key = event["group"], event["case"], event["parameter"]
             if event["state"] == "skipped":
                 self.skipped[key] = event["why"]
             else:
@@ -125,17 +125,17 @@ class Results:
         elif "samples" in event:
             self.runs += [
                 Run(
-                    event["number"], event["pair"], event["group"], arm, parameter,
+                    event["number"], event["pair"], event["group"], case, parameter,
                     event["repeat"], metric, value)
-                for arm, parameter, metric, value in event["samples"]]
+                for case, parameter, metric, value in event["samples"]]
 
     def is_given_up(self, key: Key) -> bool:
         return key in self.skipped or len(self.failures.get(key, [])) >= FAILURES
 
     def broken(self) -> Dict[Key, Tuple[str, str]]:
-        """State and why of the arms without figures. An arm whose runs fail now and then has
+        """State and why of the cases without figures. A case whose runs fail now and then has
         figures."""
-        measured = {(run.group, run.arm, run.parameter) for run in self.runs}
+        measured = {(run.group, run.case, run.parameter) for run in self.runs}
         failed = {
             key: ("failed", whys[0])
             for key, whys in self.failures.items()
@@ -147,7 +147,7 @@ class Results:
         broken = self.broken()
         values: Dict[Tuple[Key, str], List[float]] = {}
         for run in self.runs:
-            key = run.group, run.arm, run.parameter
+            key = run.group, run.case, run.parameter
             if key not in broken:
                 values.setdefault((key, run.metric), []).append(run.value)
         rows = []
@@ -173,10 +173,10 @@ class Results:
         for key, (state, why) in broken.items():
             metric = MAIN[key[0]]
             rows.append(Row(*key, metric, UNITS[metric], None, None, None, 0, state, why))
-        places = {measure: place for place, measure in enumerate(arms.measures())}
+        places = {measure: place for place, measure in enumerate(cases.measures())}
         # They ran in random order.
         return sorted(
-            rows, key=lambda row: places.get((row.group, row.arm, row.parameter), len(places)))
+            rows, key=lambda row: places.get((row.group, row.case, row.parameter), len(places)))
 
     def ratios(self, goals: Sequence[Goal] = GOALS) -> List[Ratio]:
         """Of those goals of which something was to be run."""
@@ -186,16 +186,16 @@ class Results:
             if self._has(goal, goal.ours) and self._has(goal, goal.peer)
         ]
 
-    def _has(self, goal: Goal, arm: str) -> bool:
-        return (goal.group, arm, goal.parameter) in self.broken() or bool(self._values(goal, arm))
+    def _has(self, goal: Goal, case: str) -> bool:
+        return (goal.group, case, goal.parameter) in self.broken() or bool(self._values(goal, case))
 
-    def _values(self, goal: Goal, arm: str) -> Dict[Tuple[str, int], float]:
+    def _values(self, goal: Goal, case: str) -> Dict[Tuple[str, int], float]:
         """By pair and repeat."""
-        wanted = goal.group, arm, goal.parameter, goal.metric
+        wanted = goal.group, case, goal.parameter, goal.metric
         return {
             (run.pair, run.repeat): run.value
             for run in self.runs
-            if (run.group, run.arm, run.parameter, run.metric) == wanted
+            if (run.group, run.case, run.parameter, run.metric) == wanted
             and math.isfinite(run.value)
         }
 
@@ -203,7 +203,7 @@ class Results:
         """By repeat: both sides, of the goal's own pair. A program that measures both sides at once
         runs in other pairs, too. Those runs are left out: how many there are depends on other
         goals."""
-        ours, peer = (self._values(goal, arm) for arm in (goal.ours, goal.peer))
+        ours, peer = (self._values(goal, case) for case in (goal.ours, goal.peer))
         own = min(
             (pair for pair, _ in ours if any(pair == other for other, _ in peer)),
             key=lambda pair: pair.count(" | "),
@@ -220,9 +220,9 @@ class Results:
         sides, broken = (goal.ours, goal.peer), self.broken()
         for bad in ("failed", "skipped"):
             why = "; ".join(
-                f"{arm}: {broken[goal.group, arm, goal.parameter][1]}"
-                for arm in sides
-                if broken.get((goal.group, arm, goal.parameter), ("",))[0] == bad)
+                f"{case}: {broken[goal.group, case, goal.parameter][1]}"
+                for case in sides
+                if broken.get((goal.group, case, goal.parameter), ("",))[0] == bad)
             if why:
                 return Ratio(*fixed, None, None, None, 0, goal.limit, bad, why)
         both = [ours / peer for ours, peer in self._pairs(goal).values()]

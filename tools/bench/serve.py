@@ -4,7 +4,7 @@ ends it.
 
 `python3 -m bench.serve OPTIONS`, where the server's device is: OPTIONS is a JSON object. It prints
 one line of JSON that says where it is to be reached and with which token. The client names what it
-wants by group, arm and parameter, never by a command line: a thief of the token can run a
+wants by group, case and parameter, never by a command line: a thief of the token can run a
 benchmark, and nothing else. It ends when its client has come and gone, or when its standard input
 ends, which the process that started it holds open.
 """
@@ -19,7 +19,7 @@ import sys
 import threading
 from typing import Optional
 
-from bench import arms, describe, programs
+from bench import cases, describe, programs
 from lab import process
 
 HELLO_LIMIT = 10  # seconds in which who has connected has to say who it is
@@ -29,8 +29,8 @@ BY_ITSELF = 5  # seconds in which a server has to end after its client
 class Agent:
     def __init__(self, options: dict):
         self.options = options
-        self.probes = {probe.key: probe for probe in arms.probes(options["quick"])}
-        self.side = arms.Side(options["device"], describe.gid_index(options["device"]))
+        self.probes = {probe.key: probe for probe in cases.probes(options["quick"])}
+        self.side = cases.Side(options["device"], describe.gid_index(options["device"]))
         self.token = secrets.token_hex(16)
         self.running: Optional[programs.Program] = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterable, List
 
-from bench.arms import MAIN
+from bench.cases import MAIN
 from bench.results import Ratio, Results
 
 HEADS = ("row", "ours", "peer", "ratio", "interval", "goal", "")
@@ -29,8 +29,8 @@ def _align(lines: Iterable[List[str]]) -> List[str]:
 
 def _goal_line(ratio: Ratio, medians: dict) -> List[str]:
     ours, peer = (
-        medians.get((ratio.group, arm, ratio.parameter, ratio.metric))
-        for arm in (ratio.ours, ratio.peer))
+        medians.get((ratio.group, case, ratio.parameter, ratio.metric))
+        for case in (ratio.ours, ratio.peer))
     name = f"{ratio.group} {ratio.parameter}: {ratio.name}" + (
         ", CPU" if ratio.metric.startswith("cpu") else "")
     return [
@@ -41,22 +41,25 @@ def _goal_line(ratio: Ratio, medians: dict) -> List[str]:
 
 def table(results: Results) -> str:
     rows, ratios = results.rows(), results.ratios()
-    medians = {(row.group, row.arm, row.parameter, row.metric): row.median for row in rows}
+    medians = {(row.group, row.case, row.parameter, row.metric): row.median for row in rows}
     text = []
     if ratios:
         text += _align([list(HEADS)] + [_goal_line(ratio, medians) for ratio in ratios])
     with_goal = {
-        (ratio.group, arm, ratio.parameter) for ratio in ratios for arm in (ratio.ours, ratio.peer)}
+        (ratio.group, case, ratio.parameter)
+        for ratio in ratios
+        for case in (ratio.ours, ratio.peer)
+    }
     others = [
         row
         for row in rows
-        if row.metric == MAIN[row.group] and (row.group, row.arm, row.parameter) not in with_goal
+        if row.metric == MAIN[row.group] and (row.group, row.case, row.parameter) not in with_goal
     ]
     if others:
         text += ["", "without a goal:"] if text else []
         text += _align(
             [
-                f"{row.group} {row.parameter}: {row.arm}", _figure(row.median),
+                f"{row.group} {row.parameter}: {row.case}", _figure(row.median),
                 row.unit if row.median is not None else "", "", "", "",
                 row.state + (f": {row.why}" if row.why else "")]
             for row in others)

@@ -29,37 +29,39 @@ MARKERS = {
 
 @dataclass
 class Line:
-    """One arm: `points` by their place on the horizontal axis, valid ones only."""
+    """One case: `points` by their place on the horizontal axis, valid ones only."""
 
-    arm: str
+    case: str
     role: str
     marker: str
     points: dict[float, Row]
 
     @property
     def name(self) -> str:
-        return name_of(self.arm)
+        return name_of(self.case)
 
 
-def lines_of(rows: list[Row], arms, place=lambda row: float(row.parameter)) -> list[Line]:
-    """Of those arms, each (name, colour, marker), which have something valid to show."""
+def lines_of(rows: list[Row], cases, place=lambda row: float(row.parameter)) -> list[Line]:
+    """Of those cases, each (name, colour, marker), which have something valid to show."""
     found = [
-        Line(arm, role, marker, {place(row): row for row in rows if row.arm == arm and row.is_ok})
-        for arm, role, marker in arms]
+        Line(
+            name, role, marker,
+            {place(row): row for row in rows if row.case == name and row.is_ok})
+        for name, role, marker in cases]
     return [line for line in found if line.points]
 
 
-def missing(rows: list[Row], arms, words=str) -> list[str]:
-    """One line for each arm, state and reason: what has no point."""
+def missing(rows: list[Row], cases, words=str) -> list[str]:
+    """One line for each case, state and reason: what has no point."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
-        if not row.is_ok and row.arm in arms:
-            found.setdefault((row.arm, row.state, row.why), []).append(words(row.parameter))
+        if not row.is_ok and row.case in cases:
+            found.setdefault((row.case, row.state, row.why), []).append(words(row.parameter))
     notes = []
-    for (arm, state, why), places in found.items():
-        everywhere = len(places) == len([row for row in rows if row.arm == arm])
+    for (case, state, why), places in found.items():
+        everywhere = len(places) == len([row for row in rows if row.case == case])
         notes.append(
-            f"Not shown: {name_of(arm)}"
+            f"Not shown: {name_of(case)}"
             + ("" if everywhere else f" at {', '.join(places)}")
             + f": {state}"
             + (f" ({why})" if why else ""))
@@ -166,9 +168,9 @@ def panel(
     names = apart(ends, top + 4, bottom - 4)
     # What is compared with goes below.
     for line, end, name_y in sorted(
-        zip(lines, ends, names), key=lambda line: not is_peer(line[0].arm)
+        zip(lines, ends, names), key=lambda line: not is_peer(line[0].case)
     ):
-        x, pale = x_of(max(line.points)), is_peer(line.arm)
+        x, pale = x_of(max(line.points)), is_peer(line.case)
         p.parts.append(
             f'<path class="l-{line.role}" fill="none" opacity=".5" stroke-dasharray="1 3" '
             f'd="M{x + 6:.1f} {end:.1f}L{max(x + 6, RIGHT - 8):.1f} {end:.1f}'
@@ -192,13 +194,13 @@ def panel(
 
 
 def bars(
-    p: Picture, left: float, top: float, width: float, title: str, rows: list[Row], arms,
+    p: Picture, left: float, top: float, width: float, title: str, rows: list[Row], cases,
     places: dict[str, str]
 ) -> float:
     """Lying bars on a scale of their own that begins with 0: a group for each of `places`,
     parameter -> words. @return where the next may begin"""
     p.text(left, top + 14, title, style="bold")
-    by_place = {(row.parameter, row.arm): row for row in rows}
+    by_place = {(row.parameter, row.case): row for row in rows}
     longest = max((row.high or row.median for row in rows if row.is_ok), default=1.0)
     zero = left + 158
     room = left + width - 58 - zero  # a value stands behind each bar
@@ -207,14 +209,14 @@ def bars(
         p.text(left, y + 17, words, style="small faint")
         y += 24
         start = y
-        for arm, role, _ in arms:
-            row = by_place.get((parameter, arm))
+        for case, role, _ in cases:
+            row = by_place.get((parameter, case))
             if row is None:
                 continue
-            p.text(zero - 8, y + 13, name_of(arm), style="small", anchor="end", role=role)
+            p.text(zero - 8, y + 13, name_of(case), style="small", anchor="end", role=role)
             if row.is_ok:
                 end = zero + room * row.median / longest
-                pale = ' stroke-dasharray="5 4"' if is_peer(arm) else ""
+                pale = ' stroke-dasharray="5 4"' if is_peer(case) else ""
                 p.parts.append(
                     f'<rect class="b-{role}"{pale} x="{zero:.1f}" y="{y + 2:.1f}"'
                     f' width="{end - zero:.1f}" height="14"/>')

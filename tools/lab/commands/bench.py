@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, List, Optional
 
-from bench import arms, describe, plots, results, table
+from bench import cases, describe, plots, results, table
 from lab import build, packages, place
 from lab.errors import LabError, UsageError, nearest
 from lab.machine import machine
@@ -39,7 +39,7 @@ def add_parser(subparsers) -> None:
             " on whatever device there is.\nIt takes one to two hours, or 2 minutes with --quick,"
             " and writes results.csv, runs.csv, ratios.csv, machine.json and plots.\nA pair that"
             " is decided after 15 or 30 repeats is not run any more.\nGroups:"
-            f" {', '.join(arms.GROUPS)}."),
+            f" {', '.join(cases.GROUPS)}."),
         epilog=(
             "Between two machines: ./lab bench --server HOST, with a checkout at the same path"
             " there."))
@@ -48,7 +48,7 @@ def add_parser(subparsers) -> None:
         help="one size each, and few iterations: to see that it works")
     parser.add_argument(
         "--only", metavar="GROUP[,GROUP]", default="",
-        help="only these groups, or arms of them: latency,rate/ib_write_bw")
+        help="only these groups, or cases of them: latency,rate/ib_write_bw")
     parser.add_argument(
         "--repeats", type=int, metavar="N",
         help="of each pair, at most, after a warm-up [60, or 2 with --quick]")
@@ -62,7 +62,7 @@ def add_parser(subparsers) -> None:
         help="the RDMA device, where there are several; on the server's side LAB_DEVICE says which")
     parser.add_argument(
         "--time-limit", type=float, default=60, metavar="SECONDS",
-        help="of one run, after which its arm has failed [60]")
+        help="of one run, after which its case has failed [60]")
     sides = parser.add_mutually_exclusive_group()
     sides.add_argument(
         "--server", metavar="HOST",
@@ -108,8 +108,8 @@ def main(args) -> int:
 def check(args) -> List[str]:
     only = [word for word in args.only.split(",") if word]
     for word in only:
-        if word not in arms.names():
-            raise UsageError(f"there is no {word} to measure" + nearest(word, arms.names()))
+        if word not in cases.names():
+            raise UsageError(f"there is no {word} to measure" + nearest(word, cases.names()))
     if args.repeats is None:
         args.repeats = 2 if args.quick else results.LOOKS[-1]
     if args.repeats < 1 or args.time_limit <= 0:
@@ -126,23 +126,23 @@ def make(folder: Path) -> None:
 
 
 def prepare(args, only: List[str]) -> None:
-    names = arms.programs(arms.probes(args.quick, tuple(only)))
+    names = cases.programs(cases.probes(args.quick, tuple(only)))
     needed = ["build", *(["device", "machine"] if args.two_hosts else place.groups(args.device))]
-    peers_too = not args.agent and not set(names) <= arms.OURS.keys()
+    peers_too = not args.agent and not set(names) <= cases.OURS.keys()
     try:
         packages.ensure(*needed, *(["bench"] if peers_too else []))
     except LabError as error:
         packages.need(*needed)
         print(f"lab: {error}", file=sys.stderr)  # a peer that is not installed is skipped, by name
-    build.build(*(f"{arms.OURS[name]}/{name}" for name in names if name in arms.OURS))
+    build.build(*(f"{cases.OURS[name]}/{name}" for name in names if name in cases.OURS))
 
 
 def verdict(found: results.Results) -> int:
     """Peers may fail, and goals may be missed; what is ours has to run."""
     ours = {
         probe.key
-        for probe in arms.probes(True) + arms.probes(False)
-        if probe.client.split()[0] in arms.OURS
+        for probe in cases.probes(True) + cases.probes(False)
+        if probe.client.split()[0] in cases.OURS
     }
     bad = sorted(
         f"{key[0]}/{key[1]} {key[2]}: {whys[0]}"

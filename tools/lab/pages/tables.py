@@ -31,8 +31,8 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
         *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
-def named(arm: str) -> str:
-    return f"`{name_of(arm)}`" if arm.startswith("ib_") else name_of(arm)
+def named(case: str) -> str:
+    return f"`{name_of(case)}`" if case.startswith("ib_") else name_of(case)
 
 
 def cell(row: Row | None) -> str:
@@ -40,16 +40,16 @@ def cell(row: Row | None) -> str:
 
 
 def by_parameter(rows: list[Row], first: str, words, order) -> list[str]:
-    """A row for each arm, a column for each parameter."""
+    """A row for each case, a column for each parameter."""
     if not rows:
         raise ValueError(NOTHING)
-    found = {(row.arm, row.parameter): row for row in rows}
+    found = {(row.case, row.parameter): row for row in rows}
     parameters = sorted({row.parameter for row in rows}, key=order)
     return table(
         [first, *(words(parameter) for parameter in parameters)],
         [
-            [named(arm), *(cell(found.get((arm, parameter))) for parameter in parameters)]
-            for arm in dict.fromkeys(row.arm for row in rows)])
+            [named(case), *(cell(found.get((case, parameter))) for parameter in parameters)]
+            for case in dict.fromkeys(row.case for row in rows)])
 
 
 def load(parameter: str) -> str:
@@ -62,7 +62,7 @@ def by_load(parameter: str) -> tuple[int, ...]:
 
 def timetable(measured: Measured) -> list[str]:
     found = {
-        (row.arm, row.parameter, metric): row
+        (row.case, row.parameter, metric): row
         for metric in PERCENTILES
         for row in measured.of_metric("timetable", metric)
     }
@@ -78,8 +78,8 @@ def timetable(measured: Measured) -> list[str]:
             "µs until the response, at this part of the highest rate",
             *(f"{percent} %, {PERCENTILES[metric]}" for percent, metric in columns)],
         [
-            [named(arm), *(cell(found.get((arm, *column))) for column in columns)]
-            for arm in dict.fromkeys(arm for arm, *_ in found)])
+            [named(case), *(cell(found.get((case, *column))) for column in columns)]
+            for case in dict.fromkeys(case for case, *_ in found)])
 
 
 def counters(measured: Measured) -> list[str]:
@@ -87,16 +87,16 @@ def counters(measured: Measured) -> list[str]:
     rows = [
         row for name in COUNTERS for row in measured.of_metric("requests", f"{name}_per_request")]
     most = max((processes_of(row.parameter)[0] for row in rows), default=0)
-    found = {(row.arm, row.parameter, row.metric): row for row in rows}
+    found = {(row.case, row.parameter, row.metric): row for row in rows}
     loads = sorted(
         {row.parameter for row in rows if processes_of(row.parameter)[0] == most}, key=processes_of)
     lines = [
         [
-            f"{named(arm)}, {in_flight_words(processes_of(parameter)[1])}",
-            *(cell(found.get((arm, parameter, f"{name}_per_request"))) for name in COUNTERS)]
+            f"{named(case)}, {in_flight_words(processes_of(parameter)[1])}",
+            *(cell(found.get((case, parameter, f"{name}_per_request"))) for name in COUNTERS)]
         for parameter in loads
-        for arm in dict.fromkeys(row.arm for row in rows)
-        if any((arm, parameter, f"{name}_per_request") in found for name in COUNTERS)
+        for case in dict.fromkeys(row.case for row in rows)
+        if any((case, parameter, f"{name}_per_request") in found for name in COUNTERS)
     ]
     if not lines:
         raise ValueError(NOTHING)
