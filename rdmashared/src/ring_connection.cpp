@@ -113,9 +113,9 @@ bool Connection::poll() {
 void Connection::received(const ibv_wc &wc) {
   const Run run = from_immediate(receives_.received(wc));
   if (run.count == 0)
-    out_.taken(run.first);
-  else
-    runs_.push_back({.run = run, .length = wc.byte_len});
+    return out_.taken(run.first);
+  in_.came(run);
+  runs_.push_back({.run = run, .length = wc.byte_len});
 }
 
 void Connection::add_data_connection(rdma_cm_id *id) {

@@ -313,6 +313,14 @@ public:
 
   std::span<std::byte> memory() { return memory_; }
 
+  // Counts a run that has come, and that take() has not taken yet. So a side that does not wait for
+  // credits cannot make the other one remember more and more runs.
+  // @throws Error if there was no credit for it
+  void came(rdmacommon::Run run) {
+    slots_came_ += run.count;
+    if (++came_ - credited_ > runs_ahead || slots_came_ - slots_credited_ > slots_)
+      throw rdmacommon::Error("the peer's run", "there was no credit for it");
+  }
   // Takes a run that has come. Calls f(header, bytes) for each message that is complete. The header
   // is a copy. The bytes can still be the ring's: copy them, then check them, then use them.
   // @param length how many bytes of the run have come
@@ -375,9 +383,9 @@ private:
 
   const uint32_t slots_, slot_size_;
   std::vector<std::byte> memory_;
-  uint32_t next_ = 0; // the slot with which the next run begins
-  uint32_t taken_ = 0, credited_ = 0;
-  uint64_t slots_taken_ = 0, slots_credited_ = 0;
+  uint32_t next_ = 0;                            // the slot with which the next run begins
+  uint32_t came_ = 0, taken_ = 0, credited_ = 0; // runs so far
+  uint64_t slots_came_ = 0, slots_taken_ = 0, slots_credited_ = 0;
   Header begun_header_{};
   std::vector<std::byte> begun_; // the bytes of an incomplete message that have come so far
   size_t begun_needed_ = 0;

@@ -116,6 +116,20 @@ void cancel_late(Peer &peer) {
   peer.send(4, {.kind = static_cast<Kind>(77)}); // a lie: the server drops the client
 }
 
+// The server has memory for one batch at a time, and the first request takes long. So it takes no
+// more runs. This side goes on sending, and waits for no credit.
+void no_credit(Peer &peer) {
+  const std::array<uint32_t, 2> asks{0, htonl(10'000'000)}; // ServiceHeader
+  peer.put(0, {.length = 8, .max_response = 100, .kind = Kind::post},
+           std::as_bytes(std::span(asks)));
+  peer.put(1, {.kind = Kind::ping});
+  peer.write({.first = 0, .count = 2}, shape.slot_size + Header::bytes);
+  if (!Incoming(peer).next()) // the pong: the server has taken this run
+    throw Error("the server", "it answers no ping");
+  for (uint32_t slot = 2; slot < 2 + runs_ahead; ++slot) // with the first run, that is one too many
+    peer.send(slot, {.kind = Kind::post});
+}
+
 // So many bytes, as a run.
 Lie run(Run as, uint32_t bytes) {
   return [=](Peer &peer) { peer.write(as, bytes); };
@@ -151,6 +165,11 @@ const std::map<std::string, Lie> client_lies = {
        peer.write({.first = 256, .count = 45}, 45 * 64);
      }},
     {"credits", [](Peer &peer) { peer.give_credit(1); }},
+    {"no-credit", no_credit},
+    {"half-left",
+     [](Peer &peer) {
+       check_errno(rdma_disconnect(peer.requests.holder.get()), "rdma_disconnect");
+     }},
     {"window",
      [](Peer &peer) {
        for (uint32_t slot = 0; slot < 5; ++slot)
@@ -182,6 +201,8 @@ void change_hello(const std::string &lie, Hello &hello) {
     hello.purpose = Purpose::data;
   else if (lie == "half-connected" || lie == "data-rkey" || lie == "data-twice")
     hello.shape.long_responses = 1, hello.shape.largest = 64;
+  else if (lie == "no-credit")
+    hello.shape.slots = 2 * shape.slots;
   else if (lie == "rkey")
     hello.rkey ^= 0x5500;
 }

@@ -57,6 +57,7 @@ void from_a_liar(Input &input) {
       std::ranges::copy(std::as_bytes(bytes), ring.memory().begin() + run.first * shape.slot_size);
     const uint32_t length =
         what % 4 != 0 ? count * shape.slot_size : static_cast<uint32_t>(bytes.size());
+    ring.came(run);
     ring.take(run, length, [&](const Header &header, std::span<const std::byte> body) {
       require(body.size() == body_of(header), "a message has the length that its header says");
       const std::vector<std::byte> copy(body.begin(), body.end()); // none of it lies outside
@@ -93,6 +94,7 @@ void from_an_honest_peer(Input &input) {
       const size_t at = size_t{piece.run.first} * shape.slot_size;
       std::copy_n(out.memory().begin() + static_cast<std::ptrdiff_t>(at), piece.bytes,
                   in.memory().begin() + static_cast<std::ptrdiff_t>(at));
+      in.came(piece.run);
       in.take(piece.run, piece.bytes, [&](const Header &header, std::span<const std::byte> body) {
         require(!expected.empty() && header.id == expected.front().first &&
                     std::ranges::equal(body, expected.front().second),

@@ -653,6 +653,16 @@ class Liars(Shared):
         # served, dropped, rejected
         self.assertEqual(counts, [2 + len(UNWANTED), len(DROPPED), len(rejected)], said)
 
+    def test_a_client_that_waits_for_no_credit_is_dropped(self):
+        """While its first request still runs. Else the server would remember all that comes."""
+        self.serve("--max-memory", "1")
+        where = ("--host", self.server_place.address, "--cm-port", self.port)
+        began = time.monotonic()
+        out, _ = self.finish(self.lie(self.client_place, ["no-credit"], *where))
+        self.assertEqual(out, "no-credit: DISCONNECTED\n")
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertIn("the peer's run: there was no credit for it", self.stop()[1])
+
     def test_a_client_that_does_not_finish_connecting_does_not_count(self):
         """The server ends after one other client. That one may need more than one try, too: on a
         busy machine, a second is short."""

@@ -76,6 +76,7 @@ struct Pair {
       return false;
     runs.push_back(piece);
     copy_run(out, in, piece);
+    in.came(piece.run);
     in.take(piece.run, piece.bytes, [this](const Header &header, std::span<const std::byte> body) {
       ASSERT_FALSE(expected.empty());
       const Message &next = expected.front();

@@ -101,6 +101,28 @@ TEST(AreaCredits, TakenMoreThanWasSent) {
   EXPECT_FALSE(pair.out.has_room(16));
 }
 
+TEST(AreaCredits, RunsWithoutCreditAreRefused) {
+  InRing many_runs(shape_of(1000, 32));
+  for (uint32_t i = 0; i < runs_ahead; ++i)
+    many_runs.came({.first = i, .count = 1});
+  EXPECT_THROW(many_runs.came({.first = runs_ahead, .count = 1}), Error);
+  InRing many_slots(shape_of(300, 32));
+  many_slots.came({.first = 0, .count = 255});
+  many_slots.came({.first = 255, .count = 45});
+  EXPECT_THROW(many_slots.came({.first = 0, .count = 1}), Error);
+}
+
+TEST(AreaCredits, EachCreditAllowsMoreRuns) {
+  Pair pair(shape_of(300, 32), 1);
+  std::minstd_rand random(17);
+  for (int i = 0; i < 3; ++i) { // each time as many as may be under way: deliver_one() counts them
+    for (uint32_t run = 0; run < runs_ahead; ++run)
+      ASSERT_TRUE(pair.put(some_message(0, random)) && pair.deliver_one());
+    pair.give_credit();
+  }
+  pair.expect_all_came();
+}
+
 // The counter of runs has 24 bits on the wire. So it goes round once, and a little further.
 TEST(AreaCredits, TheCounterOfRunsGoesRound) {
   const Shape shape = shape_of(512, 32);
