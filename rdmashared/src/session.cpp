@@ -132,7 +132,7 @@ void Session::accept() {
 }
 
 void Session::accept_data(unique_cm_id &id) {
-  if (shape_.long_responses == 0 || connection_.has_data_connection())
+  if (!lacks_data_connection())
     throw Error("a data connection", "this session expects none");
   connection_.add_data_connection(id.get());
   id->context = this;

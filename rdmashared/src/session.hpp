@@ -233,6 +233,10 @@ public:
   // @param id taken, unless this throws
   // @throws Error if it has one, or should have none
   void accept_data(rdmacommon::unique_cm_id &id);
+  // Returns true if the client must still make its data connection.
+  bool lacks_data_connection() const {
+    return shape_.long_responses > 0 && !connection_.has_data_connection();
+  }
   void established() { --awaited_; }
   bool is_established() const { return awaited_ == 0; }
 

@@ -152,8 +152,8 @@ void SessionLoop::take_cm_events() {
       session->established();
       if (session->is_established())
         on_settled_(session->client().host);
-    } else if (event->event == RDMA_CM_EVENT_DISCONNECTED)
-      session->close();
+    } else if (event->event == RDMA_CM_EVENT_DISCONNECTED && !session->lacks_data_connection())
+      session->close(); // a client that leaves earlier has not finished connecting
     else if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT)
       drop(*session, name_of(event->event), !session->is_established());
   }

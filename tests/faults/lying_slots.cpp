@@ -199,7 +199,8 @@ void change_hello(const std::string &lie, Hello &hello) {
     hello.purpose = static_cast<Purpose>(7);
   else if (lie == "stranger")
     hello.purpose = Purpose::data;
-  else if (lie == "half-connected" || lie == "data-rkey" || lie == "data-twice")
+  else if (lie == "half-connected" || lie == "half-left" || lie == "data-rkey" ||
+           lie == "data-twice")
     hello.shape.long_responses = 1, hello.shape.largest = 64;
   else if (lie == "no-credit")
     hello.shape.slots = 2 * shape.slots;
