@@ -385,13 +385,13 @@ void Lane::take_down() {
   if (connection_)
     loop_.forget(connection_->fd());
   leave_channel({id_.get(), data_id_.get()}, connection_.get());
-  struct Gone {
+  struct Gone { // if the work is dropped, the destructor goes from the last member to the first
     unique_cm_id id, data_id;
-    std::map<uint16_t, Buffers> buffers;
     std::unique_ptr<Connection> connection;
+    std::map<uint16_t, Buffers> buffers;
   };
   const auto gone = std::make_shared<Gone>(Gone{
-      std::move(id_), std::move(data_id_), std::exchange(buffers_, {}), std::move(connection_)});
+      std::move(id_), std::move(data_id_), std::move(connection_), std::exchange(buffers_, {})});
   start_background_work(
       [gone] {
         if (gone->connection)

@@ -40,11 +40,7 @@ Connection::Connection(rdma_cm_id *id, const Shape &shape, uint32_t group, Stats
       out_mr_(reg_mr(pd_.get(), out_.memory().data(), out_.memory().size(), 0)),
       in_mr_(reg_mr(pd_.get(), in_.memory().data(), in_.memory().size(),
                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)),
-      requests_(id, pd_.get(), cq_.get(), receives), receives_(id->qp, receives) {
-  stats.posts += 1;
-}
-
-Connection::~Connection() = default;
+      requests_(id, pd_.get(), cq_.get(), receives), receives_(id->qp, receives) {}
 
 void Connection::set_peer(uint64_t address, uint32_t rkey) {
   peer_address_ = address;

@@ -126,7 +126,6 @@ public:
   // Posts all receives. The protection domain is this connection's own: no key of another one opens
   // anything.
   Connection(rdma_cm_id *id, const Shape &shape, uint32_t group, Stats &stats);
-  ~Connection();
   Connection(const Connection &) = delete;
   Connection &operator=(const Connection &) = delete;
 

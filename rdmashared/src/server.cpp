@@ -67,6 +67,12 @@ ServerOptions with_log(ServerOptions options) {
 class ServerThreads {
 public:
   ServerThreads(const ServerOptions &options, RequestHandler handler);
+  // A client on its way to another loop has an id of the first loop's event channel. It must go
+  // before that does.
+  ~ServerThreads() {
+    for (const auto &thread : threads_)
+      thread->loop->loop().close();
+  }
   ServerThreads(const ServerThreads &) = delete;
   ServerThreads &operator=(const ServerThreads &) = delete;
 

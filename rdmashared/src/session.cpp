@@ -110,7 +110,7 @@ Session::Session(unique_cm_id &id, const Hello &hello, const Shape &shape,
 }
 
 Session::~Session() {
-  state_->is_closed = true;
+  close(); // it is still open if its loop has ended
   connection_.destroy_queue_pairs();
   for (const auto *requests : {&ready_, &writing_})
     for (Received *request : *requests)
@@ -134,10 +134,10 @@ void Session::accept() {
 void Session::accept_data(unique_cm_id &id) {
   if (!lacks_data_connection())
     throw Error("a data connection", "this session expects none");
+  set_ack_timeout(id.get()); // before the connection has a queue pair of this id: it may fail
   connection_.add_data_connection(id.get());
   id->context = this;
   const WelcomeBytes bytes = to_bytes(Welcome{});
-  set_ack_timeout(id.get());
   rdma_conn_param parameters = connection_parameters(&bytes, sizeof bytes);
   data_id_ = std::move(id);
   check_errno(rdma_accept(data_id_.get(), &parameters), "rdma_accept");

@@ -341,7 +341,7 @@ public:
   // Asks all clients to send no more, and closes those that are there at `when`.
   void finish_by(Clock::time_point when);
   void end() { is_over_ = true; }
-  // Closed, and not this loop's any more.
+  // Closes it. It is not this loop's any more.
   void take_down(std::list<Session> &whose, std::list<Session>::iterator session);
 
 private:

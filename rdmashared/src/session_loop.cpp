@@ -246,6 +246,7 @@ void SessionLoop::add_to(Metrics &metrics) const {
 
 // Takes as long as making it, so the same thread does it. No event leads to the session any more.
 void SessionLoop::take_down(std::list<Session> &whose, std::list<Session>::iterator session) {
+  session->close(); // before its ids leave the channel: rdma_disconnect() would wait after that
   loop_.forget(session->fd());
   session->leave_channel();
   const auto gone = std::make_shared<std::list<Session>>();

@@ -70,9 +70,10 @@ using Log = std::function<void(Level level, std::string_view line)>;
 
 /// The figures of one side of the connections so far.
 struct Counts {
-  uint64_t messages = 0;    ///< Requests that were sent, or answered.
-  uint64_t groups = 0;      ///< Groups in which these messages were sent.
-  uint64_t posts = 0;       ///< Calls of ibv_post_send() and ibv_post_recv().
+  uint64_t messages = 0; ///< Requests that were sent, or answered.
+  uint64_t groups = 0;   ///< Groups in which these messages were sent.
+  /// Calls of ibv_post_send() and ibv_post_recv(), without the first one of each connection.
+  uint64_t posts = 0;
   uint64_t completions = 0; ///< Work completions that were polled.
   uint64_t wakes = 0;       ///< System calls that woke callers, or threads of the server's pool.
   /// Completions with the status "receiver not ready". Always 0, unless there is a defect.
