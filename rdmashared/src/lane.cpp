@@ -223,9 +223,12 @@ std::optional<ResponseBuffer> Lane::buffers_of(uint16_t worker, const std::share
           log(Level::warning, std::string("a worker gets no long responses: ") + error.what());
         }
       },
-      [this, worker, region] {
-        buffers_[worker].region = std::move(*region);
-        buffers_[worker].has_failed = !buffers_[worker].region;
+      [this, worker, area, region] {
+        const auto its = buffers_.find(worker);
+        if (its == buffers_.end() || its->second.area != area) // the worker has left
+          return region->reset();
+        its->second.region = std::move(*region);
+        its->second.has_failed = !its->second.region;
       });
   return std::nullopt;
 }
@@ -234,12 +237,6 @@ std::optional<ResponseBuffer> Lane::buffers_of(uint16_t worker, const std::share
 bool Lane::takes_back_failure(uint16_t worker) {
   const auto buffers = buffers_.find(worker);
   return buffers != buffers_.end() && std::exchange(buffers->second.has_failed, false);
-}
-
-void Lane::forget_buffers(uint16_t worker) {
-  if (const auto buffers = buffers_.find(worker);
-      buffers != buffers_.end() && (buffers->second.region || buffers->second.has_failed))
-    buffers_.erase(buffers); // else another thread registers them now
 }
 
 bool Lane::take() {

@@ -122,7 +122,7 @@ public:
   std::optional<ResponseBuffer> buffers_of(uint16_t worker, const std::shared_ptr<Area> &area);
   // Returns true if the registration failed since the last call. The next buffers_of() tries again.
   bool takes_back_failure(uint16_t worker);
-  void forget_buffers(uint16_t worker); // nothing of it is under way
+  void forget_buffers(uint16_t worker) { buffers_.erase(worker); } // nothing of it is under way
 
   // ---- turns
 

@@ -542,6 +542,23 @@ class Faults(Shared):
         self.assertIn("2 connections are up", next_line(self.sending))
         self.assertEqual(self.right(self.attached("--requests", "100")), 200)
 
+    def test_worker_that_dies_while_its_memory_is_registered(self):
+        """The sender registers the buffers of a worker that wants a long response. When that is
+        done, it unmaps the area of this one, which has gone."""
+        self.serve()
+        self.sender(
+            "--responses", "connection", "--largest", "131072",
+            preload="tests/faults/libslow_memory.so")
+        worker = self.attached("--threads", "1", "--requests", "1", "--timeout", "60")
+        self.assertEqual(next_line(self.sending), "at the breakpoint\n")
+        self.send_signal(self.client_place, worker, "KILL")
+        worker.wait()
+        self.let_through(self.sending)
+        deadline = time.monotonic() + 60
+        while "rdma_area" in self.at(self.client_place, "cat", f"/proc/{self.sending.guest}/maps"):
+            self.assertLess(time.monotonic(), deadline)
+        self.assertEqual(self.right(self.attached("--requests", "100")), 200)
+
 
 class Ways(Shared):
     def test_every_way_to_wait(self):
