@@ -125,9 +125,9 @@ CallerArea::Slept CallerArea::sleep_until(IsDone is_done, Clock::time_point dead
                         : idle_policy.looks();
   // [look]
   for (; looked < looks && !is_done(); ++looked) {
-    sched_yield();
-    if (looked % 1024 == 1023 && (Clock::now() >= deadline || is_over()))
+    if (looked % 1024 == 0 && (Clock::now() >= deadline || (looked > 0 && is_over())))
       break;
+    sched_yield();
   }
   idle_policy.note(looked, is_done());
   const uint32_t bit = uint32_t{1} << joined_.number % 32;

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +15,16 @@
 #include <memory>
 #include <stdexcept>
 #include <utility>
+
+namespace {
+thread_local uint32_t yields = 0; // calls by this thread
+} // namespace
+
+// For the libraries, too, in place of libc's.
+int sched_yield() noexcept {
+  ++yields;
+  return static_cast<int>(syscall(SYS_sched_yield));
+}
 
 namespace in_one_process {
 namespace {
@@ -91,6 +104,27 @@ TEST(Outcomes, LimitsHoldForAllWaysToAsk) {
       bytes("?"), [&](Pending &done) { of_callback = done.take().outcome; }, soon);
   EXPECT_EQ(caller.run_ready(time_limit), 1);
   EXPECT_TRUE(is_late(of_callback));
+}
+
+TEST(Outcomes, ALimitOfZeroDoesNotYield) {
+  Kept kept;
+  Running server({}, keep_in(kept));
+  Connected connected(server);
+  for (const Waiting waiting : {Waiting::events, Waiting::adaptive, Waiting::poll}) {
+    const RequestOptions how{.limit = time_limit, .waiting = waiting};
+    Pending pending = connected.caller.request_async(bytes("?"), how);
+    Request request = kept.pop();
+    const uint32_t before = yields;
+    EXPECT_FALSE(pending.wait(milliseconds(0)));
+    EXPECT_FALSE(connected.caller.wait_any({&pending, 1}, milliseconds(0), waiting));
+    EXPECT_EQ(yields, before);
+    if (waiting == Waiting::poll) {
+      EXPECT_FALSE(pending.wait(milliseconds(100)));
+      EXPECT_GT(yields, before) << "else nothing is counted here";
+    }
+    request.reply(bytes("!"));
+    EXPECT_EQ(response_of(pending), "!");
+  }
 }
 
 TEST(Outcomes, OfASenderThatHasEnded) {
