@@ -173,7 +173,7 @@ OwnBoard::OwnBoard(uint32_t servers)
     : file_(check_errno(memfd_create("rdma_board", MFD_CLOEXEC | MFD_ALLOW_SEALING),
                         "memfd_create")) {
   check_errno(ftruncate(file_.get(), sizeof(Board)), "ftruncate");
-  board_ = new (map(file_.get(), PROT_READ | PROT_WRITE)) Board{};
+  board_.reset(new (map(file_.get(), PROT_READ | PROT_WRITE)) Board{});
   board_->magic = board_magic;
   board_->version = board_version;
   board_->size = sizeof(Board);
@@ -184,23 +184,19 @@ OwnBoard::OwnBoard(uint32_t servers)
               "F_ADD_SEALS");
 }
 
-OwnBoard::~OwnBoard() {
-  munmap(board_, sizeof(Board));
-}
-
 SharedBoard::SharedBoard(int memory) {
   struct stat about = {};
   check_errno(fstat(memory, &about), "fstat");
   if (about.st_size != sizeof(Board) || (fcntl(memory, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
     throw Error("the shared memory", "it is no board of a sender");
-  board_ = std::launder(static_cast<const Board *>(map(memory, PROT_READ)));
+  board_.reset(std::launder(static_cast<const Board *>(map(memory, PROT_READ))));
   if (board_->magic != board_magic || board_->version != board_version ||
       board_->size != sizeof(Board) || board_->servers > max_servers)
     throw Error("the board of the sender", "the sender has another version of the library");
 }
 
-SharedBoard::~SharedBoard() {
-  munmap(const_cast<Board *>(board_), sizeof(Board));
+void Unmap::operator()(const Board *board) const {
+  munmap(const_cast<Board *>(board), sizeof *board);
 }
 
 // With a time of the steady clock, which is CLOCK_MONOTONIC. Shared memory may be mapped read-only

@@ -212,36 +212,35 @@ struct Board {
 };
 static_assert(sizeof(Board) <= 4096);
 
+// Ends the mapping of a board.
+struct Unmap {
+  void operator()(const Board *board) const;
+};
+
 // The sender's own mapping, which can write.
 class OwnBoard {
 public:
   explicit OwnBoard(uint32_t servers);
-  ~OwnBoard();
-  OwnBoard(const OwnBoard &) = delete;
-  OwnBoard &operator=(const OwnBoard &) = delete;
 
   Board &operator*() const { return *board_; }
-  Board *operator->() const { return board_; }
+  Board *operator->() const { return board_.get(); }
   int fd() const { return file_.get(); } // the memory to share; nobody else can map it writable
 
 private:
   rdmacommon::File file_;
-  Board *board_;
+  std::unique_ptr<Board, Unmap> board_;
 };
 
 // A worker's mapping.
 class SharedBoard {
 public:
   explicit SharedBoard(int memory); // @throws Error if it is no board, or one of another version
-  ~SharedBoard();
-  SharedBoard(const SharedBoard &) = delete;
-  SharedBoard &operator=(const SharedBoard &) = delete;
 
   const Board &operator*() const { return *board_; }
-  const Board *operator->() const { return board_; }
+  const Board *operator->() const { return board_.get(); }
 
 private:
-  const Board *board_;
+  std::unique_ptr<const Board, Unmap> board_;
 };
 
 // Sleeps until the word is not `seen` any more and somebody rings for one of these bits, until that

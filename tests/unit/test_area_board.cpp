@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -109,6 +110,23 @@ TEST(AreaBoard, AnotherVersionIsRefused) {
   EXPECT_FALSE(can_be_attached([](Board &its) { its.magic[7] = 'D'; }));
   EXPECT_FALSE(can_be_attached([](Board &its) { ++its.version; }));
   EXPECT_FALSE(can_be_attached([](Board &its) { --its.size; }));
+}
+
+// The mappings of boards in this process.
+int mapped_boards() {
+  std::ifstream maps("/proc/self/maps");
+  int found = 0;
+  for (std::string line; std::getline(maps, line);)
+    found += line.find("rdma_board") != line.npos;
+  return found;
+}
+
+TEST(AreaBoard, ARefusedBoardIsNotMapped) {
+  const OwnBoard own(2);
+  EXPECT_EQ(mapped_boards(), 1);
+  ++own->version;
+  EXPECT_THROW(SharedBoard(own.fd()), Error);
+  EXPECT_EQ(mapped_boards(), 1);
 }
 
 TEST(AreaBoard, OtherFilesAreNoBoard) {
