@@ -100,6 +100,8 @@ inline Log serialized_log(Log log) {
   };
 }
 
+constexpr int64_t a_day = 24 * 3'600'000; // in ms
+
 struct OptionLimits {
   const char *name;
   int64_t value, least, most;

@@ -83,8 +83,8 @@ void Lane::begin() {
 void Lane::resolve(unique_cm_id &id) {
   id = create_cm_id(channel_);
   id->context = this;
-  const auto limit = std::min<int64_t>(options_.connect_within.count(), 3'600'000);
-  check_errno(rdma_resolve_addr(id.get(), nullptr, address_.get(), static_cast<int>(limit)),
+  check_errno(rdma_resolve_addr(id.get(), nullptr, address_.get(),
+                                static_cast<int>(options_.connect_within.count())),
               "rdma_resolve_addr");
 }
 
@@ -163,8 +163,7 @@ void Lane::on_cm_event(const rdma_cm_event &event) {
   try_to([&] {
     switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-      check_errno(rdma_resolve_route(event.id, static_cast<int>(std::min<int64_t>(
-                                                   options_.connect_within.count(), 3'600'000))),
+      check_errno(rdma_resolve_route(event.id, static_cast<int>(options_.connect_within.count())),
                   "rdma_resolve_route");
       break;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:

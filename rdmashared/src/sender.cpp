@@ -30,7 +30,6 @@ Shape shape_of(const SenderOptions &options) {
                     .window = options.window,
                     .long_responses = has_data ? options.long_responses : 0,
                     .largest = options.largest_response};
-  constexpr int64_t a_day = 24 * 3'600'000; // in ms
   const auto servers = static_cast<int64_t>(options.servers.size());
   check_options("SenderOptions",
                 {{"servers", servers, 1, max_servers},
@@ -43,6 +42,7 @@ Shape shape_of(const SenderOptions &options) {
                  {"long_responses", options.long_responses, has_data, 1 << 16},
                  {"group", options.group, 1, max_run},
                  {"threads", options.threads, 1, UINT32_MAX},
+                 {"connect_within", options.connect_within.count(), 1, a_day},
                  {"retry_delay", options.retry_delay.count(), 0, a_day},
                  {"max_retry_delay", options.max_retry_delay.count(), 0, a_day},
                  {"peer_timeout", options.peer_timeout.count(), Lane::tick.count(), INT64_MAX}});

@@ -148,6 +148,7 @@ ServerThreads::ServerThreads(const ServerOptions &options, RequestHandler handle
                  {"threads", options.threads, 1, UINT32_MAX},
                  {"memory", static_cast<int64_t>(options.memory), 1, INT64_MAX},
                  {"total_memory", static_cast<int64_t>(options.total_memory), 1, INT64_MAX},
+                 {"connect_within", options.connect_within.count(), 1, a_day},
                  {"half_open", options.half_open, 1, UINT32_MAX}});
   if (!handler_)
     throw Error("a server", "its handler is empty");

@@ -191,24 +191,32 @@ TEST(Options, ThatAreWrongAreErrorsAtOnce) {
        {ServerOptions{.max_clients = 0}, ServerOptions{.window = 0}, ServerOptions{.group = 0},
         ServerOptions{.memory = 0}, ServerOptions{.memory = UINT64_MAX},
         ServerOptions{.total_memory = 0}, ServerOptions{.total_memory = UINT64_MAX},
-        ServerOptions{.group = 256}, ServerOptions{.threads = 0}, ServerOptions{.half_open = 0}})
+        ServerOptions{.group = 256}, ServerOptions{.threads = 0}, ServerOptions{.half_open = 0},
+        ServerOptions{.connect_within = milliseconds(0)},
+        ServerOptions{.connect_within = milliseconds::max()}})
     EXPECT_EQ(error_of([&] { const Server server(options, nobody); }).find("ServerOptions"), 0);
   for (const std::string &why : {error_of([] { const Server server({}, RequestHandler()); }),
                                  error_of([] { const Server server({}, Handler()); })})
     EXPECT_NE(why.find("its handler is empty"), why.npos) << why;
   const std::vector<ServerAddress> one{{.host = address}};
   for (const SenderOptions &options :
-       {SenderOptions{}, SenderOptions{.servers = one, .connections = 0},
+       {SenderOptions{},
+        SenderOptions{.servers = one, .connections = 0},
         SenderOptions{.servers = one, .connections = 256},
-        SenderOptions{.servers = one, .area_slots = 0}, SenderOptions{.servers = one, .slots = 0},
-        SenderOptions{.servers = one, .slots = 7}, SenderOptions{.servers = one, .slots = 1 << 25},
+        SenderOptions{.servers = one, .area_slots = 0},
+        SenderOptions{.servers = one, .slots = 0},
+        SenderOptions{.servers = one, .slots = 7},
+        SenderOptions{.servers = one, .slots = 1 << 25},
         SenderOptions{.servers = one, .slot_size = 0},
         SenderOptions{.servers = one, .slot_size = 100},
         SenderOptions{.servers = one, .slot_size = 2 << 20},
         SenderOptions{.servers = one, .window = 0},
         SenderOptions{.servers = one, .largest_response = (1 << 26) + 1},
-        SenderOptions{.servers = one, .group = 0}, SenderOptions{.servers = one, .group = 256},
+        SenderOptions{.servers = one, .group = 0},
+        SenderOptions{.servers = one, .group = 256},
         SenderOptions{.servers = one, .threads = 0},
+        SenderOptions{.servers = one, .connect_within = milliseconds(0)},
+        SenderOptions{.servers = one, .connect_within = milliseconds::max()},
         SenderOptions{.servers = one, .retry_delay = milliseconds(-1)},
         SenderOptions{.servers = one, .retry_delay = milliseconds::max()},
         SenderOptions{.servers = one, .max_retry_delay = milliseconds(-1)},

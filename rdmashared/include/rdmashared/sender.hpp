@@ -80,7 +80,8 @@ struct SenderOptions {
   /// A number that ServerOptions::new_client gets as Client::secret, to know its clients by. It
   /// goes over the network unencrypted.
   uint64_t secret = 0;
-  std::chrono::milliseconds connect_within{5000}; ///< Limit for an attempt to connect.
+  /// Limit for an attempt to connect, at least 1 ms and at most a day.
+  std::chrono::milliseconds connect_within{5000};
   /// The pause before the second attempt to connect, at most a day. It doubles with each attempt.
   /// Attempts go on without end.
   std::chrono::milliseconds retry_delay{200};

@@ -155,8 +155,9 @@ struct ServerOptions {
   std::bitset<256> urgent_services = {};
   /// A service that the library answers itself, at once: "serving", or "closing" after stop().
   std::optional<uint8_t> health_service = {};
-  Waiting waiting = Waiting::adaptive;            ///< The way in which each of `threads` waits.
-  std::chrono::milliseconds connect_within{5000}; ///< Limit for a client to connect.
+  Waiting waiting = Waiting::adaptive; ///< The way in which each of `threads` waits.
+  /// Limit for a client to connect, at least 1 ms and at most a day.
+  std::chrono::milliseconds connect_within{5000};
   /// Connections of one host that may be on the way at a time, at least 1. More are rejected.
   uint32_t half_open = 64;
   std::chrono::milliseconds grace{5000}; ///< Limit for clients to finish after stop().
