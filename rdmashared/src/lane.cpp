@@ -146,7 +146,7 @@ void Lane::join_data() {
 }
 
 void Lane::come_up() {
-  why_ = "it is up";
+  why_.clear();
   state_ = State::up;
   up_since_ = Clock::now();
   silent_ticks_ = 0;

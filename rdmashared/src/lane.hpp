@@ -84,7 +84,7 @@ public:
   size_t turn = 0; // the owner's: which of its queues goes first
 
   bool is_up() const { return state_ == State::up; }
-  const std::string &why() const { return why_; } // it is not up
+  const std::string &why() const { return why_; } // it is not up; empty if it is
   uint32_t under_way() const { return under_way_; }
   uint32_t window() const { return window_; }
 

@@ -11,7 +11,6 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -64,16 +63,18 @@ public:
   // After the other constructor, the destructor ends what there is, also if this one throws.
   SenderThreads(const SenderOptions &options, std::vector<Link> links) : SenderThreads(options) {
     const Shape shape = shape_of(options_);
+    why_.assign(options_.threads, "it has not been tried yet");
     std::vector<SenderThread> threads;
     for (uint32_t i = 0; i < options_.threads; ++i) {
       loops_.push_back(std::make_unique<SenderLoop>(
-          options_, shape, [this, i](uint32_t up, std::string_view why) { note(i, up, why); }));
+          options_, shape, [this, i](int more, std::string_view why) { note(i, more, why); },
+          [this, i](uint32_t number) { members_->is_free(i, number); },
+          [this, i](uint32_t number) { members_->drop(i, number); }));
       SenderLoop &loop = *loops_.back();
       threads.push_back({.board = loop.board(),
                          .joined = [&loop](Member member) { loop.join(std::move(member)); },
                          .left = [&loop](uint32_t number) { loop.leave(number); }});
     }
-    up_.resize(loops_.size());
     members_ = std::make_unique<Members>(
         AreaShape{.slots = options_.area_slots,
                   .slot_size = options_.slot_size,
@@ -85,11 +86,8 @@ public:
     for (Link &link : links)
       members_->invite(std::move(link));
     const NoSignals no_signals;
-    for (uint32_t i = 0; i < loops_.size(); ++i) {
-      loops_[i]->on_free([this, i](uint32_t number) { members_->is_free(i, number); },
-                         [this, i](uint32_t number) { members_->drop(i, number); });
-      threads_.emplace_back([this, i] { run(*loops_[i]); });
-    }
+    for (const auto &loop : loops_)
+      threads_.emplace_back([this, its = loop.get()] { run(*its); });
   }
   ~SenderThreads() {
     for (const auto &loop : loops_)
@@ -111,24 +109,30 @@ private:
     } catch (const std::exception &error) { // the host has no more of what it needs
       loop.say_over();
       const std::lock_guard lock(mutex_);
-      is_running_ = false;
-      why_ = error.what();
+      failure_ = error.what();
       changed_.notify_all();
     }
   }
-  void note(uint32_t loop, uint32_t up, std::string_view why) {
+  void note(uint32_t loop, int more, std::string_view why) {
     const std::lock_guard lock(mutex_);
-    up_[loop] = up;
-    why_ = why.substr(0, why.find('\n')); // without the hint, which the log has
+    up_ += static_cast<uint32_t>(more);
+    why_[loop] = why.substr(0, why.find('\n')); // without the hint, which the log has
     changed_.notify_all();
+  }
+
+  // With the lock.
+  std::string why() const {
+    const auto its = std::ranges::find_if(why_, [](const auto &each) { return !each.empty(); });
+    return !failure_.empty() ? failure_ : its == why_.end() ? "" : *its;
   }
 
   const SenderOptions options_;
   mutable std::mutex mutex_; // protects the four members below
   std::condition_variable changed_;
-  std::vector<uint32_t> up_; // connections of each loop
-  std::string why_ = "it has not been tried yet";
-  bool is_running_ = true;
+  uint32_t up_ = 0; // connections
+  // The reason why a connection of each loop is not up; empty if all are.
+  std::vector<std::string> why_;
+  std::string failure_; // it has ended a loop; empty if all go on
   std::vector<std::unique_ptr<SenderLoop>> loops_;
   std::unique_ptr<Members> members_;
   std::vector<std::thread> threads_;
@@ -146,22 +150,24 @@ uint32_t Sender::connections() const {
 
 void Sender::wait_until_up(milliseconds limit) {
   std::unique_lock lock(threads_->mutex_);
-  const auto up = [&] { return std::accumulate(threads_->up_.begin(), threads_->up_.end(), 0U); };
-  const auto is_over = [&] { return !threads_->is_running_ || up() == connections(); };
+  const auto is_over = [&] {
+    return !threads_->failure_.empty() || threads_->up_ == connections();
+  };
   if (!threads_->changed_.wait_until(lock, rdmacommon::deadline_in(limit), is_over) ||
-      !threads_->is_running_)
-    throw Error("the connections", std::to_string(up()) + " of " + std::to_string(connections()) +
-                                       " are up: " + threads_->why_);
+      !threads_->failure_.empty())
+    throw Error("the connections", std::to_string(threads_->up_) + " of " +
+                                       std::to_string(connections()) +
+                                       " are up: " + threads_->why());
 }
 
 bool Sender::is_running() const {
   const std::lock_guard lock(threads_->mutex_);
-  return threads_->is_running_;
+  return threads_->failure_.empty();
 }
 
 std::string Sender::why() const {
   const std::lock_guard lock(threads_->mutex_);
-  return threads_->why_;
+  return threads_->why();
 }
 
 Caller Sender::caller(Waiting waiting) {

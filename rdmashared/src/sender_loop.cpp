@@ -17,10 +17,11 @@ namespace rdmashared {
 using rdmacommon::Error;
 
 SenderLoop::SenderLoop(const SenderOptions &options, const Shape &shape,
-                       std::function<void(uint32_t, std::string_view)> changed)
+                       std::function<void(int, std::string_view)> changed,
+                       std::function<void(uint32_t)> free, std::function<void(uint32_t)> drop)
     : options_(options), shape_(shape), servers_(static_cast<uint32_t>(options.servers.size())),
-      changed_(std::move(changed)), board_(servers_), waiting_(servers_ + 1),
-      pool_(servers_ * options.connections) {
+      changed_(std::move(changed)), free_(std::move(free)), drop_(std::move(drop)),
+      board_(servers_), waiting_(servers_ + 1), pool_(servers_ * options.connections) {
   for (uint32_t i = 0; i < pool_.size(); ++i)
     lanes_.push_back(std::make_unique<Lane>(i % servers_, options, shape, channel_.get(), loop_,
                                             pool_, stats_, *this));
@@ -470,14 +471,14 @@ void SenderLoop::lost(Lane &lane) {
       }
   }
   wake_workers();
-  changed_(up_, lane.why()); // also if the connection has never come up
+  changed_(0, lane.why()); // also if the connection has never come up
 }
 
 void SenderLoop::note(const Lane &lane, int more) {
-  up_ += static_cast<uint32_t>(more);
   board_->connections[lane.server].fetch_add(static_cast<uint8_t>(more));
   ring(board_->changes, ~uint32_t{0}); // Caller::wait_connected()
-  changed_(up_, lane.why());
+  const auto down = std::ranges::find_if(lanes_, [](const auto &each) { return !each->is_up(); });
+  changed_(more, more < 0 ? lane.why() : down == lanes_.end() ? std::string() : (*down)->why());
 }
 
 } // namespace rdmashared

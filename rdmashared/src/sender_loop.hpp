@@ -27,24 +27,22 @@ namespace rdmashared {
 
 class SenderLoop final : public LaneOwner {
 public:
-  // @param changed called in the loop's thread when a lane is up, or is not any more: how many are
-  //                up, and why one is not
+  // The functions are called in the loop's thread.
+  // @param changed when a lane comes up (1), goes down (-1), or has failed (0), and why one is not
+  //                up; empty if all are
+  // @param free    for a member that has left, and has nothing under way
+  // @param drop    for a member that must leave
   // The options outlive this object.
   SenderLoop(const SenderOptions &options, const Shape &shape,
-             std::function<void(uint32_t up, std::string_view why)> changed);
-  ~SenderLoop() override;
+             std::function<void(int more, std::string_view why)> changed,
+             std::function<void(uint32_t number)> free, std::function<void(uint32_t number)> drop);
+  ~SenderLoop();
 
   void run();
   void stop() {
     loop_.send([this] { is_stopped_ = true; });
   }
   void say_over(); // every request of its workers fails from here on
-  // Before run(). Called for a member that has left, and has nothing under way.
-  void on_free(std::function<void(uint32_t number)> free,
-               std::function<void(uint32_t number)> drop) {
-    free_ = std::move(free);
-    drop_ = std::move(drop);
-  }
 
   // From any thread.
   int board() const { return board_.fd(); }
@@ -179,8 +177,8 @@ private:
   const SenderOptions &options_;
   const Shape shape_;
   const uint32_t servers_; // the number of servers
-  const std::function<void(uint32_t, std::string_view)> changed_;
-  std::function<void(uint32_t)> free_, drop_;
+  const std::function<void(int, std::string_view)> changed_;
+  const std::function<void(uint32_t)> free_, drop_;
   OwnBoard board_;
   Stats stats_;
   Loop loop_;
@@ -192,7 +190,7 @@ private:
   std::vector<Queues> waiting_;                      // for each server, and at the end for any
   std::vector<std::unique_ptr<Lane>> lanes_;
   size_t first_worker_ = 0, first_lane_ = 0; // another one each time
-  uint32_t up_ = 0, busy_ = 0;               // lanes that are up; workers with requests under way
+  uint32_t busy_ = 0;                        // workers with requests under way
   Clock::time_point now_{};                  // when this turn took what was submitted
   bool is_stopped_ = false;
   Pool pool_; // goes first: its threads work for the lanes

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <memory>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -196,6 +197,38 @@ TEST(Several, TheSenderSaysWhyNothingComesUp) {
   const Sender sender({.servers = {where}});
   while (sender.why().find("REJECTED") == std::string::npos) // else the time limit ends the test
     std::this_thread::yield();
+}
+
+// One server rejects its client, which then waits. Only after that does the other one accept.
+TEST(Several, TheReasonIsNotThatOfAConnectionThatIsUp) {
+  Queue<bool> may_accept;
+  Running never({.new_client = [](const Client &) -> std::shared_ptr<void> {
+                  throw std::runtime_error("never");
+                }},
+                named("never"));
+  Running later({.new_client = [&](const Client &) -> std::shared_ptr<void> {
+                  may_accept.pop();
+                  return nullptr;
+                }},
+                named("later"));
+  Sender sender({.servers = {never.where(), later.where()},
+                 .connect_within = time_limit,
+                 .retry_delay = std::chrono::hours(1),
+                 .max_retry_delay = std::chrono::hours(1)});
+  while (sender.why().find("the server rejects") == std::string::npos)
+    std::this_thread::yield();
+  may_accept.push(true);
+  EXPECT_TRUE(sender.caller().wait_connected(time_limit, 1));
+  while (sender.metrics().value("lane_up", // its thread has told what it knows
+                                R"(thread="0",lane="1",server=")" + address + ":" +
+                                    std::to_string(later.where().port) + '"') == 0)
+    std::this_thread::yield();
+  EXPECT_NE(sender.why().find("the server rejects"), std::string::npos) << sender.why();
+}
+
+TEST(Several, NoReasonIsGivenIfAllAreUp) {
+  Running server({}, named("red"));
+  EXPECT_EQ(Connected(server).sender.why(), "");
 }
 
 TEST(Several, TheLogGetsLines) {

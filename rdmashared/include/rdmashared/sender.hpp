@@ -118,7 +118,7 @@ public:
   /// True while the threads go on. They end by themselves only if the host has no more of what they
   /// need, such as file descriptors; then every request fails.
   bool is_running() const;
-  /// The reason why a connection is not up; of several, the one that was seen last.
+  /// The reason why a connection is not up; of several, one of them. Empty if all are up.
   std::string why() const;
 
   /// Makes a Caller for the threads of this process. The Sender must outlive it.
