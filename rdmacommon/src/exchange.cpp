@@ -3,6 +3,7 @@
 
 #include "hints.hpp"
 #include "rdmacommon/device.hpp"
+#include "rdmacommon/processes.hpp"
 #include "resolve.hpp"
 #include "wait_for.hpp"
 
@@ -26,23 +27,6 @@ namespace rdmacommon {
 namespace {
 
 using std::chrono::milliseconds;
-
-/// Owns a socket until release().
-class Socket {
-public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0)
-      close(fd_);
-  }
-  Socket(const Socket &) = delete;
-  Socket &operator=(const Socket &) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
-private:
-  int fd_;
-};
 
 std::string seconds_text(milliseconds time) {
   return std::to_string(time.count() / 1000) + " s";
@@ -69,7 +53,7 @@ int connect_to_server(const PairOptions &options, Where where) {
   int error = 0;
   for (bool said = false;;) {
     for (const addrinfo *address = addresses.get(); address; address = address->ai_next) {
-      Socket client(
+      File client(
           check_errno(socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
                       "socket", where));
       const int result = connect_to(*address, deadline, client.get());
@@ -96,7 +80,7 @@ int listen_on(uint16_t port, Where where) {
   int error = 0;
   for (const int family : {AF_INET6, AF_INET}) {
     const int on = 1, off = 0;
-    Socket server(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    File server(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (server.get() >= 0) {
       const unique_addrinfo any = resolve("", port, family, AI_PASSIVE, where);
       setsockopt(server.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -69,15 +69,7 @@ void Pending::drop() {
   {
     const std::lock_guard lock(area.mutex_);
     area.use_.give_up(place);
-    area.submit({.slot = slot_,
-                 .length = 0,
-                 .max_response = 0,
-                 .server = any_server,
-                 .limit_ms = 0,
-                 .response_buffer = buffer_,
-                 .want = Want::cancel,
-                 .service = 0,
-                 .unused = 0});
+    area.submit({.slot = slot_, .want = Want::cancel});
     area.announce();
   }
   area.wake_those_without_room(); // the answer may have come before give_up()

@@ -63,8 +63,7 @@ Outcome CallerArea::add(std::span<const std::byte> bytes, const RequestOptions &
        .limit_ms = static_cast<uint32_t>(std::clamp<int64_t>(options.limit.count(), 1, UINT32_MAX)),
        .response_buffer = place.buffer,
        .want = is_long ? Want::long_response : want,
-       .service = options.service,
-       .unused = 0});
+       .service = options.service});
   return Outcome::response;
 }
 

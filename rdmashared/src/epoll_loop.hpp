@@ -5,6 +5,7 @@
 #pragma once
 
 #include "rdmashared/basics.hpp"
+#include "rdmashared/metrics.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/processes.hpp>
@@ -32,7 +33,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -89,15 +89,17 @@ private:
   sigset_t before_{};
 };
 
-// The program's function, called by one thread at a time.
-inline Log serialized_log(Log log) {
-  if (!log)
-    return log;
-  return [mutex = std::make_shared<std::mutex>(), its = std::move(log)](Level level,
-                                                                        std::string_view line) {
+// Returns the options with a log that is never empty, and that one thread at a time calls. If the
+// program has none, it drops the lines.
+template <typename Options> Options with_log(Options options) {
+  options.log = [mutex = std::make_shared<std::mutex>(),
+                 its = std::move(options.log)](Level level, std::string_view line) {
+    if (!its)
+      return;
     const std::lock_guard lock(*mutex);
     its(level, line);
   };
+  return options;
 }
 
 constexpr int64_t a_day = 24 * 3'600'000; // in ms
@@ -196,18 +198,20 @@ public:
     }
     sent_.ring();
   }
-  // From any thread: calls the function in the loop's thread, and waits for what it returns. The
-  // function owns all that it uses.
-  // @return nothing if the loop has not come to it within a second
-  template <typename T> std::optional<T> ask(std::function<T()> function) {
+  // From any thread: adds the loop's figures, in its own thread. If the loop does not come to that
+  // within a second, nothing is added.
+  // @param add owns all that it uses
+  void add_to(Metrics &metrics, const std::function<void(Metrics &)> &add) {
     if (thread_.load(std::memory_order_relaxed) == std::this_thread::get_id())
-      return function();
-    const auto done = std::make_shared<std::promise<T>>();
+      return add(metrics);
+    const auto done = std::make_shared<std::promise<Metrics>>();
     auto answer = done->get_future();
-    send([its = std::move(function), done] { done->set_value(its()); });
-    if (answer.wait_for(std::chrono::seconds(1)) != std::future_status::ready)
-      return std::nullopt;
-    return answer.get();
+    send([so_far = metrics, add, done]() mutable {
+      add(so_far);
+      done->set_value(std::move(so_far));
+    });
+    if (answer.wait_for(std::chrono::seconds(1)) == std::future_status::ready)
+      metrics = answer.get();
   }
   void close() {
     std::vector<std::function<void()>> dropped;
@@ -236,15 +240,12 @@ private:
     int fd;
     std::function<void()> function;
   };
-  static int left(Clock::time_point until) {
-    using std::chrono::milliseconds;
+  static int left(Clock::time_point until) { // milliseconds, a minute at most
     const auto now = Clock::now();
-    return until <= now ? 0
-                        : static_cast<int>(std::min<int64_t>(
-                              std::chrono::ceil<milliseconds>(
-                                  std::min<Clock::duration>(until - now, std::chrono::hours(1)))
-                                  .count(),
-                              60'000));
+    if (until <= now) // also time_point::min(), from which nothing can be subtracted
+      return 0;
+    return static_cast<int>(std::min<int64_t>(
+        std::chrono::ceil<std::chrono::milliseconds>(until - now).count(), 60'000));
   }
   void call_functions() {
     sent_.take_back();

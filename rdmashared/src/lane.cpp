@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "lane.hpp"
 
+#include "sender_loop.hpp"
+
 #include <rdmacommon/check.hpp>
 
 #include <algorithm>
@@ -20,7 +22,7 @@ constexpr std::chrono::seconds long_enough(5);
 } // namespace
 
 Lane::Lane(uint32_t of_server, const SenderOptions &options, const Shape &shape,
-           rdma_event_channel *channel, Loop &loop, Pool &pool, Stats &stats, LaneOwner &owner)
+           rdma_event_channel *channel, Loop &loop, Pool &pool, Stats &stats, SenderLoop &owner)
     : server(of_server), options_(options), address_of_server_(options.servers.at(of_server)),
       shape_(shape), channel_(channel), loop_(loop), pool_(pool), stats_(stats), owner_(owner) {}
 
@@ -30,11 +32,6 @@ Lane::~Lane() {
     connection_->destroy_queue_pairs(); // nobody writes to the response buffers any more
   }
   buffers_.clear();
-}
-
-void Lane::log(Level level, const std::string &line) const {
-  if (options_.log)
-    options_.log(level, line);
 }
 
 // Any failure ends the connection, and nothing else.
@@ -151,9 +148,8 @@ void Lane::come_up() {
   up_since_ = Clock::now();
   silent_ticks_ = 0;
   deadline_ = up_since_ + tick;
-  said_up_ = true;
-  log(Level::info, "connected to " + address_of_server_.host);
   owner_.came_up(*this);
+  options_.log(Level::info, "connected to " + address_of_server_.host);
 }
 
 void Lane::on_cm_event(const rdma_cm_event &event) {
@@ -219,7 +215,8 @@ std::optional<ResponseBuffer> Lane::buffers_of(uint16_t worker, const std::share
           *region = reg_mr(pd, area->response_buffers().data(), area->response_buffers().size(),
                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
         } catch (const Error &error) { // the other workers keep the connection
-          log(Level::warning, std::string("a worker gets no long responses: ") + error.what());
+          options_.log(Level::warning,
+                       std::string("a worker gets no long responses: ") + error.what());
         }
       },
       [this, worker, area, region] {
@@ -264,7 +261,7 @@ void Lane::message(const Header &header, std::span<const std::byte> bytes) {
     if (state_ == State::up) {
       state_ = State::draining;
       why_ = "the server is about to end";
-      mark_down();
+      owner_.went_down(*this);
     }
     return;
   case Kind::response:
@@ -357,20 +354,15 @@ void Lane::lose(const std::string &why) {
   if (std::exchange(is_broken_, true))
     return;
   if (std::exchange(why_, why) != why) // once, however often it tries again
-    log(Level::warning, "the connection to " + address_of_server_.host + ": " + why);
+    options_.log(Level::warning, "the connection to " + address_of_server_.host + ": " + why);
   const auto now = Clock::now();
   if (has_been_up() && now - up_since_ >= long_enough)
     backoff_.reset();
-  state_ = State::resting;
   deadline_ = now + backoff_.next();
-  mark_down();
+  if (std::exchange(state_, State::resting) == State::up)
+    owner_.went_down(*this);
   if (!background_pending_)
     loop_.send([this] { take_down(); });
-}
-
-void Lane::mark_down() {
-  if (std::exchange(said_up_, false))
-    owner_.went_down(*this);
 }
 
 // First the queue pairs go, then their requests are lost: as long as there is a queue pair, the

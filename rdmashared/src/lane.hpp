@@ -49,22 +49,7 @@ private:
   std::mt19937 random_{std::random_device{}()};
 };
 
-class Lane;
-
-// The sender's loop.
-class LaneOwner {
-public:
-  virtual ~LaneOwner() = default;
-  // The server has answered a request of this lane.
-  // @param bytes where they came: copy, then check, then use
-  // @return what the request wanted; nothing if it was not under way there
-  virtual std::optional<Want> answered(Lane &lane, const Header &header,
-                                       std::span<const std::byte> bytes) = 0;
-  virtual void came_up(Lane &lane) = 0;
-  virtual void went_down(Lane &lane) = 0; // no more requests
-  // Nothing comes any more for what is under way there.
-  virtual void lost(Lane &lane) = 0;
-};
+class SenderLoop;
 
 class Lane {
 public:
@@ -75,7 +60,7 @@ public:
   // @param channel for its rdma_cm events; the context of the id is this object
   // The options, the loop, the pool and the owner outlive this object.
   Lane(uint32_t server, const SenderOptions &options, const Shape &shape,
-       rdma_event_channel *channel, Loop &loop, Pool &pool, Stats &stats, LaneOwner &owner);
+       rdma_event_channel *channel, Loop &loop, Pool &pool, Stats &stats, SenderLoop &owner);
   ~Lane();
   Lane(const Lane &) = delete;
   Lane &operator=(const Lane &) = delete;
@@ -160,8 +145,6 @@ private:
   bool ping();
   void lose(const std::string &why);
   void take_down();
-  void mark_down();
-  void log(Level level, const std::string &line) const;
 
   const SenderOptions &options_;
   const ServerAddress &address_of_server_;
@@ -170,7 +153,7 @@ private:
   Loop &loop_;
   Pool &pool_;
   Stats &stats_;
-  LaneOwner &owner_;
+  SenderLoop &owner_;
 
   State state_ = State::resting;
   std::string why_ = "it has not been tried yet";
@@ -180,7 +163,7 @@ private:
   uint64_t token_ = 0;
   bool is_broken_ = false;          // take_down() follows
   bool background_pending_ = false; // a thread works with what is below, which must stay
-  bool has_heard_ = false, said_up_ = false;
+  bool has_heard_ = false;
   bool is_leaving_ = false; // a server that ends, once it has answered the last ping
   uint32_t silent_ticks_ = 0;
   Backoff backoff_{options_.retry_delay, options_.max_retry_delay};

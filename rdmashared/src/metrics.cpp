@@ -93,7 +93,7 @@ void add_to(Metrics &metrics, std::span<const Stats *const> stats, std::string_v
   for (const Stats *each : stats) {
     each->waited.add_to(all_waited);
     each->took.add_to(all_took);
-    add(all, each->now());
+    add(all, *each);
     for (size_t i = 0; i < outcomes.size(); ++i)
       outcomes.at(i) += each->outcomes.at(i);
   }

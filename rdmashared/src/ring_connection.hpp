@@ -92,26 +92,17 @@ struct Stats {
     completions += 1;
     rnr += wc.status == IBV_WC_RNR_RETRY_EXC_ERR;
   }
-
-  Counts now() const {
-    Counts all{.messages = messages,
-               .groups = groups,
-               .posts = posts,
-               .completions = completions,
-               .wakes = wakes,
-               .rnr = rnr,
-               .sleeps = sleeps,
-               .other_calls = other_calls};
-    std::ranges::copy(sizes, all.sizes.begin());
-    return all;
-  }
 };
 
-inline void add(Counts &all, const Counts &more) {
-  for (uint64_t Counts::*each :
-       {&Counts::messages, &Counts::groups, &Counts::posts, &Counts::completions, &Counts::wakes,
-        &Counts::rnr, &Counts::sleeps, &Counts::other_calls})
-    all.*each += more.*each;
+inline void add(Counts &all, const Stats &more) {
+  all.messages += more.messages;
+  all.groups += more.groups;
+  all.posts += more.posts;
+  all.completions += more.completions;
+  all.wakes += more.wakes;
+  all.rnr += more.rnr;
+  all.sleeps += more.sleeps;
+  all.other_calls += more.other_calls;
   for (size_t i = 0; i < all.sizes.size(); ++i)
     all.sizes.at(i) += more.sizes.at(i);
 }

@@ -51,11 +51,6 @@ Shape shape_of(const SenderOptions &options) {
   return shape;
 }
 
-SenderOptions with_log(SenderOptions options) {
-  options.log = serialized_log(std::move(options.log));
-  return options;
-}
-
 } // namespace
 
 class SenderThreads {
@@ -209,12 +204,7 @@ Metrics Sender::metrics() const {
   std::vector<const Stats *> stats;
   for (size_t i = 0; i < threads_->loops_.size(); ++i) {
     SenderLoop &loop = *threads_->loops_[i];
-    all = loop.loop()
-              .ask<Metrics>([&loop, all, i]() mutable {
-                loop.add_to(all, i);
-                return all;
-              })
-              .value_or(all);
+    loop.loop().add_to(all, [&loop, i](Metrics &its) { loop.add_to(its, i); });
     stats.push_back(&loop.stats());
   }
   uint64_t cancels = 0;
@@ -230,7 +220,7 @@ Metrics Sender::metrics() const {
 Counts Sender::counts() const {
   Counts all;
   for (const auto &loop : threads_->loops_)
-    add(all, loop->counts());
+    add(all, loop->stats());
   return all;
 }
 

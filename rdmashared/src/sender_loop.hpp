@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -25,7 +26,7 @@
 
 namespace rdmashared {
 
-class SenderLoop final : public LaneOwner {
+class SenderLoop {
 public:
   // The functions are called in the loop's thread.
   // @param changed when a lane comes up (1), goes down (-1), or has failed (0), and why one is not
@@ -48,11 +49,21 @@ public:
   int board() const { return board_.fd(); }
   void join(Member member);
   void leave(uint32_t number);
-  Counts counts() const { return stats_.now(); }
   const Stats &stats() const { return stats_; }
   Loop &loop() { return loop_; }
   // In its thread.
   void add_to(Metrics &metrics, size_t thread) const;
+
+  // By its lanes:
+
+  // The server has answered a request of this lane.
+  // @param bytes where they came: copy, then check, then use
+  // @return what the request wanted; nothing if it was not under way there
+  std::optional<Want> answered(Lane &lane, const Header &header, std::span<const std::byte> bytes);
+  void came_up(Lane &lane) { note(lane, 1); }
+  void went_down(Lane &lane) { note(lane, -1); } // no more requests
+  // Nothing comes any more for what is under way there.
+  void lost(Lane &lane);
 
 private:
   struct Worker;
@@ -167,11 +178,6 @@ private:
   bool arm();
   void free_if_gone(Worker &worker);
 
-  std::optional<Want> answered(Lane &lane, const Header &header,
-                               std::span<const std::byte> bytes) override;
-  void came_up(Lane &lane) override { note(lane, 1); }
-  void went_down(Lane &lane) override { note(lane, -1); }
-  void lost(Lane &lane) override;
   void note(const Lane &lane, int more);
 
   const SenderOptions &options_;

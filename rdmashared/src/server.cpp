@@ -57,11 +57,6 @@ void reject(rdma_cm_id *id, Refusal why) {
   rdma_reject(id, &no, sizeof no); // fails if the client has gone
 }
 
-ServerOptions with_log(ServerOptions options) {
-  options.log = serialized_log(std::move(options.log));
-  return options;
-}
-
 } // namespace
 
 class ServerThreads {
@@ -107,10 +102,6 @@ private:
   uint32_t sessions() const;
   void check_stop_request();
   void check_finished();
-  void log(Level level, const std::string &line) const {
-    if (options_.log)
-      options_.log(level, line);
-  }
 
   const ServerOptions options_;
   const RequestHandler handler_;
@@ -195,7 +186,7 @@ void ServerThreads::answer(unique_cm_id &id, const std::function<Refusal()> &acc
   try {
     why = accept();
   } catch (const std::exception &error) {
-    log(Level::warning, std::string("a client could not be accepted: ") + error.what());
+    options_.log(Level::warning, std::string("a client could not be accepted: ") + error.what());
   }
   if (why == Refusal::none)
     return;
@@ -280,7 +271,8 @@ void ServerThreads::begin(Opening &opening, const std::exception_ptr &failure) {
     loop.adopt(opening.made);
   } catch (...) { // ServerOptions::new_client can throw anything
     has_failed = true;
-    log(Level::warning, "a client could not be accepted: " + words_of(std::current_exception()));
+    options_.log(Level::warning,
+                 "a client could not be accepted: " + words_of(std::current_exception()));
     ++rejected_;
     if (opening.id)
       reject(opening.id.get(), why);
@@ -332,7 +324,8 @@ void ServerThreads::check_stop_request() {
     return;
   const auto when = stops == 1 ? deadline_in(options_.grace) : Clock::now();
   if (std::exchange(stops_seen_, stops) == 0)
-    log(Level::info, "closing: " + std::to_string(sessions() - opening_) + " clients may finish");
+    options_.log(Level::info,
+                 "closing: " + std::to_string(sessions() - opening_) + " clients may finish");
   for (const auto &thread : threads_) {
     SessionLoop &loop = *thread->loop;
     loop.loop().send([&loop, when] { loop.finish_by(when); });
@@ -396,12 +389,7 @@ Metrics Server::metrics() const {
   std::vector<const Stats *> stats;
   for (const auto &thread : threads_->threads_) {
     SessionLoop &loop = *thread->loop;
-    all = loop.loop()
-              .ask<Metrics>([&loop, all]() mutable {
-                loop.add_to(all);
-                return all;
-              })
-              .value_or(all);
+    loop.loop().add_to(all, [&loop](Metrics &its) { loop.add_to(its); });
     stats.push_back(&loop.stats());
   }
   all.add("clients_served_total", "Connections that ended in order.", counter, served());
@@ -418,7 +406,7 @@ Metrics Server::metrics() const {
 Counts Server::counts() const {
   Counts all;
   for (const auto &thread : threads_->threads_)
-    add(all, thread->loop->counts());
+    add(all, thread->loop->stats());
   return all;
 }
 

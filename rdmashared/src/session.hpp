@@ -324,7 +324,6 @@ public:
   Loop &loop() { return loop_; }
   rdma_event_channel *channel() const { return channel_.get(); }
   const std::shared_ptr<Answers> &answers() const { return answers_; }
-  Counts counts() const { return stats_.now(); }
   Stats &stats() { return stats_; }
   void add_to(Metrics &metrics) const; // in its thread
 

@@ -217,8 +217,7 @@ void SessionLoop::finish_by(Clock::time_point when) {
 void SessionLoop::drop(Session &session, const char *why, bool gave_up) {
   if (session.is_closed())
     return;
-  if (options_.log)
-    options_.log(Level::warning, std::string("dropped a client: ") + why);
+  options_.log(Level::warning, std::string("dropped a client: ") + why);
   session.was_dropped = true;
   session.gave_up = gave_up;
   session.close();

@@ -29,7 +29,7 @@ SEED = int(os.environ.get("LAB_FUZZ_SEED", random.randrange(1, 1 << 31)))
 AT_ONCE = 2
 # Fuzzer -> its sources beside its own, in rdmacommon/src, rdmashared/src and here.
 FUZZERS = {
-    "exchange_line": "exchange handles options resolve device wait_for check hints",
+    "exchange_line": "exchange handles options resolve device processes wait_for check hints",
     "private_data": "description wire immediate requests handles check hints",
     "run_messages": "wire immediate requests device handles check hints lesson_messages",
     "sender_link": "members memory processes wait_for check hints",
