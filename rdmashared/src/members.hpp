@@ -73,7 +73,8 @@ public:
   // Lets the process at the other end of the link join.
   void invite(rdmacommon::Link link);
   void is_free(uint32_t thread, uint32_t number);
-  // It has damaged its area: its link is closed, and SenderThread::left() is called.
+  // It has damaged its area, or cannot be watched: its link is closed, and SenderThread::left() is
+  // called.
   void drop(uint32_t thread, uint32_t number);
 
 private:

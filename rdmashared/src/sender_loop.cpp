@@ -50,13 +50,23 @@ void SenderLoop::say_over() {
 
 void SenderLoop::join(Member member) {
   loop_.send([this, its = std::make_shared<Member>(std::move(member))] {
-    auto worker = std::make_unique<Worker>(std::move(*its));
-    by_number_.at(worker->number) = worker.get();
-    // Each bell makes a new event, so nobody has to read it.
-    loop_.watch(
-        worker->member.doorbell->fd(), [] {}, true);
-    workers_.push_back(std::move(worker));
+    Worker &worker = *workers_.emplace_back(std::make_unique<Worker>(std::move(*its)));
+    by_number_.at(worker.number) = &worker;
+    try {
+      // Each bell makes a new event, so nobody has to read it.
+      loop_.watch(
+          worker.member.doorbell->fd(), [] {}, true);
+    } catch (const Error &error) { // this user has no more watches, for example
+      options_.log(Level::warning, std::string("a process cannot join: ") + error.what());
+      drop(worker);
+    }
   });
+}
+
+// Takes nothing from it any more. leave() follows, and comes back for the rest.
+void SenderLoop::drop(Worker &worker) {
+  worker.has_left = true;
+  drop_(worker.number);
 }
 
 // The answers to its requests are still to come, and a server may still write to its response
@@ -186,8 +196,7 @@ bool SenderLoop::take_from(Worker &worker) {
   const Area &area = worker.area;
   const uint32_t count = area.submitted().load(std::memory_order_acquire) - worker.taken;
   if (count > area.queue_length()) {
-    drop_(worker.number);
-    worker.has_left = true; // leave() comes back for the rest
+    drop(worker);
     return true;
   }
   for (uint32_t i = 0; i < count; ++i) {

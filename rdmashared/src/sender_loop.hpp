@@ -132,6 +132,7 @@ private:
   bool gather();
   bool take_submissions();
   bool take_from(Worker &worker);
+  void drop(Worker &worker);
   void take(Worker &worker, const Submission &what);
   // The bytes that a request and its response need in the slots, which they share.
   static uint32_t bytes_of(const Submission &what) {

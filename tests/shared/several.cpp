@@ -4,15 +4,32 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
+
+namespace {
+std::atomic<bool> has_no_more_watches = false;
+} // namespace
+
+// For the libraries, too, in place of libc's. Each user has a limit (epoll(7), max_user_watches).
+int epoll_ctl(int epoll, int operation, int fd, epoll_event *event) noexcept {
+  if (has_no_more_watches && operation == EPOLL_CTL_ADD && (event->events & EPOLLET) != 0) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_epoll_ctl, epoll, operation, fd, event));
+}
 
 namespace in_one_process {
 namespace {
@@ -229,6 +246,21 @@ TEST(Several, TheReasonIsNotThatOfAConnectionThatIsUp) {
 TEST(Several, NoReasonIsGivenIfAllAreUp) {
   Running server({}, named("red"));
   EXPECT_EQ(Connected(server).sender.why(), "");
+}
+
+TEST(Several, AProcessThatCannotBeWatchedDisturbsNobody) {
+  Running server({}, named("red"));
+  Lines log;
+  Connected connected({.servers = {server.where()}, .log = log.log()});
+  EXPECT_EQ(ask(connected.caller, "?"), "red ?"); // it has joined
+  has_no_more_watches = true;
+  Caller unwatched = connected.sender.caller();
+  log.with("a process cannot join: epoll_ctl: ");
+  has_no_more_watches = false;
+  EXPECT_FALSE(unwatched.call(bytes("?"), {.limit = std::chrono::milliseconds(1)}));
+  EXPECT_EQ(ask(connected.caller, "?"), "red ?");
+  Caller next = connected.sender.caller();
+  EXPECT_EQ(ask(next, "?"), "red ?");
 }
 
 TEST(Several, TheLogGetsLines) {
