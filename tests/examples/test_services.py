@@ -75,6 +75,26 @@ class Services(unittest.TestCase):
             self.run_pair("cache", "coroutine_client"),
             "10 coroutines have put and got a value, 10 got the right one\n")
 
+    def test_at_scale(self):
+        done = subprocess.run(
+            PLACE.wrap(
+                [
+                    str(needs_device.BUILD / "examples/at_scale"), "--hosts", "10", "--processes",
+                    "4", "--servers", "2", "--in-flight", "8"]),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        for what, counted in (
+            ("queue pairs", [("8", "6", "2"), ("80", "60", "20")]),
+            ("receives", [("64", "32", "656"), ("640", "640", "6560")]),
+        ):
+            rows = re.findall(rf"^  {what} +(\d+) +(\d+) +(\d+)$", done.stdout, re.M)
+            self.assertEqual(rows, counted, done.stdout)  # of a client host, and of the server's
+        sizes = dict(re.findall(r"^  (.+?): .*: ([\d.]+) KiB$", done.stdout, re.M))
+        self.assertEqual(len(sizes), 5, done.stdout)
+        # With a completion queue, the 0.7 MiB that the comment at ServerOptions::memory names.
+        self.assertLess(float(sizes["shared client"]), 600)
+        self.assertLess(float(sizes["own connections"]), float(sizes["shared client"]) / 4)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -134,8 +134,8 @@ struct ServerOptions {
   uint32_t slots = 1 << 16; ///< The maximum number of slots of one connection.
   uint32_t window = 4096;   ///< The maximum number of requests of a connection without an answer.
   /// The maximum number of bytes for one connection, less than 2^63: its slots, requests without an
-  /// answer, and responses. The device's queues are not counted. On SoftRoCE they take at most
-  /// 1 KiB for each of `window`, and 512 KiB.
+  /// answer, and responses. The device's queues are not counted. On SoftRoCE they take 0.7 MiB, and
+  /// 0.5 MiB more if there are responses of any length.
   uint64_t memory = uint64_t{1} << 28;
   /// The maximum number of bytes for all connections, less than 2^63.
   uint64_t total_memory = uint64_t{1} << 30;
