@@ -124,6 +124,7 @@ private:
         piece.bytes = dice_.below(piece.bytes + 1);
       if (dice_.one_in(256))
         piece.run.count = dice_.below(256);
+      has_lied_ |= piece.run.count == 0; // such a run is a credit
       if (dice_.one_in(256))
         piece.run.first = dice_.below(peer.shape.slots);
       const size_t all = (peer.shape.slots - piece.run.first) * size_t{peer.shape.slot_size};

@@ -194,7 +194,8 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
     if (dice.one_in(16))
       welcome.refusal = static_cast<Refusal>(dice.any());
     bytes = to_bytes(welcome);
-    spoil(bytes, dice);
+    if (spoil(bytes, dice)) // the client may write to another place of the ring
+      hostile.has_lied();
     if (dice.one_in(16)) {
       rdma_reject(id.get(), &bytes, static_cast<uint8_t>(dice.below(sizeof bytes + 1)));
       return;
