@@ -17,13 +17,18 @@ using namespace rdmashared;
 using Bytes = std::vector<std::byte>;
 using Random = std::minstd_rand;
 
-// @return how to send it
-RequestOptions make_request(Bytes &bytes, const Load &load, Random &random, uint64_t number) {
-  uint32_t size = load.size, response = load.response_size;
-  RequestOptions how{.max_response = load.is_long ? RequestOptions::any_length : response,
+RequestOptions options_of(const Load &load) {
+  RequestOptions how{.max_response = load.is_long ? RequestOptions::any_length : load.response_size,
                      .limit = load.limit};
   if (load.server >= 0)
     how.server = static_cast<uint32_t>(load.server);
+  return how;
+}
+
+// @return how to send it
+RequestOptions make_request(Bytes &bytes, const Load &load, Random &random, uint64_t number) {
+  uint32_t size = load.size, response = load.response_size;
+  RequestOptions how = options_of(load);
   if (load.is_mixed) {
     size = static_cast<uint32_t>(random()) % (load.size + 1);
     response = static_cast<uint32_t>(random()) % (load.response_size + 1);
@@ -117,16 +122,20 @@ private:
   // @param i counts the requests that it sends, also if one of them, or an older one, fails
   void send_together(uint32_t &i, uint32_t most) {
     const auto size = static_cast<uint32_t>(slots_.size());
-    const auto oldest = [&]() -> Slot & { return slots_[(next_ + size - under_way_) % size]; };
+    const auto slot_after = [&](uint32_t count) -> Slot & { // from the next one on
+      return slots_[next_ + count < size ? next_ + count : next_ + count - size];
+    };
+    const auto oldest = [&]() -> Slot & { return slot_after(size - under_way_); };
     if (under_way_ == size)
       do
         collect(oldest());
       while (under_way_ > 0 && oldest().pending->is_ready());
-    RequestOptions how;
+    const RequestOptions how = options_of(load_);
     requests_.clear();
     for (uint32_t k = 0; k < std::min(most, size - under_way_); ++k) {
-      Slot &slot = slots_[(next_ + k) % size];
-      how = make_request(slot.request, load_, random_, ++number_);
+      Slot &slot = slot_after(k);
+      slot.request.resize(load_.size);
+      ::make_request(slot.request, load_.response_size, load_.microseconds, ++number_);
       slot.began = now();
       requests_.emplace_back(slot.request);
     }
@@ -141,8 +150,8 @@ private:
     if (under_way_ > 0) // the area is full
       return collect(oldest());
     ++i;
-    check(caller_.request(requests_.front(), how), slots_[next_ % size].request); // waits for room
-    count(slots_[next_ % size].began);
+    check(caller_.request(requests_.front(), how), slots_[next_].request); // waits for room
+    count(slots_[next_].began);
   }
 
   void send(uint32_t i) {
@@ -192,7 +201,10 @@ private:
   }
 
   Slot &next_slot() { // the slot of the oldest request, if all are taken
-    return slots_[next_++ % slots_.size()];
+    Slot &slot = slots_[next_++];
+    if (next_ == slots_.size())
+      next_ = 0;
+    return slot;
   }
 
   // Before this thread waits for room: the room may be where its own responses are. The oldest
