@@ -69,7 +69,7 @@ void Pending::drop() {
   {
     const std::lock_guard lock(area.mutex_);
     area.use_.give_up(place);
-    area.submit({.slot = slot_, .want = Want::cancel});
+    area.submit(slot_ | cancels);
     area.announce();
   }
   area.wake_those_without_room(); // the answer may have come before give_up()

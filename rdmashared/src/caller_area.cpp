@@ -16,12 +16,8 @@ namespace rdmashared {
 using rdmacommon::Error, rdmacommon::Link;
 
 CallerArea::CallerArea(Link link, Waiting waiting, std::chrono::milliseconds limit)
-    : waiting_(waiting), joined_(join(std::move(link), limit)), use_(*joined_.area) {}
-
-uint64_t CallerArea::longest() const {
-  const AreaShape &shape = area().shape();
-  return std::min(uint64_t{shape.slots} * shape.slot_size, uint64_t{shape.longest});
-}
+    : waiting_(waiting), joined_(join(std::move(link), limit)),
+      longest_(joined_.area->shape().longest_from(0)), use_(*joined_.area) {}
 
 uint64_t CallerArea::needed(size_t bytes, const RequestOptions &options) {
   return std::max<uint64_t>(
@@ -55,20 +51,16 @@ Outcome CallerArea::add(std::span<const std::byte> bytes, const RequestOptions &
     use_.give_up(place); // before the sender sends it, and wakes those who wait for its slots
   if (!bytes.empty())
     std::memcpy(area().slots(place.slot).data(), bytes.data(), bytes.size());
-  submit(
-      {.slot = place.slot,
-       .length = static_cast<uint32_t>(bytes.size()),
-       .max_response = std::min(slots * slot_size, area().shape().longest),
-       .server = options.server.value_or(any_server),
-       .limit_ms = static_cast<uint32_t>(std::clamp<int64_t>(options.limit.count(), 1, UINT32_MAX)),
-       .response_buffer = place.buffer,
-       .want = is_long ? Want::long_response : want,
-       .service = options.service});
+  area().submission(place.slot) = {
+      .length = static_cast<uint32_t>(bytes.size()),
+      .max_response = std::min(slots * slot_size, area().shape().longest),
+      .server = options.server.value_or(any_server),
+      .limit_ms = static_cast<uint32_t>(std::clamp<int64_t>(options.limit.count(), 1, UINT32_MAX)),
+      .response_buffer = place.buffer,
+      .want = is_long ? Want::long_response : want,
+      .service = options.service};
+  submit(place.slot);
   return Outcome::response;
-}
-
-void CallerArea::submit(const Submission &what) {
-  std::memcpy(&area().submission(submitted_++), &what, sizeof what);
 }
 
 void CallerArea::announce() {

@@ -46,7 +46,7 @@ public:
   bool is_known_to_be_over() const { return board().is_over.load() != 0 || sender_has_gone_; }
 
   using Allocation = AreaUse::Allocation;
-  uint64_t longest() const; // request, or response in the slots, in bytes
+  uint64_t longest() const { return longest_; } // request, or response in the slots, in bytes
   static uint64_t needed(size_t bytes, const RequestOptions &options);
   // @throws Error if the sender has no such server, or no such responses
   void check(const RequestOptions &options) const {
@@ -72,8 +72,10 @@ public:
     return {*this,    place.slot,   place.slots, place.buffer, options.waiting.value_or(waiting_),
             deadline, options.where};
   }
-  // With the lock. Several submissions can be announced together.
-  void submit(const Submission &what);
+  // With the lock. Several entries of the queue can be announced together.
+  void submit(uint32_t entry) {
+    area().queued(submitted_++).store(entry, std::memory_order_relaxed);
+  }
   void announce();
   void free(const Allocation &place) {
     use_.release(place);
@@ -91,6 +93,7 @@ public:
   std::array<IdlePolicy, 3> idle_policy_{IdlePolicy(Waiting::poll), IdlePolicy(Waiting::events),
                                          IdlePolicy(Waiting::adaptive)}; // by Waiting
   Membership joined_;
+  const uint64_t longest_;
   std::atomic<bool> sender_has_gone_ = false;
 
   std::mutex mutex_; // protects the two members below; AreaUse::release() needs no lock

@@ -35,12 +35,12 @@ uint32_t queue_length_for(const AreaShape &shape) {
 
 // Everything follows from the shape, so what a header says can be checked.
 Area::Layout::Layout(const AreaShape &of)
-    : magic{'r', 'd', 'm', 'a', 'a', 'r', 'e', 'a'}, version(3), header_size(sizeof(Header)),
+    : magic{'r', 'd', 'm', 'a', 'a', 'r', 'e', 'a'}, version(4), header_size(sizeof(Header)),
       shape(of) {
   const auto page_after = [](uint64_t end) { return (end + 4095) / 4096 * 4096; };
   queue = sizeof(Header);
-  answers = queue + uint64_t{queue_length_for(of)} * sizeof(Submission);
-  data = page_after(answers + uint64_t{of.slots} * sizeof(Answer));
+  requests = queue + uint64_t{queue_length_for(of)} * sizeof(uint32_t);
+  data = page_after(requests + uint64_t{of.slots} * sizeof(Request));
   response_buffers = page_after(data + uint64_t{of.slots} * of.slot_size);
   length = page_after(response_buffers + uint64_t{of.long_responses} * of.largest);
 }
@@ -85,8 +85,8 @@ Area::Area(int memory) : process_(getpid()) {
     throw Error("the area of this process", "the sender has another version of the library");
   shape_ = layout.shape;
   queue_length_ = queue_length_for(shape_);
-  queue_ = std::launder(reinterpret_cast<Submission *>(base + layout.queue));
-  answers_ = std::launder(reinterpret_cast<Answer *>(base + layout.answers));
+  queue_ = std::launder(reinterpret_cast<std::atomic<uint32_t> *>(base + layout.queue));
+  requests_ = std::launder(reinterpret_cast<Request *>(base + layout.requests));
   data_ = base + layout.data;
   response_buffers_ = base + layout.response_buffers;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Layer: memory. What a worker process and its sender share: the area and the board.
 //
-// The area has slots for the requests of one process and their responses, and a queue of what it
-// submits. The sender makes it, and shares it with that process alone. The process can write
-// anything to it at any time. So the sender reads each word once, checks it, and keeps its own
-// records in private memory. The process keeps its list of used slots in private memory, too.
+// The area has slots for the requests of one process and their responses, and a queue of the slots
+// that it submits. The sender makes it, and shares it with that process alone. The process can
+// write anything to it at any time. So the sender reads each word once, checks it, and keeps its
+// own records in private memory. The process keeps its list of used slots in private memory, too.
 //
 // The board is one page. All workers of a sender read it, and only the sender can write it. It
 // holds the bells that wake workers, and says whether the sender sleeps.
@@ -37,6 +37,10 @@ struct AreaShape {
   uint32_t largest;        // bytes of each of them
   uint32_t longest;        // bytes of a request, and of its response in the slots
 
+  // Most bytes of a request that begins with this slot.
+  uint64_t longest_from(uint32_t slot) const {
+    return std::min(uint64_t{slots - slot} * slot_size, uint64_t{longest});
+  }
   static constexpr uint32_t max_slots = 1 << 24;
 
   bool operator==(const AreaShape &) const = default;
@@ -47,13 +51,13 @@ enum class Want : uint8_t {
   response,      // the sender sends the request in these slots, and its response goes there
   long_response, // its response can have any length, and goes into a response buffer
   nothing,       // the sender sends it, and there is no response
-  cancel,        // nobody waits for the response any more
 };
 
 constexpr uint32_t any_server = ~uint32_t{0};
 
+// A request, found by its first slot. The worker writes it before it queues the slot. It writes the
+// next one there once this one has an answer.
 struct Submission {
-  uint32_t slot;            // the first one of the request
   uint32_t length;          // bytes of the request
   uint32_t max_response;    // bytes for the response in the slots, from the first one on
   uint32_t server;          // an index, or any_server
@@ -63,7 +67,10 @@ struct Submission {
   uint8_t service;
   uint16_t unused;
 };
-static_assert(sizeof(Submission) == 28);
+static_assert(sizeof(Submission) == 24);
+
+// In the queue, with a slot: nobody waits for the response to the request there any more.
+constexpr uint32_t cancels = uint32_t{1} << 31;
 
 // The answer to a request, found by the request's first slot. outcome is 0 until there is one.
 struct Answer {
@@ -81,12 +88,15 @@ public:
 
   const AreaShape &shape() const { return shape_; }
 
-  // The number of submissions so far, modulo 2^32. The worker writes it after the submission.
+  // The number of slots queued so far, modulo 2^32. The worker writes it after the entry.
   std::atomic<uint32_t> &submitted() const { return header_->submitted; }
-  Submission &submission(uint32_t number) const { return queue_[number & (queue_length_ - 1)]; }
-  // Room for three submissions of each slot. A request can be answered just before its cancel is
-  // submitted. Then its slot is free at once: behind the cancel comes another request, and its
-  // cancel. A power of two, so the queue goes round where the number of submissions does.
+  // The entry with this number: the first slot of a request, which may have `cancels` set.
+  std::atomic<uint32_t> &queued(uint32_t number) const {
+    return queue_[number & (queue_length_ - 1)];
+  }
+  // Room for each slot three times. A request can be answered just before its cancel is queued.
+  // Then its slot is free at once: behind the cancel comes another request, and its cancel. A power
+  // of two, so the queue goes round where the number of entries does.
   uint32_t queue_length() const { return queue_length_; }
 
   // The worker says that it sleeps on its bell, or for its event. The sender takes that back when
@@ -98,7 +108,8 @@ public:
   std::atomic<uint32_t> &wants_room() const { return header_->wants_room; }
   std::atomic<uint32_t> &room_bell() const { return header_->room_bell; }
 
-  Answer &answer(uint32_t slot) const { return answers_[slot]; }
+  Submission &submission(uint32_t slot) const { return requests_[slot].submission; }
+  Answer &answer(uint32_t slot) const { return requests_[slot].answer; }
   // From this slot to the end of all slots.
   std::span<std::byte> slots(uint32_t first) const {
     const size_t offset = size_t{first} * shape_.slot_size;
@@ -117,10 +128,14 @@ private:
     std::array<char, 8> magic;
     uint32_t version, header_size;
     AreaShape shape;
-    uint64_t queue, answers, data, response_buffers, length; // bytes from the beginning
+    uint64_t queue, requests, data, response_buffers, length; // bytes from the beginning
 
     explicit Layout(const AreaShape &shape);
     bool operator==(const Layout &) const = default;
+  };
+  struct Request {
+    Submission submission;
+    Answer answer;
   };
   struct Header {
     Layout layout;
@@ -134,8 +149,8 @@ private:
   AreaShape shape_{};
   uint32_t queue_length_ = 0;
   Header *header_ = nullptr;
-  Submission *queue_ = nullptr;
-  Answer *answers_ = nullptr;
+  std::atomic<uint32_t> *queue_ = nullptr;
+  Request *requests_ = nullptr;
   std::byte *data_ = nullptr, *response_buffers_ = nullptr;
 };
 

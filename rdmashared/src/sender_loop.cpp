@@ -199,27 +199,26 @@ bool SenderLoop::take_from(Worker &worker) {
     drop(worker);
     return true;
   }
-  for (uint32_t i = 0; i < count; ++i) {
-    Submission copy; // the worker can change it at any time
-    std::memcpy(&copy, &area.submission(worker.taken++), sizeof copy);
-    take(worker, copy);
-  }
+  for (uint32_t i = 0; i < count; ++i)
+    take(worker, area.queued(worker.taken++).load(std::memory_order_relaxed));
   return count > 0;
 }
 
 // [check-submission]
 // A submission that makes no sense is dropped: a worker can spoil only its own requests.
-void SenderLoop::take(Worker &worker, const Submission &what) {
+void SenderLoop::take(Worker &worker, uint32_t entry) {
   const AreaShape &area = worker.shape;
-  if (what.slot >= area.slots)
+  const uint32_t slot = entry & ~cancels;
+  if (slot >= area.slots)
     return;
-  Request &request = worker.requests[what.slot];
-  if (what.want == Want::cancel)
+  Request &request = worker.requests[slot];
+  if (entry != slot)
     return cancel(request);
-  const uint64_t most =
-      std::min(uint64_t{area.slots - what.slot} * area.slot_size, uint64_t{area.longest});
+  Submission what; // a copy: the worker can change it at any time
+  std::memcpy(&what, &worker.area.submission(slot), sizeof what);
+  const uint64_t most = area.longest_from(slot);
   const bool is_long = what.want == Want::long_response;
-  const bool is_possible = request.state == Request::State::none && what.want < Want::cancel &&
+  const bool is_possible = request.state == Request::State::none && what.want <= Want::nothing &&
                            what.length <= most && what.max_response <= most &&
                            (what.server == any_server || what.server < servers_) &&
                            (!is_long || what.response_buffer < area.long_responses);
@@ -353,7 +352,7 @@ bool SenderLoop::send_request(Lane &lane, Request &request) {
                               : what.want == Want::nothing ? Kind::post
                                                            : Kind::request,
                       .service = what.service};
-  const auto bytes = worker.area.slots(what.slot).first(what.length);
+  const auto bytes = worker.area.slots(request.slot).first(what.length);
   if (is_long) {
     auto buffer = lane.buffers_of(worker.number, worker.member.area);
     if (!buffer)
@@ -424,7 +423,7 @@ void SenderLoop::finish(Request &request, Outcome outcome, uint32_t length) {
     --busy_;
   if (worker.has_left)
     return free_if_gone(worker);
-  Answer &answer = worker.area.answer(request.what.slot);
+  Answer &answer = worker.area.answer(request.slot);
   answer.length = length;
   answer.outcome.store(1 + static_cast<uint32_t>(outcome), std::memory_order_release);
   const uint32_t bell = worker.number / 32;

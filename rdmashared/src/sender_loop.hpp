@@ -72,6 +72,7 @@ private:
     enum class State : uint8_t { none, waiting, sent } state = State::none;
     bool is_cancelled = false;
     uint16_t generation = 0;
+    uint32_t slot = 0;                            // its first one
     Submission what{};                            // a copy
     Clock::time_point since{};                    // the time when it was submitted, or sent
     Clock::time_point deadline{};                 // the time after which it is worthless
@@ -84,15 +85,17 @@ private:
     explicit Worker(Member its)
         : member(std::move(its)), number(static_cast<uint16_t>(member.number)), area(*member.area),
           shape(area.shape()), requests(std::make_unique<Request[]>(shape.slots)) {
-      for (uint32_t slot = 0; slot < shape.slots; ++slot)
+      for (uint32_t slot = 0; slot < shape.slots; ++slot) {
+        requests[slot].slot = slot;
         requests[slot].worker = this;
+      }
     }
 
     const Member member;
     const uint16_t number;
     const Area &area;
     const AreaShape shape;
-    uint32_t taken = 0; // submissions that the sender has taken, modulo 2^32
+    uint32_t taken = 0; // entries of the queue that the sender has taken, modulo 2^32
     uint32_t under_way = 0;
     uint64_t bytes = 0; // bytes in the slots, of all requests under way
     bool has_left = false;
@@ -133,15 +136,14 @@ private:
   bool take_submissions();
   bool take_from(Worker &worker);
   void drop(Worker &worker);
-  void take(Worker &worker, const Submission &what);
+  void take(Worker &worker, uint32_t entry);
   // The bytes that a request and its response need in the slots, which they share.
   static uint32_t bytes_of(const Submission &what) {
     return std::max(what.length, what.max_response);
   }
   static uint64_t id_of(const Request &request) {
-    return RequestId{.worker = request.worker->number,
-                     .generation = request.generation,
-                     .slot = request.what.slot}
+    return RequestId{
+        .worker = request.worker->number, .generation = request.generation, .slot = request.slot}
         .packed();
   }
   Queue &queue_of(const Submission &what) {

@@ -48,12 +48,13 @@ struct Others {
 
   void answer_all(const Area &area) {
     for (; taken != area.submitted().load(std::memory_order_acquire); ++taken) {
-      const Submission what = area.submission(taken);
+      const uint32_t slot = area.queued(taken).load(std::memory_order_relaxed);
+      const Submission what = area.submission(slot);
       requests.out.put({.length = what.length,
                         .max_response = what.max_response,
-                        .id = what.slot,
+                        .id = slot,
                         .kind = Kind::request},
-                       area.slots(what.slot).first(what.length));
+                       area.slots(slot).first(what.length));
     }
     requests.deliver([&](const Header &header, std::span<const std::byte> bytes) {
       answers.out.put({.length = header.length, .id = header.id, .kind = Kind::response}, bytes);

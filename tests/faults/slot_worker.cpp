@@ -126,17 +126,16 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
       default: {
         // A response of at most 4 bytes, or of far too many: one slot's response is its next
         // request, which must not ask the service for work that takes time.
-        Submission what{.slot = any(),
-                        .length = any(),
-                        .max_response =
-                            random() % 4 == 0 ? 1 << 30 : static_cast<uint32_t>(random() % 5),
-                        .server = random() % 4 == 0 ? any() : any_server,
-                        .limit_ms = random() % 4 == 0 ? any() : 0,
-                        .response_buffer = any(),
-                        .want = static_cast<Want>(random() % 5),
-                        .service = 0,
-                        .unused = 0};
-        std::memcpy(&area.submission(submitted++), &what, sizeof what);
+        area.submission(random() % area.shape().slots) = {
+            .length = any(),
+            .max_response = random() % 4 == 0 ? 1 << 30 : static_cast<uint32_t>(random() % 5),
+            .server = random() % 4 == 0 ? any() : any_server,
+            .limit_ms = random() % 4 == 0 ? any() : 0,
+            .response_buffer = any(),
+            .want = static_cast<Want>(random() % 5),
+            .service = 0,
+            .unused = 0};
+        area.queued(submitted++) = random() % 5 == 0 ? any() | cancels : any();
         area.submitted() = submitted;
         ++submissions;
         if (submissions % 16 == 0)
@@ -159,17 +158,17 @@ public:
   void submit(uint32_t slot, Want want, uint32_t max_response, uint32_t microseconds = 0) {
     const auto bytes = request_that_takes(microseconds);
     std::ranges::copy(bytes, area().slots(slot).begin());
-    area().submission(submitted_++) = {.slot = slot,
-                                       .length = static_cast<uint32_t>(bytes.size()),
-                                       .max_response = max_response,
-                                       .server = any_server,
-                                       .limit_ms = 0,
-                                       .response_buffer = slot,
-                                       .want = want,
-                                       .service = 0,
-                                       .unused = 0};
-    area().submitted() = submitted_;
+    area().submission(slot) = {.length = static_cast<uint32_t>(bytes.size()),
+                               .max_response = max_response,
+                               .server = any_server,
+                               .limit_ms = 0,
+                               .response_buffer = slot,
+                               .want = want,
+                               .service = 0,
+                               .unused = 0};
+    queue(slot);
   }
+  void cancel(uint32_t slot) { queue(slot | cancels); }
   void wait_for_answer(uint32_t slot) {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t rung = write(joined_.doorbell.get(), &one, sizeof one);
@@ -178,6 +177,11 @@ public:
   }
 
 private:
+  void queue(uint32_t entry) {
+    area().queued(submitted_++) = entry;
+    area().submitted() = submitted_;
+  }
+
   const Membership joined_;
   uint32_t submitted_ = 0;
 };
@@ -213,7 +217,7 @@ void cancel_again(const std::string &name) {
   wait_for_the_sender();              // it has sent them
   for (uint32_t i = 0; i < 1000; ++i) // no more than the queue has room for
     for (const uint32_t slot : {0, 1})
-      worker.submit(slot, Want::cancel, 8);
+      worker.cancel(slot);
   wait_for_the_sender();
 }
 

@@ -112,11 +112,11 @@ void echo(const Member &member, const std::atomic<bool> &is_over) {
       std::this_thread::yield();
       continue;
     }
-    const Submission what = area.submission(taken++);
-    if (what.want == Want::cancel)
+    const uint32_t slot = area.queued(taken++).load(std::memory_order_relaxed);
+    if ((slot & cancels) != 0)
       continue;
-    Answer &answer = area.answer(what.slot);
-    answer.length = what.length;
+    Answer &answer = area.answer(slot);
+    answer.length = area.submission(slot).length;
     answer.outcome.store(1 + static_cast<uint32_t>(Outcome::response));
     if (must_wake(area.wants_room()))
       ring(area.room_bell(), ~uint32_t{0});

@@ -70,9 +70,9 @@ TEST(AreaMemory, BothEndsHaveTheSame) {
   EXPECT_EQ(other.sleeps().load(), 2U);
   EXPECT_EQ(other.wants_event().load(), 3U);
   // The queue goes round, also where the counter does.
-  one.submission(3).slot = 77;
-  EXPECT_EQ(other.submission(35).slot, 77U);
-  EXPECT_EQ(&one.submission(UINT32_MAX) - &one.submission(0), 31);
+  one.queued(3) = 77;
+  EXPECT_EQ(other.queued(35).load(), 77U);
+  EXPECT_EQ(&one.queued(UINT32_MAX) - &one.queued(0), 31);
 }
 
 // Fills each part with something else, and then looks whether each still has its own.
@@ -87,8 +87,9 @@ TEST(AreaMemory, NoPartLiesInAnother) {
     area.sleeps() = 0x22222222;
     area.wants_event() = 0x33333333;
     for (uint32_t i = 0; i < area.queue_length(); ++i)
-      std::memset(&area.submission(i), static_cast<int>(i), sizeof(Submission));
+      area.queued(i) = 3 * i;
     for (uint32_t i = 0; i < shape.slots; ++i) {
+      std::memset(&area.submission(i), static_cast<int>(i), sizeof(Submission));
       area.answer(i).outcome = i + 1;
       area.answer(i).length = ~i;
     }
@@ -99,8 +100,10 @@ TEST(AreaMemory, NoPartLiesInAnother) {
     EXPECT_EQ(same.sleeps().load(), 0x22222222U);
     EXPECT_EQ(same.wants_event().load(), 0x33333333U);
     for (uint32_t i = 0; i < area.queue_length(); ++i)
-      ASSERT_EQ(same.submission(i).slot, (i & 0xff) * 0x01010101U);
+      ASSERT_EQ(same.queued(i).load(), 3 * i);
     for (uint32_t i = 0; i < shape.slots; ++i) {
+      ASSERT_EQ(same.submission(i).length, (i & 0xff) * 0x01010101U);
+      ASSERT_EQ(same.submission(i).unused, (i & 0xff) * 0x0101U);
       ASSERT_EQ(same.answer(i).outcome.load(), i + 1);
       ASSERT_EQ(same.answer(i).length, ~i);
     }
@@ -180,13 +183,13 @@ TEST(AreaMemory, AShapeWhoseLengthOverflowsIsRefused) {
   Beginning forged{};
   std::memcpy(&forged, SharedMemory(real.get(), length_of(real.get())).data(), sizeof forged);
   const uint64_t queue = forged.offsets[0],
-                 answers = queue + uint64_t{4} * huge.slots * sizeof(Submission),
-                 data = page_after(answers + uint64_t{huge.slots} * 8),
+                 requests = queue + uint64_t{4} * huge.slots * sizeof(uint32_t),
+                 data = page_after(requests + uint64_t{huge.slots} * (sizeof(Submission) + 8)),
                  buffers = page_after(data + uint64_t{huge.slots} * huge.slot_size),
                  length = page_after(buffers + uint64_t{huge.long_responses} * huge.largest);
   ASSERT_LT(length, buffers);
   forged.shape = huge;
-  forged.offsets = {queue, answers, data, buffers, length};
+  forged.offsets = {queue, requests, data, buffers, length};
   const File file = rdmacommon::make_shared_memory("test", length); // nobody touches most of it
   std::memcpy(SharedMemory(file.get(), length).data(), &forged, sizeof forged);
   EXPECT_THROW(Area(file.get()), Error);
