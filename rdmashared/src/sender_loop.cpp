@@ -180,13 +180,16 @@ bool SenderLoop::gather() {
 // Starts with another worker each time, so that none is always the last.
 bool SenderLoop::take_submissions() {
   bool was_busy = false;
-  const size_t count = workers_.size();
-  for (size_t i = 0; i < count && i < workers_.size(); ++i) {
-    Worker &worker = *workers_[(first_worker_ + i) % workers_.size()];
-    if (worker.area.submitted().load(std::memory_order_relaxed) != worker.taken)
-      was_busy |= take_from(worker);
-  }
-  first_worker_ = workers_.empty() ? 0 : (first_worker_ + 1) % workers_.size();
+  if (++first_worker_ >= workers_.size())
+    first_worker_ = 0;
+  const auto take_some = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to && i < workers_.size(); ++i)
+      if (Worker &worker = *workers_[i];
+          worker.area.submitted().load(std::memory_order_relaxed) != worker.taken)
+        was_busy |= take_from(worker);
+  };
+  take_some(first_worker_, workers_.size());
+  take_some(0, first_worker_);
   return was_busy;
 }
 

@@ -111,7 +111,7 @@ void OutRing::put(const Header &header, std::span<const std::byte> bytes,
   if (!more.empty())
     copy(offset + Header::bytes + bytes.size(), more);
   const auto length = static_cast<uint32_t>(Header::bytes + bytes.size() + more.size());
-  const uint32_t slots = length <= slot_size_ ? 1 : (length + slot_size_ - 1) / slot_size_;
+  const auto slots = static_cast<uint32_t>(slots_for(bytes.size() + more.size(), slot_size_));
   free_ -= slots;
   if (open_.run.count + slots > group_)
     close();

@@ -240,7 +240,8 @@ struct RequestId {
 
 // Slots of a message with so many bytes behind its header.
 inline uint64_t slots_for(uint64_t bytes, uint32_t slot_size) {
-  return (Header::bytes + bytes + slot_size - 1) / slot_size;
+  const uint64_t length = Header::bytes + bytes;
+  return length <= slot_size ? 1 : (length + slot_size - 1) / slot_size; // nearly always one
 }
 
 // ---- the two rings
