@@ -12,7 +12,7 @@
 namespace rdmashared {
 
 // [submit]
-// Called by a worker. `count` is the number of its submissions so far.
+// Called by a worker. `count` is the number of entries that it has queued so far.
 // @param ring called if the sender sleeps
 template <typename Ring>
 void publish(std::atomic<uint32_t> &submitted, uint32_t count,

@@ -249,12 +249,9 @@ std::vector<Pending> Caller::request_batch(std::span<const std::span<const std::
   area_->check(options);
   if (area_->is_known_to_be_over())
     area_->fail(Outcome::sender_gone, {}, options);
-  std::span<const std::byte> longest;
   for (const auto bytes : requests)
-    if (bytes.size() > longest.size())
-      longest = bytes;
-  if (CallerArea::needed(longest.size(), options) > area_->longest())
-    area_->fail(Outcome::too_long, longest, options);
+    if (CallerArea::needed(bytes.size(), options) > area_->longest())
+      area_->fail(Outcome::too_long, bytes, options);
   const auto deadline = rdmacommon::deadline_in(options.limit);
   std::vector<Pending> sent;
   sent.reserve(requests.size());

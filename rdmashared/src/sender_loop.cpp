@@ -219,6 +219,7 @@ void SenderLoop::take(Worker &worker, uint32_t entry) {
     return cancel(request);
   Submission what; // a copy: the worker can change it at any time
   std::memcpy(&what, &worker.area.submission(slot), sizeof what);
+  std::atomic_signal_fence(std::memory_order_seq_cst); // the compiler does not read it again
   const uint64_t most = area.longest_from(slot);
   const bool is_long = what.want == Want::long_response;
   const bool is_possible = request.state == Request::State::none && what.want <= Want::nothing &&

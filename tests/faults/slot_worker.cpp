@@ -126,7 +126,8 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
       default: {
         // A response of at most 4 bytes, or of far too many: one slot's response is its next
         // request, which must not ask the service for work that takes time.
-        area.submission(random() % area.shape().slots) = {
+        const uint32_t slot = any();
+        area.submission(slot % area.shape().slots) = {
             .length = any(),
             .max_response = random() % 4 == 0 ? 1 << 30 : static_cast<uint32_t>(random() % 5),
             .server = random() % 4 == 0 ? any() : any_server,
@@ -135,7 +136,7 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
             .want = static_cast<Want>(random() % 5),
             .service = 0,
             .unused = 0};
-        area.queued(submitted++) = random() % 5 == 0 ? any() | cancels : any();
+        area.queued(submitted++) = random() % 5 == 0 ? slot | cancels : slot;
         area.submitted() = submitted;
         ++submissions;
         if (submissions % 16 == 0)
