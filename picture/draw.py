@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Draws the lessons' pictures: each NAME.py and each NAME_trace.txt in this folder becomes
-NAME.svg.
+"""Draws the pictures of the lessons. Each page has a folder here; each of its NAME.py, and each of
+its recorded runs (trace.txt, NAME_trace.txt), becomes NAME.svg.
 
     python3 picture/draw.py            draws all of them
     python3 picture/draw.py --check    fails if a committed picture is not what its source draws
@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
 
-from drawing.gallery import drawn, sources  # noqa: E402
+from drawing.gallery import FOLDER, drawn, sources  # noqa: E402
 
 
 def main() -> int:
@@ -26,13 +26,13 @@ def main() -> int:
         except FileNotFoundError as error:
             print(
                 (
-                    f"{source.name} needs {error.filename}: ./lab bench --publish writes the"
+                    f"{source.relative_to(FOLDER)} needs {error.filename}: ./lab bench --publish writes the"
                     " measurements"),
                 file=sys.stderr)
             failed = True
             continue
         if not target.exists() or target.read_text() != svg:
-            stale.append(target.name)
+            stale.append(target.relative_to(FOLDER))
             if "--check" not in sys.argv:
                 target.write_text(svg)
     print(

@@ -320,7 +320,7 @@ class Measured(unittest.TestCase):
         plots.draw_all(self.folder, self.folder)
         for plot in ("latency", "groups", "processes", "cpu"):
             self.assertEqual(
-                (self.published / f"28_measure_{plot}.svg").read_text(),
+                (self.published / f"{plot}.svg").read_text(),
                 (self.folder / f"{plot}.svg").read_text())
 
     def refused(self, says: str) -> None:

@@ -8,7 +8,7 @@ from itertools import takewhile
 from lab import examples, ladder, variants
 from lab.paths import ROOT
 
-FOLDERS = ["rdmacommon", "rdmashared", "examples", "tests", "tools", "picture"]
+FOLDERS = ["rdmacommon", "rdmashared", "examples", "tests", "tools"]
 SUFFIXES = {".cpp", ".hpp", ".c", ".h", ".py", ".sh", ".svg", ".txt", ".patch"}
 
 

@@ -22,7 +22,7 @@ class Pictures(unittest.TestCase):
         self.assertEqual((pixels("x" * 10), pixels("XX#_"), pixels("")), (63, 32.4, 0))
 
     def test_each_has_title_description_and_both_themes(self):
-        for path in (ROOT / "picture").glob("*.svg"):
+        for path in (ROOT / "picture").glob("*/*.svg"):
             text = path.read_text()
             for part in ("<title", "<desc", "prefers-color-scheme:dark"):
                 self.assertIn(part, text, path.name)

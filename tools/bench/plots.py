@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The plots of a run of ./lab bench, drawn by the same sources as the lesson's:
-picture/28_measure_*.py."""
+picture/28_measure/*.py."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,14 +8,14 @@ from pathlib import Path
 from bench.measured import Measured
 from drawing import gallery
 
-PREFIX = "28_measure_"  # of the lesson's pictures
+FOLDER = gallery.FOLDER / "28_measure"  # the lesson's pictures
 # plot -> what it shows
 GROUP = {"latency": "latency", "groups": "groups", "processes": "requests", "cpu": "requests"}
 
 
 def drawn(plot: str, measured: Measured) -> str:
     """One plot as SVG."""
-    return gallery.drawn(gallery.FOLDER / f"{PREFIX}{plot}.py", measured)
+    return gallery.drawn(FOLDER / f"{plot}.py", measured)
 
 
 def draw_all(results_folder: Path, into: Path) -> list[Path]:

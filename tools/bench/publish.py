@@ -7,11 +7,10 @@ import shutil
 from pathlib import Path
 
 from bench import cases, measured, plots
-from drawing import gallery
 from lab.commands import sync
 from lab.errors import LabError
 
-PICTURES = gallery.FOLDER
+PICTURES = plots.FOLDER
 RUNS = 5  # of a case, at least
 
 
@@ -24,7 +23,7 @@ def publish(results_folder: Path) -> None:
     for name in measured.FILES:
         shutil.copyfile(results_folder / name, measured.PUBLISHED / name)
     for plot, svg in drawn.items():
-        (PICTURES / f"{plots.PREFIX}{plot}.svg").write_text(svg)
+        (PICTURES / f"{plot}.svg").write_text(svg)
     sync.renew()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the lessons' pictures are drawn from: picture/NAME.py defines draw() -> str, and
-picture/NAME_trace.txt is a run of an example that ./lab dev record has kept.
+"""What the pictures in picture/PAGE are drawn from: NAME.py defines draw() -> str, and trace.txt or
+NAME_trace.txt is a run of the page's example that ./lab dev record has kept.
 """
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ FOLDER = ROOT / "picture"
 
 def sources() -> list[Path]:
     """One for each picture."""
-    return sorted(
-        path
-        for path in [*FOLDER.glob("*.py"), *FOLDER.glob("*_trace.txt")]
-        if path.name != "draw.py")
+    return sorted([*FOLDER.glob("*/*.py"), *FOLDER.glob("*/*trace.txt")])
 
 
 def drawn(source: Path, *of_what) -> str:

@@ -51,7 +51,8 @@ def example_page(path: Path) -> str:
 def link(match, here: Path) -> str:
     picture, text, target = match.groups()
     if picture:
-        return f"![{text}]({Path(target).name})"
+        path = Path(target)  # its copy, by ./lab docs
+        return f"![{text}]({path.parent.name}_{path.name})"
     if "://" in target:
         return match[0]
     file, _, anchor = target.partition("#")

@@ -37,6 +37,10 @@ def make(out: Path) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     (out / "examples.dox").write_text("".join(example_pages()))
+    # Doxygen puts all pictures into one folder.
+    (out / "picture").mkdir()
+    for picture in (ROOT / "picture").glob("*/*.svg"):
+        shutil.copy(picture, out / "picture" / f"{picture.parent.name}_{picture.name}")
     settings = (ROOT / "tools/site/Doxyfile").read_text()
     for name, value in {"ROOT": ROOT, "OUT": out}.items():
         settings = settings.replace(f"@{name}@", str(value))

@@ -96,7 +96,7 @@ def record_traces(lesson, device: str) -> None:
         text)
     for other, name, arguments in dict.fromkeys(commands):
         file = recording.file_of(lesson.stem, name or other)
-        if file.with_suffix(".svg").name in text:
+        if f"picture/{lesson.stem}/{file.stem}.svg" in text:
             program = examples.program(lesson, name) if name else other or lesson.program
             outcome, recorded = trace.of_example(lesson.kind, program, shlex.split(arguments))
             if bool(name) != outcome.failed:
