@@ -14,10 +14,10 @@
 
 #include <cstddef>
 
-struct Loop {
+struct LoopbackQp {
   static constexpr int access = IBV_ACCESS_LOCAL_WRITE;
 
-  Loop(const rdmacommon::DeviceOptions &options, void *memory, size_t length)
+  LoopbackQp(const rdmacommon::DeviceOptions &options, void *memory, size_t length)
       : port(rdmacommon::open_port(options)), pd(rdmacommon::alloc_pd(port.context.get())),
         mr(rdmacommon::reg_mr(pd.get(), memory, length, access)),
         cq(rdmacommon::create_cq(port.context.get(), 8)),

@@ -12,7 +12,7 @@
 #include "board.hpp"
 #include "exported.hpp"
 #include "fd_passing.hpp"
-#include "loop.hpp"
+#include "loopback_qp.hpp"
 #include "workers.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -135,7 +135,7 @@ void attach_import(const Settings &to) {
 void before_fork(const Settings &to) {
   const MappedBoard board(make_memory().get()); // shared; the mapping keeps it
   Slot &slot = board->slots[0];
-  const Loop rdma(to.device, &*board, sizeof(Board));
+  const LoopbackQp rdma(to.device, &*board, sizeof(Board));
   ibv_sge room = piece(rdma.mr.get(), &slot.reply, text_size);
   post_recv(rdma.qp.get(), {.sg_list = &room, .num_sge = 1});
   Child child([&](const Link &owner) {
@@ -188,7 +188,7 @@ void attach_worker(const Settings &to) {
 // [owner]
 // Sends what is ready in the worker's slot. What a worker says is checked, and it can say only
 // "ready": which slot that means is up to the owner.
-void serve(const Loop &rdma, const Board &board, Worker &worker, const Settings &to) {
+void serve(const LoopbackQp &rdma, const Board &board, Worker &worker, const Settings &to) {
   const std::string said = worker.link->receive(to.limit);
   if (said != "ready") { // it is finished
     const bool printable =
@@ -231,7 +231,7 @@ void one_owner(const Settings &to) {
     children.emplace_back(unrelated(name, to, "one-owner"));
   else
     std::printf("serving as %s\n", name.c_str());
-  const Loop rdma(to.device, &*board, sizeof(Board));
+  const LoopbackQp rdma(to.device, &*board, sizeof(Board));
 
   Link stranger; // nobody yet; the children do not wait for it
   std::vector<Worker> workers;

@@ -47,8 +47,8 @@ void connect(ibv_qp *qp, const Port &port, std::uint32_t dest_qp) {
 }
 
 // Two connected QPs of this process with one CQ, and memory to send from and to.
-struct Loop {
-  explicit Loop(const DeviceOptions &options)
+struct Loopback {
+  explicit Loopback(const DeviceOptions &options)
       : port(open_port(options)), pd(alloc_pd(port.context.get())),
         mr(reg_mr(pd.get(), memory, sizeof memory,
                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
@@ -91,7 +91,7 @@ struct Loop {
 void post(const DeviceOptions &options) {
   for (int fd = 3; fd < 200; ++fd) // as daemons do
     close(fd);
-  Loop loop(options);
+  Loopback loop(options);
   loop.receive(1);
   loop.receive(2);
   ibv_sge words = loop.sge(8), two[] = {loop.sge(10), loop.sge(20)};
@@ -265,7 +265,7 @@ void objects(const DeviceOptions &options) {
 
 void threads(const DeviceOptions &options) {
   constexpr int posters = 4, posts = 500;
-  Loop loop(options);
+  Loopback loop(options);
   std::atomic<bool> done{false};
   std::vector<std::thread> all;
   std::thread opener([&] {
@@ -300,7 +300,7 @@ void threads(const DeviceOptions &options) {
 // ---- fork: a child that uses the device by itself, while the parent's other thread posts
 
 void forks(const DeviceOptions &options) {
-  Loop loop(options);
+  Loopback loop(options);
   std::atomic<bool> done{false};
   std::thread poster([&] {
     while (!done) {
@@ -325,7 +325,7 @@ void forks(const DeviceOptions &options) {
 // ---- crash: no destructor runs
 
 void crash(const DeviceOptions &options) {
-  Loop loop(options);
+  Loopback loop(options);
   for (std::uint64_t i = 0; i < 20; ++i)
     loop.receive(i);
   std::fflush(stdout);

@@ -6,7 +6,7 @@
 
 #include "board.hpp"
 #include "fd_passing.hpp"
-#include "loop.hpp"
+#include "loopback_qp.hpp"
 
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/processes.hpp>
@@ -35,7 +35,7 @@ void not_the_number(int argc, char **argv) {
   });
   const File memory = make_memory();
   const MappedBoard board(memory.get());
-  const Loop rdma(options, &*board, sizeof(Board));
+  const LoopbackQp rdma(options, &*board, sizeof(Board));
   reader.link().send(std::to_string(memory.get()));
 
   put(board->slots[0].request, "written by the NIC");
