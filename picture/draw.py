@@ -26,8 +26,8 @@ def main() -> int:
         except FileNotFoundError as error:
             print(
                 (
-                    f"{source.relative_to(FOLDER)} needs {error.filename}: ./lab bench --publish writes the"
-                    " measurements"),
+                    f"{source.relative_to(FOLDER)} needs {error.filename}: ./lab bench --publish"
+                    " writes the measurements"),
                 file=sys.stderr)
             failed = True
             continue

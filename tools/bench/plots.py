@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The plots of a run of ./lab bench, drawn by the same sources as the lesson's:
-picture/28_measure/*.py."""
+picture/29_results/*.py."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.measured import Measured
 from drawing import gallery
 
-FOLDER = gallery.FOLDER / "28_measure"  # the lesson's pictures
+FOLDER = gallery.FOLDER / "29_results"  # the lesson's pictures
 # plot -> what it shows
 GROUP = {"latency": "latency", "groups": "groups", "processes": "requests", "cpu": "requests"}
 
