@@ -73,7 +73,7 @@ void attached(ibv_qp *queue, const ibv_gid &group) {
   all_attached().push_back({qp, group, Site::here()});
 }
 
-void look_at_groups(const void *cq) {
+void check_groups(const void *cq) {
   std::erase_if(all_attached(), [cq](const Attached &one) {
     const auto qp = one.qp.lock();
     if (qp && qp->live && qp->recv_cq == cq && !is_taken_in(one.group))

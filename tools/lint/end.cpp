@@ -25,7 +25,7 @@ std::string words(unsigned access) {
 
 // Flags of regions that no queue pair of their PD allows. Destroyed ones count: most programs have
 // tidied up by now.
-void look_at_access() {
+void check_access() {
   std::vector<std::shared_ptr<Object>> all_of(destroyed().begin(), destroyed().end());
   for (const auto &[address, object] : objects())
     if (object->live)
@@ -56,8 +56,8 @@ void look_at_access() {
 
 } // namespace
 
-void look_at_the_end() {
-  look_at_faults();
+void check_end() {
+  report_faults();
   const Locked lock;
   for (const auto &[address, object] : objects()) {
     if (!object->live || object->internal || object->pid != getpid() ||
@@ -65,14 +65,14 @@ void look_at_the_end() {
       continue;
     report(rules::leak, object->name + " was not destroyed", object->name, {}, &object->made);
   }
-  look_at_access();
+  check_access();
 }
 
 namespace {
 
 // After main() and the destructors of the program's static objects.
 [[gnu::destructor]] void at_exit() {
-  look_at_the_end();
+  check_end();
   end_by_severity();
 }
 

@@ -201,7 +201,7 @@ void lint::watch_context(ibv_context *context) {
 // Completions that are in a CQ at its end, and no event for one of them: the program has missed
 // them. With an event there, it only did not want to wait any more. Nothing is lost: no queue pair
 // uses the CQ any more, so its destruction will work.
-void lint::look_for_missed(ibv_cq *cq) {
+void lint::check_missed(ibv_cq *cq) {
   std::shared_ptr<Cq> its;
   {
     const Locked lock;

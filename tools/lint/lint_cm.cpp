@@ -154,7 +154,7 @@ template <typename Real> int around(call::rdma_destroy_id kind, Real real, rdma_
 template <typename Real>
 int around(call::rdma_get_cm_event kind, Real real, rdma_event_channel *channel,
            rdma_cm_event **event) {
-  look_at_faults();
+  report_faults();
   const int result = checked(kind, kind.name, real, channel, event);
   if (!result && !made_by_library(Site::here()))
     *event = copy_of(*event);

@@ -119,7 +119,7 @@ ibv_qp *around(call::ibv_create_qp kind, Real real, ibv_pd *pd, ibv_qp_init_attr
 }
 
 template <typename Real> int around(call::ibv_destroy_cq kind, Real real, ibv_cq *cq) {
-  look_for_missed(cq);
+  check_missed(cq);
   return checked(kind, kind.name, real, cq);
 }
 
@@ -159,7 +159,7 @@ int around(call::ibv_modify_qp kind, Real real, ibv_qp *qp, ibv_qp_attr *attr, i
 template <typename Real>
 ibv_ah *around(call::ibv_create_ah kind, Real real, ibv_pd *pd, ibv_ah_attr *attr) {
   const auto makes = [&] {
-    look_at_address(pd->context, *attr, "an address handle", {});
+    check_address(pd->context, *attr, "an address handle", {});
     return real();
   };
   return checked(kind, kind.name, makes, pd, attr);

@@ -183,7 +183,7 @@ bool names_key(const Request &request, std::uint32_t rkey, const ibv_context *co
 
 // The rkeys that a SEND must not name yet: of windows whose bind has not completed, unless it is
 // posted to this queue pair, which keeps the order. Under the lock.
-void look_for_early_keys(const Qp &qp, const Request &request) {
+void find_early_keys(const Qp &qp, const Request &request) {
   const auto says = [&](std::uint32_t rkey, const std::string &why, const Object &object) {
     if (rkey && names_key(request, rkey, qp.context))
       report(rules::rkey_early,
@@ -335,7 +335,7 @@ std::vector<Posted> take_sends(Qp &qp, std::uint64_t wr_id, bool any) {
 }
 
 // @param wanted requests that should be outstanding at once
-void look_at_room(const Qp &qp, std::size_t wanted) {
+void check_room(const Qp &qp, std::size_t wanted) {
   if (wanted <= qp.cap.max_send_wr)
     return;
   const bool signaled = std::any_of(qp.sends.begin(), qp.sends.end(),
@@ -418,7 +418,7 @@ std::uint64_t will_send(ibv_qp *queue, const std::vector<Request> &requests) {
       used_access()[request.rkey] |= access_of(request.opcode);
     has_bound |= posted.binds != 0;
     if (has_bound && is_send(request.opcode))
-      look_for_early_keys(*qp, request);
+      find_early_keys(*qp, request);
     signaled += posted.signaled;
     qp->sends.push_back(std::move(posted));
   }
@@ -465,9 +465,9 @@ void did_send(ibv_qp *queue, std::uint64_t batch, std::size_t refused, int error
   const auto cq = find<Cq>(qp->send_cq);
   // SoftRoCE frees the place of a request when it is done; other NICs when its completion is taken.
   if (error == ENOMEM)
-    look_at_room(*qp, qp->sends.size() + 1);
+    check_room(*qp, qp->sends.size() + 1);
   else if (!error && (!cq || cq->threads.empty())) // no thread takes completions just now
-    look_at_room(*qp, qp->sends.size());
+    check_room(*qp, qp->sends.size());
 }
 
 std::uint64_t will_receive(const void *queue, const std::vector<Request> &requests) {
@@ -550,7 +550,7 @@ namespace {
 //
 // The peer's min_rnr_timer is known if the peer is in this process. If not, few NAKs in a long time
 // show that it is long. The device counts the NAKs of all its queue pairs, so they may hide it.
-void look_at_time(const Qp &qp, const Posted &posted) {
+void check_time(const Qp &qp, const Posted &posted) {
   constexpr std::uint64_t long_ms = 300;
   const std::uint64_t took = now_ms() - posted.since;
   if (took < long_ms || qp.type != IBV_QPT_RC)
@@ -568,7 +568,7 @@ void look_at_time(const Qp &qp, const Posted &posted) {
          qp.name, {{"made", qp.made}, {"posted", posted.site}});
 }
 
-void look_for_destroyed(const Cq &cq, std::uint64_t wr_id, std::uint32_t number) {
+void find_destroyed(const Cq &cq, std::uint64_t wr_id, std::uint32_t number) {
   const auto is_it = [&](const std::shared_ptr<Object> &object) {
     const auto *qp = dynamic_cast<const Qp *>(object.get());
     return qp && qp->number == number && qp->context == cq.context;
@@ -582,7 +582,7 @@ void look_for_destroyed(const Cq &cq, std::uint64_t wr_id, std::uint32_t number)
 
 // A program that looks for completions after the end of the only queue pair waits for those of its
 // requests.
-void look_for_lost(Cq &cq, const void *address) {
+void find_lost(Cq &cq, const void *address) {
   const auto qp = cq.lost.lock();
   cq.lost.reset();
   if (!qp)
@@ -604,7 +604,7 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
   const auto its = find<Cq>(cq);
   const auto qp = its ? owner(*its, cq, wr_id, qp_num) : nullptr;
   if (its && !qp)
-    look_for_destroyed(*its, wr_id, qp_num);
+    find_destroyed(*its, wr_id, qp_num);
   if (!qp || !qp->accounted)
     return;
   const bool worked = status == IBV_WC_SUCCESS;
@@ -622,7 +622,7 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
   for (Posted &posted : taken)
     finish(*qp, posted, worked);
   if (worked && !receive && !taken.empty())
-    look_at_time(*qp, taken.back());
+    check_time(*qp, taken.back());
   if (worked || status == IBV_WC_WR_FLUSH_ERR)
     return;
   qp->failed = thread_id();
@@ -630,7 +630,7 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
   // SoftRoCE reports a receive that is too small as a local operation error.
   if (receive && status == IBV_WC_LOC_QP_OP_ERR)
     status = IBV_WC_LOC_LEN_ERR;
-  look_at_gid(*qp);
+  check_gid(*qp);
   for (const Meaning &meaning : meanings)
     if (meaning.status == status) {
       qp->failure = meaning.rule.name;
@@ -646,16 +646,16 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
 }
 
 void polled(const void *cq, int entries, int count) {
-  look_at_faults();
+  report_faults();
   const Locked lock;
   if (const auto its = find<Cq>(cq)) {
     its->last_poller = thread_id();
     its->event_unpolled = its->armed_unpolled = its->armed_late = false;
     its->full_batch = entries > 1 && count == entries;
     if (!count && !its->lost.expired())
-      look_for_lost(*its, cq);
+      find_lost(*its, cq);
   }
-  look_at_groups(cq);
+  check_groups(cq);
 }
 
 void armed(const void *cq, bool solicited_only) {
@@ -680,7 +680,7 @@ bool is_polled_elsewhere(const Cq &cq) {
   return cq.last_poller && cq.last_poller != thread_id();
 }
 
-void look_at_arming(Cq &cq) {
+void check_arming(Cq &cq) {
   if (cq.armed_late && !is_polled_elsewhere(cq))
     report(rules::no_poll_after_arm, "waiting for an event of " + cq.name, cq.name,
            {{"made", cq.made}, {"armed", cq.armed_at}});
@@ -688,7 +688,7 @@ void look_at_arming(Cq &cq) {
 }
 
 // One more completion than the program has taken may be there if one more request is posted.
-void look_at_batch(Cq &cq) {
+void check_batch(Cq &cq) {
   if (cq.full_batch && cq.pending > 0 && !is_polled_elsewhere(cq))
     report(rules::full_batch,
            "waiting for an event of " + cq.name +
@@ -703,8 +703,8 @@ void look_at_batch(Cq &cq) {
 void will_wait_on(const void *channel) {
   for (const auto &[address, cq] : all<Cq>())
     if (cq->channel == channel) {
-      look_at_arming(*cq);
-      look_at_batch(*cq);
+      check_arming(*cq);
+      check_batch(*cq);
     }
 }
 
@@ -721,7 +721,7 @@ void got_event(const void *cq) {
   const auto its = find<Cq>(cq);
   if (!its)
     return;
-  look_at_arming(*its);
+  check_arming(*its);
   if (its->armed_unpolled && !is_polled_elsewhere(*its))
     report(rules::cq_not_polled, "an event of " + its->name + " was taken, and it was not polled",
            its->name, its->history());

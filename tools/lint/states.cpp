@@ -158,7 +158,7 @@ std::string text_of(const ibv_gid &gid) {
 
 } // namespace
 
-void look_at_gid(const Qp &qp) {
+void check_gid(const Qp &qp) {
   if (!qp.gid)
     return;
   without_lock([context = qp.context, address = qp.attr.ah_attr, before = *qp.gid, name = qp.name,
@@ -174,8 +174,8 @@ void look_at_gid(const Qp &qp) {
 }
 
 // Looks at an address, of a QP that is to become RTR or of an address handle. Under no lock.
-void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
-                     const History &history) {
+void check_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
+                   const History &history) {
   if (!is_ethernet(context, address.port_num))
     return;
   if (!address.is_global) {
@@ -231,7 +231,7 @@ void will_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask) {
       report(rules::rnr_forever, "rnr_retry 7", name, history);
   }
   if (mask & IBV_QP_AV)
-    look_at_address(queue->context, attr.ah_attr, name, history);
+    check_address(queue->context, attr.ah_attr, name, history);
 }
 
 void did_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask, int error) {

@@ -264,20 +264,20 @@ void completed(const void *cq, std::uint64_t wr_id, ibv_wc_status status, ibv_wc
 // @param entries how many the program asked for
 void polled(const void *cq, int entries, int count);
 void armed(const void *cq, bool solicited_only);
-void look_for_missed(ibv_cq *cq);                // before it is destroyed; under no lock
+void check_missed(ibv_cq *cq);                   // before it is destroyed; under no lock
 void will_wait(const ibv_comp_channel *channel); // for an event
 void will_wait_on(const void *channel);          // the same. Under the lock
 void will_not_wait_for(int fd);                  // fd is a new channel's. Under the lock
 void got_event(const void *cq);
 bool is_ethernet(ibv_context *context, std::uint8_t port); // under no lock
-void look_at_gid(const Qp &qp);                            // the queue pair has a failed request
-void look_at_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
-                     const History &history); // under no lock
+void check_gid(const Qp &qp);                              // the queue pair has a failed request
+void check_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
+                   const History &history); // under no lock
 
 // datagram_checks.cpp
 void note_datagram(const Qp &qp, const Request &request, const Site &site); // under the lock
 void attached(ibv_qp *qp, const ibv_gid &group);
-void look_at_groups(const void *cq); // the program polls the CQ. Under the lock
+void check_groups(const void *cq); // the program polls the CQ. Under the lock
 
 // RNR NAKs that the device has sent, and received, from any peer; 0 if it does not count them.
 std::uint64_t rnr_naks(const ibv_context *context);
@@ -287,7 +287,7 @@ std::uint64_t rnr_naks_received(const ibv_context *context);
 std::optional<std::uint64_t> checksum(const char *memory,
                                       std::uint64_t length);                 // if it is readable
 std::size_t read_memory(const char *memory, void *into, std::size_t length); // @return bytes read
-void look_at_faults(); // reports uses that the signal handler has seen
+void report_faults(); // reports uses that the signal handler has seen
 void protect(Range &range);
 void unprotect(Range &range);
 void protect_event(void *page, std::size_t length, const Site &acknowledged);
@@ -302,6 +302,6 @@ bool protects(); // RDMALINT_PROTECT=1
 std::map<std::uint32_t, unsigned> &used_access();
 
 // At exit.
-void look_at_the_end();
+void check_end();
 
 } // namespace lint

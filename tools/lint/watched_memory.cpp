@@ -196,7 +196,7 @@ std::optional<std::uint64_t> checksum(const char *memory, std::uint64_t length) 
   return sum;
 }
 
-void look_at_faults() {
+void report_faults() {
   if (!fault_count)
     return;
   for (Fault &fault : faults) {
