@@ -117,7 +117,7 @@ void SenderLoop::run() {
         sleep();
     }
     if (turns % busy_turns == 0)
-      look_around(Clock::now(), false);
+      poll_events(Clock::now(), false);
   }
 }
 // [sender-turn]
@@ -149,11 +149,11 @@ void SenderLoop::sleep() {
     for (const auto &lane : lanes_)
       until = std::min(until, lane->deadline());
     stats_.sleeps += 1;
-    look_around(until, true);
+    poll_events(until, true);
   });
 }
 
-void SenderLoop::look_around(Clock::time_point until, bool may_sleep) {
+void SenderLoop::poll_events(Clock::time_point until, bool may_sleep) {
   loop_.wait(until, may_sleep);
   for (const auto &lane : lanes_)
     lane->check_deadlines();

@@ -177,7 +177,7 @@ private:
   void wake_workers();
   bool take_answers();
   void sleep();
-  void look_around(Clock::time_point until, bool may_sleep);
+  void poll_events(Clock::time_point until, bool may_sleep);
   bool arm();
   void free_if_gone(Worker &worker);
 

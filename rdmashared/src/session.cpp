@@ -45,7 +45,7 @@ void Answers::take(std::vector<Received *> &into) {
   into.swap(answered_);
 }
 
-bool Answers::will_sleep() {
+bool Answers::begin_sleep() {
   is_asleep_.store(true);
   const std::lock_guard lock(mutex_);
   if (answered_.empty())
@@ -143,7 +143,7 @@ void Session::accept_data(unique_cm_id &id) {
   check_errno(rdma_accept(data_id_.get(), &parameters), "rdma_accept");
 }
 
-bool Session::take(Came &came, const std::array<Came::Way, 256> &ways) {
+bool Session::take(Batches &came, const std::array<Batches::Way, 256> &ways) {
   if (is_closed())
     return false;
   const uint64_t run = uint64_t{shape_.slots} * (shape_.slot_size + sizeof(Received));
@@ -174,8 +174,8 @@ void Session::establish() {
       rdma_notify(id->get(), IBV_EVENT_COMM_EST); // fails if the packet has just come
 }
 
-void Session::message(const Header &header, std::span<const std::byte> bytes, Came &came,
-                      const std::array<Came::Way, 256> &ways) {
+void Session::message(const Header &header, std::span<const std::byte> bytes, Batches &came,
+                      const std::array<Batches::Way, 256> &ways) {
   switch (header.kind) {
   case Kind::ping:
     ++pings_;

@@ -51,8 +51,8 @@ public:
   void take(std::vector<Received *> &into); // @param into empty
   void close();                             // no thread takes answers any more
   // Before and after it sleeps. @return false if there is an answer: do not sleep
-  bool will_sleep();
-  void wakes() { is_asleep_.store(false, std::memory_order_relaxed); }
+  bool begin_sleep();
+  void end_sleep() { is_asleep_.store(false, std::memory_order_relaxed); }
   const Event &event() const { return event_; }
 
 private:
@@ -240,16 +240,16 @@ public:
   void established() { --awaited_; }
   bool is_established() const { return awaited_ == 0; }
 
-  // @param came requests that have come, by the way in which they are handled
-  // @param ways of each service
-  // @return false if there was nothing
-  // @throws Error if the client has said what it should not, or the connection is broken
-  struct Came {
+  // Requests that have come, by the way in which they are handled.
+  struct Batches {
     enum Way : size_t { at_once, urgent, usual };
     std::array<std::unique_ptr<Batch>, 3> batches; // by Way; null: none
     bool is_empty() const { return !batches[at_once] && !batches[urgent] && !batches[usual]; }
   };
-  bool take(Came &came, const std::array<Came::Way, 256> &ways);
+  // @param ways of each service
+  // @return false if there was nothing
+  // @throws Error if the client has said what it should not, or the connection is broken
+  bool take(Batches &came, const std::array<Batches::Way, 256> &ways);
   void answered(Received &request) { ready_.push_back(&request); }
   bool send(); // @return false if there was nothing
   // @return false if it was not armed: look again
@@ -276,8 +276,8 @@ public:
 
 private:
   void establish();
-  void message(const Header &header, std::span<const std::byte> bytes, Came &came,
-               const std::array<Came::Way, 256> &ways);
+  void message(const Header &header, std::span<const std::byte> bytes, Batches &came,
+               const std::array<Batches::Way, 256> &ways);
   void take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch);
   void cancel(uint64_t id);
   bool send_one(Received &request);
@@ -306,15 +306,15 @@ private:
 
 class SessionLoop {
 public:
-  // @param pool    for handlers; without threads they run in this loop
+  // @param pool       for handlers; without threads they run in this loop
   // @param background for what takes long
-  // @param settled called in this thread for the host of each session that is established now, or
-  //                has gone before it was
-  // @param gone    called in this thread for each session that was adopted and is no more
+  // @param on_settled called in this thread for the host of each session that is established now,
+  //                   or has gone before it was
+  // @param on_closed  called in this thread for each session that was adopted and is no more
   // All of them outlive this object.
   SessionLoop(const ServerOptions &options, const RequestHandler &handler, Pool &pool,
               Pool &background, std::function<void(const std::string &host)> on_settled,
-              std::function<void(const Session &)> gone);
+              std::function<void(const Session &)> on_closed);
   ~SessionLoop();
   SessionLoop(const SessionLoop &) = delete;
   SessionLoop &operator=(const SessionLoop &) = delete;
@@ -360,7 +360,7 @@ private:
   const ServerOptions &options_;
   const RequestHandler &handler_;
   Pool &pool_, &background_;
-  const std::array<Session::Came::Way, 256> ways_; // the way of each service
+  const std::array<Session::Batches::Way, 256> ways_; // the way of each service
   const std::function<void(const std::string &)> on_settled_;
   const std::function<void(const Session &)> on_closed_;
   std::function<void(rdma_cm_event &)> on_request_;

@@ -15,16 +15,16 @@ namespace {
 
 constexpr std::chrono::milliseconds tick(1000); // the interval at which a loop checks its sessions
 
-using Came = Session::Came;
+using Batches = Session::Batches;
 
-std::array<Came::Way, 256> ways(const ServerOptions &options, bool has_pool) {
-  std::array<Came::Way, 256> made{};
+std::array<Batches::Way, 256> ways(const ServerOptions &options, bool has_pool) {
+  std::array<Batches::Way, 256> made{};
   for (size_t service = 0; service < made.size(); ++service)
-    made[service] = !has_pool || options.inline_services.test(service) ? Came::at_once
-                    : options.urgent_services.test(service)            ? Came::urgent
-                                                                       : Came::usual;
+    made[service] = !has_pool || options.inline_services.test(service) ? Batches::at_once
+                    : options.urgent_services.test(service)            ? Batches::urgent
+                                                                       : Batches::usual;
   if (options.health_service)
-    made[*options.health_service] = Came::at_once;
+    made[*options.health_service] = Batches::at_once;
   return made;
 }
 
@@ -78,15 +78,15 @@ bool SessionLoop::turn() {
 }
 
 bool SessionLoop::take(Session &session) {
-  Came came;
+  Batches came;
   const bool was_busy = session.take(came, ways_);
-  if (auto &batch = came.batches[Came::at_once])
+  if (auto &batch = came.batches[Batches::at_once])
     Job(std::move(batch)).handle(handler_, stats_);
-  for (const auto way : {Came::urgent, Came::usual})
+  for (const auto way : {Batches::urgent, Batches::usual})
     if (auto &batch = came.batches[way]) { // each of the pool's threads may take part
       const auto job = std::make_shared<Job>(std::move(batch));
       for (size_t i = std::min(pool_.size(), job->size()); i > 0; --i)
-        stats_.wakes += add_to_pool(job, way == Came::urgent);
+        stats_.wakes += add_to_pool(job, way == Batches::urgent);
     }
   return was_busy;
 }
@@ -131,11 +131,11 @@ bool SessionLoop::arm() {
 }
 
 void SessionLoop::sleep() {
-  if (answers_->will_sleep()) {
+  if (answers_->begin_sleep()) {
     stats_.sleeps += 1;
     loop_.wait(std::min({next_look_, end_}), true);
   }
-  answers_->wakes();
+  answers_->end_sleep();
   check_deadlines();
 }
 
