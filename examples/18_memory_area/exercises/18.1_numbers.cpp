@@ -47,7 +47,7 @@ std::optional<uint32_t> try_take(Queue &queue) {
   return std::nullopt;
 }
 
-template <typename IsDone> void look_until(IsDone is_done, seconds timeout) {
+template <typename IsDone> void retry_until(IsDone is_done, seconds timeout) {
   for (const auto deadline = deadline_in(timeout); !is_done(); sched_yield())
     if (std::chrono::steady_clock::now() >= deadline)
       throw Error("the queue", "nothing happens");
@@ -63,11 +63,11 @@ void run(int argc, char **argv) {
   Queue &queue = *new (memory.data()) Queue{};
   Child child([&](const Link &) {
     for (uint32_t number = 1; number <= 1000; ++number)
-      look_until([&] { return try_put(queue, number); }, timeout);
+      retry_until([&] { return try_put(queue, number); }, timeout);
   });
   for (uint32_t expected = 1; expected <= 1000; ++expected) {
     std::optional<uint32_t> number;
-    look_until([&] { return (number = try_take(queue)).has_value(); }, timeout);
+    retry_until([&] { return (number = try_take(queue)).has_value(); }, timeout);
     if (*number != expected)
       throw Error("a number", "it is lost, or comes twice");
   }
