@@ -331,13 +331,11 @@ constexpr StatusHint status_hints[] = {
      "local-protection"},
     {IBV_WC_MW_BIND_ERR,
      "the region lacks IBV_ACCESS_MW_BIND or does not contain the window, or the window is bound, "
-     "or "
-     "its last rkey was not kept",
+     "or its last rkey was not kept",
      "window-bind"},
     {IBV_WC_REM_INV_REQ_ERR,
      "the peer's NIC refused the request: its receive buffer is too small, its QP does not allow "
-     "the "
-     "operation, or an atomic's address is not a multiple of eight",
+     "the operation, or an atomic's address is not a multiple of eight",
      "remote-invalid-request"},
     {IBV_WC_REM_ACCESS_ERR,
      "rkey, address and length must lie inside one region of the peer's, in the PD of its QP, with "
