@@ -210,7 +210,7 @@ class Modes(Shared):
         self.assertEqual(
             self.run_client(
                 "--processes", "0", "--threads", "500", "--requests", "100", "--connections", "5",
-                "--slots", "512", "--slot-size", "64"),
+                "--slots", "500", "--slot-size", "64"),
             50_000)
 
     def test_through_shared_memory_alone(self):
