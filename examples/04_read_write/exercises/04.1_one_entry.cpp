@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exercise 04.1 (★): write one entry of a table that lies in the other side's memory.
-// Wanted:   entry 5 becomes 42, and no other entry changes; the client does not READ.
+// Wanted:   entry 5 becomes 42, and no other entry changes. The client does not READ the
+//           table first.
 // Hints: ./lab hint 04.1
 // Check: ./lab check 04.1
 
@@ -29,11 +30,11 @@ void one_entry(int argc, char **argv) {
   if (options.is_server())
     table = {0, 10, 20, 30, 40, 50, 60, 70};
   const unique_pd pd = alloc_pd(port.context.get());
-  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   const unique_mr mr = reg_mr(pd.get(), &table, sizeof table, access);
   const unique_cq cq = create_cq(port.context.get(), 1);
   const unique_qp qp = create_rc_qp(pd.get(), cq.get(), {.max_send_wr = 1, .max_send_sge = 1});
-  to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE);
+  to_init(qp.get(), port, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
   Exchange exchange(options);
   const RemoteMemory theirs = connect(qp.get(), port, exchange, options, share(mr.get()));
 
@@ -42,18 +43,19 @@ void one_entry(int argc, char **argv) {
     for (const uint32_t &entry : table)
       std::printf("%u%c", entry, &entry == &table.back() ? '\n' : ' ');
   } else {
+    const auto request = [&](ibv_wr_opcode opcode, ibv_sge ours, uint64_t address) {
+      post_send(qp.get(), {.sg_list = &ours,
+                           .num_sge = 1,
+                           .opcode = opcode,
+                           .send_flags = IBV_SEND_SIGNALED,
+                           .wr = {.rdma = {.remote_addr = address, .rkey = theirs.rkey}}});
+      wait_for_completion(cq.get(), "a request", options.timeout);
+    };
     table[5] = 42;
     // TODO: this is the whole table.
-    ibv_sge what = piece(mr.get(), table.data(), sizeof table);
-    const uint64_t where = theirs.address;
-    post_send(qp.get(), {.sg_list = &what,
-                         .num_sge = 1,
-                         .opcode = IBV_WR_RDMA_WRITE,
-                         .send_flags = IBV_SEND_SIGNALED,
-                         .wr = {.rdma = {.remote_addr = where, .rkey = theirs.rkey}}});
-    wait_for_completion(cq.get(), "the WRITE", options.timeout);
-    // Enough on SoftRoCE. Elsewhere the word over TCP can overtake the data: READ back before it,
-    // or tell the peer by a SEND on the same queue pair (lessons 04 and 05).
+    request(IBV_WR_RDMA_WRITE, piece(mr.get(), table.data(), sizeof table), theirs.address);
+    // When this READ has completed, what the WRITE has written is in the server's memory.
+    request(IBV_WR_RDMA_READ, piece(mr.get(), &table[0], sizeof table[0]), theirs.address);
     exchange.send_done();
   }
   exchange.finish();
