@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// 06_completions: the ways to learn that something has completed, what goes wrong with them, and
-// what each costs.
+// 06_completions: a program that sleeps until something has completed, and what can go wrong.
 //
 // Lesson:  lessons/06_completions.md
 // Needs:   an RDMA device on both sides (./lab doctor says where yours comes from)
@@ -8,8 +7,8 @@
 // By hand: completions                 the server, which waits for messages
 //          completions --host ADDRESS  the client, which sends them
 
-#include "measure.hpp"
 #include "loopback.hpp"
+#include "ways_to_wait.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/objects.hpp>
@@ -18,15 +17,11 @@
 
 #include <infiniband/verbs.h>
 
-#include <fcntl.h>
-
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <future>
-#include <string>
 
 using namespace rdmacommon;
 using std::chrono::milliseconds;
@@ -130,42 +125,6 @@ void solicited(const Side &side) {
 }
 // [solicited]
 
-// [in-place]
-// The client builds four requests in its send queue. The server reads four completions in its CQ.
-void in_place(const Side &side) {
-  constexpr int messages = 4;
-  if (!side.is_server) {
-    side.exchange.receive_done();
-    build(side, messages);
-    side.wait_sent();
-    side.exchange.send_done();
-    std::printf("built %d requests, and polled one completion\n", messages);
-    return;
-  }
-  side.post_receives(messages);
-  side.exchange.send_done();
-  side.exchange.receive_done();
-  ibv_cq_ex *cq = side.extended;
-  ibv_poll_cq_attr none{};
-  std::array<ibv_wc, messages> done{};
-  int count = 0, rc = ibv_start_poll(cq, &none);
-  check_rc(rc, "ibv_start_poll");
-  while (rc == 0) {
-    done[count++] = {.status = cq->status,                  // status and wr_id are fields,
-                     .byte_len = ibv_wc_read_byte_len(cq)}; // the others are read on request
-    if (count == messages)
-      break;
-    rc = ibv_next_poll(cq);
-  }
-  ibv_end_poll(cq); // before anything can throw: until here, mlx5 holds the CQ's lock
-  check_rc(rc, "ibv_next_poll");
-  for (int i = 0; i < messages; ++i) {
-    check_wc(done[i], "a receive");
-    std::printf("in place:       message %d, %u bytes\n", i + 1, done[i].byte_len);
-  }
-}
-// [in-place]
-
 // A CQ cannot be destroyed while the program has an event of it that it has not acknowledged.
 void unacknowledged(const Port &port, ibv_pd *pd, const Side &side) {
   Loopback loop(port, pd, side.channel, 1);
@@ -213,51 +172,9 @@ void overrun(const Port &port, ibv_pd *pd, const Side &side) {
               attr.qp_state == IBV_QPS_RTS ? "still in" : "no longer in");
 }
 
-// [channel]
-unique_comp_channel create_channel(ibv_context *device) {
-  unique_comp_channel channel(
-      check_ptr(ibv_create_comp_channel(device), "ibv_create_comp_channel"));
-  // Otherwise ibv_get_cq_event would block. The program waits in epoll, which has a time limit.
-  const int flags = check_errno(fcntl(channel->fd, F_GETFL), "fcntl(F_GETFL)");
-  check_errno(fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK), "fcntl(O_NONBLOCK)");
-  return channel;
-}
-// [channel]
-
-// [create]
-// A provider without the extended interfaces returns EOPNOTSUPP.
-template <typename T> T *extended(T *object, const char *call) {
-  if (object == nullptr && errno == EOPNOTSUPP)
-    throw Unsupported(std::string("this device has no ") + call);
-  return check_ptr(object, call);
-}
-
-// The program says beforehand which fields of a completion it will read.
-ibv_cq_ex *create_cq_ex(ibv_context *device, ibv_comp_channel *channel) {
-  ibv_cq_init_attr_ex attr{
-      .cqe = queue_depth, .channel = channel, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN};
-  return extended(ibv_create_cq_ex(device, &attr), "ibv_create_cq_ex");
-}
-
-// The program says beforehand which kinds of requests it will build in the send queue.
-ibv_qp *create_qp(ibv_context *device, ibv_pd *pd, ibv_cq *sent, ibv_cq *received) {
-  ibv_qp_init_attr_ex attr{.send_cq = sent,
-                           .recv_cq = received,
-                           .cap = {.max_send_wr = queue_depth, .max_recv_wr = queue_depth},
-                           .qp_type = IBV_QPT_RC,
-                           .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-                           .pd = pd,
-                           .send_ops_flags = IBV_QP_EX_WITH_SEND};
-  return extended(ibv_create_qp_ex(device, &attr), "ibv_create_qp_ex");
-}
-// [create]
-
 void completions(int argc, char **argv) {
-  CommandLine line{"Waits for completions in every way, and measures what each costs."};
+  CommandLine line{"Sleeps until messages have come, and shows how an event gets lost."};
   PairOptions options{line};
-  int milliseconds = 20;
-  line.add("--measure", milliseconds,
-           "ms for each way and turn, as on the other side, or 0: do not measure [20]", 0, 1000);
   line.parse(argc, argv);
 
   const Port port = open_port(options);
@@ -265,26 +182,21 @@ void completions(int argc, char **argv) {
   const unique_pd pd = alloc_pd(device);
   const unique_comp_channel channel = create_channel(device);
   const unique_cq sent = create_cq(device, queue_depth);
-  ibv_cq_ex *const received_ex = create_cq_ex(device, channel.get());
-  const unique_cq received(ibv_cq_ex_to_cq(received_ex)); // the same object, for the other verbs
-  const unique_qp qp(create_qp(device, pd.get(), sent.get(), received.get()));
+  const unique_cq received = create_cq(device, queue_depth, channel.get());
+  const unique_qp qp = create_rc_qp(pd.get(), sent.get(), received.get(),
+                                    {.max_send_wr = queue_depth, .max_recv_wr = queue_depth});
   to_init(qp.get(), port);
   Exchange exchange(options);
   connect(qp.get(), port, exchange, options);
   const Sleep sleep(device, channel.get());
-  const Side side{options.is_server(), options.timeout, exchange,   channel.get(), sleep,
-                  received_ex,         received.get(),  sent.get(), qp.get()};
+  const Side side{options.is_server(), options.timeout, exchange, channel.get(), sleep,
+                  received.get(),      sent.get(),      qp.get()};
   one_event(side);
   missed_event(side);
   solicited(side);
-  in_place(side);
   if (side.is_server) {
     unacknowledged(port, pd.get(), side);
     overrun(port, pd.get(), side);
-  }
-  if (milliseconds > 0) {
-    measure_waiting(side, milliseconds);
-    measure_sending(side, milliseconds);
   }
   exchange.finish();
 }

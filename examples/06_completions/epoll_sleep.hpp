@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The objects that both sides of completions.cpp work with, and the way they sleep.
+// The objects that both sides of the programs work with, and the way they sleep.
 #pragma once
 
 #include <rdmacommon/check.hpp>
@@ -10,6 +10,7 @@
 #include <infiniband/verbs.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -128,6 +129,17 @@ private:
   int epoll_, channel_ = -1;
 };
 
+// [channel]
+inline rdmacommon::unique_comp_channel create_channel(ibv_context *device) {
+  rdmacommon::unique_comp_channel channel(
+      rdmacommon::check_ptr(ibv_create_comp_channel(device), "ibv_create_comp_channel"));
+  // Otherwise ibv_get_cq_event would block. The program waits in epoll, which has a time limit.
+  const int flags = rdmacommon::check_errno(fcntl(channel->fd, F_GETFL), "fcntl(F_GETFL)");
+  rdmacommon::check_errno(fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK), "fcntl(O_NONBLOCK)");
+  return channel;
+}
+// [channel]
+
 // [take-event]
 // The CQ of the next event in the channel, or null if there is none: the channel does not block.
 inline ibv_cq *take_event(ibv_comp_channel *channel) {
@@ -149,9 +161,9 @@ struct Side {
   rdmacommon::Exchange &exchange;
   ibv_comp_channel *channel;
   const Sleep &sleep;
-  ibv_cq_ex *extended; // the same as received
   ibv_cq *received, *sent;
   ibv_qp *qp;
+  ibv_cq_ex *extended = nullptr; // `received`, if the program has made it with ibv_create_cq_ex
 
   // The messages have no bytes: what is looked at here is how one learns that they are there.
   void post_receives(int count) const {

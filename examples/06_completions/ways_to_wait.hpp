@@ -60,7 +60,7 @@ inline void poll_extended(const Side &side, int messages) {
 }
 
 // [sleep]
-inline void sleep_until_event(const Side &side, int messages, int solicited_only) {
+inline void receive_by_events(const Side &side, int messages, int solicited_only) {
   while (messages > 0) {
     if (const int count = poll_batch_once(side)) {
       messages -= count;
@@ -80,9 +80,9 @@ inline void sleep_until_event(const Side &side, int messages, int solicited_only
 // [sleep]
 
 inline void sleep_for_each(const Side &side, int messages) {
-  sleep_until_event(side, messages, 0);
+  receive_by_events(side, messages, 0);
 }
 
 inline void sleep_for_solicited(const Side &side, int messages) {
-  sleep_until_event(side, messages, 1);
+  receive_by_events(side, messages, 1);
 }

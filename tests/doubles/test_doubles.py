@@ -90,7 +90,7 @@ class Doubles(unittest.TestCase):
         """Nothing happens then, and the programs say so and continue. They wait for the event: 10 s
         and 20 s, so that a busy machine does not reach the limit elsewhere."""
         outcome = run(
-            "--timeout", "20", "--measure", "0", doubles=(OTHER_NIC,), program="completions",
+            "--timeout", "20", doubles=(OTHER_NIC,), program="completions",
             differences="large_cq")
         self.assertFalse(outcome.failed, outcome.text())
         self.assertIn(

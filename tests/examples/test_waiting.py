@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What lesson 06 says of waiting: the event is lost every time, and a burst wakes a program once
-that sleeps for its last message. Its times are not compared: other programs run at the same
-time."""
+"""What lesson 06 and its page on costs say: the event is lost every time, and a burst wakes a
+program once that sleeps for its last message. Times are not compared: other programs run at the
+same time."""
 import json
 import os
 import subprocess
@@ -10,7 +10,7 @@ import unittest
 import needs_device
 from lab import examples
 
-# As in 06_completions: messages of a burst, and how often each way to wait has its turn.
+# As in completion_costs: messages of a burst, and how often each way to wait has its turn.
 BURST, TURNS = 32, 5
 
 
@@ -71,7 +71,7 @@ class Waiting(unittest.TestCase):
 
     def test_the_event_is_never_missed(self):
         for _ in range(5):
-            outcome = run("completions", "--measure", "0")
+            outcome = run("completions")
             self.assertFalse(outcome.failed, outcome.text())
             self.assertIn("armed too late: 0 events, but 1 message", outcome.of("server"))
 
@@ -90,7 +90,7 @@ class Waiting(unittest.TestCase):
         on_device(
             'cp "$1" "$2".so', str(needs_device.BUILD / "tools/trace/libverbs_trace.so"), trace)
         under = ["env", f"VERBS_TRACE={trace}", f"LD_PRELOAD={trace}.so"]
-        outcome = run("completions", under=under)
+        outcome = run("completion_costs", under=under)
         self.assertFalse(outcome.failed, outcome.text())
         calls = [json.loads(line) for line in on_device('cat "$1"', trace).splitlines()]
         calls.sort(key=lambda call: call["begin"])
@@ -105,7 +105,7 @@ class Waiting(unittest.TestCase):
             any(messages == BURST and armed and all(armed) for messages, armed, _ in found), found)
 
     def test_one_round(self):
-        outcome = run("completions", "--measure", "1")
+        outcome = run("completion_costs", "--measure", "1")
         self.assertFalse(outcome.failed, outcome.text())
         self.assertNotIn("nan", outcome.text())
 

@@ -26,8 +26,10 @@ ONLY = os.environ.get("LAB_INJECT_ONLY", "")  # "02_send_recv", or one of its pr
 WAIT = ["--wait", "600"]
 WITHOUT_WAIT = "device_memory"
 LONGER = ["--timeout", "60"]  # listing the calls takes time, too
+# Programs beside a lesson's own.
+ALSO = {"06_completions": ["completion_costs"]}
 # Fewer rounds of what is measured: they make the same calls.
-FEWER = {"completions": ["--measure", "1"]}
+FEWER = {"completion_costs": ["--measure", "1"]}
 SHARED = ("slot_server", "use_shared_client", "cache")  # servers or clients of rdmashared
 # These go on by design, instead of an end with exit status 1 and a message for the call. They are
 # not excepted from anything else: the time limit, what is left open, signals, the sanitizers.
@@ -75,8 +77,9 @@ def programs():
     for lesson in ladder.read():
         if not lesson.has_program or lesson.kind == "alone" or needs_device.why_not(lesson):
             continue
-        if ONLY in ("", lesson.stem, lesson.program):
-            yield lesson, lesson.program
+        for program in (lesson.program, *ALSO.get(lesson.stem, [])):
+            if ONLY in ("", lesson.stem, program):
+                yield lesson, program
 
 
 def has_timeout(lesson):

@@ -9,8 +9,8 @@ from lab.paths import ROOT
 
 # The pages of lessons/ that come after the lessons. what_is_rdma comes before them.
 BESIDE = (
-    "reading_a_packet", "extended_verbs", "real_hardware", "operating", "protocol",
-    "troubleshooting", "glossary", "verbs")
+    "reading_a_packet", "completion_costs", "extended_verbs", "real_hardware", "operating",
+    "protocol", "troubleshooting", "glossary", "verbs")
 KINDS = ("lesson", "text", "device", "alone", "pair", "cm-pair", "kernel")
 
 
