@@ -7,10 +7,7 @@ import needs_device
 import shared_client_cases
 from lines import next_line
 
-shared_client_cases.Shared.build = needs_device.BUILD
-shared_client_cases.Shared.server_place = (
-    shared_client_cases.Shared.client_place
-) = needs_device.PLACE
+shared_client_cases.use(needs_device.BUILD, needs_device.PLACE)
 
 OPPONENTS = "tools/bench/opponents/"
 EACH = re.compile(r"a request every (\S+) us")

@@ -6,10 +6,7 @@ import needs_device
 import shared_client_cases
 from shared_client_cases import Soak  # noqa: F401 (the case)
 
-shared_client_cases.Shared.build = needs_device.BUILD
-shared_client_cases.Shared.server_place = (
-    shared_client_cases.Shared.client_place
-) = needs_device.PLACE
+shared_client_cases.use(needs_device.BUILD, needs_device.PLACE)
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

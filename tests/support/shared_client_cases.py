@@ -22,6 +22,12 @@ BROKE = "the request: the connection broke while it was under way"  # the words 
 RESPONSES = re.compile(r"(\d+) responses, and all of them right")
 
 
+def use(build, server_place, client_place=None):
+    """Says where the programs are, and where they run."""
+    Shared.build, Shared.server_place = build, server_place
+    Shared.client_place = client_place or server_place
+
+
 class Shared(unittest.TestCase):
     server_place = client_place = build = None
     responses = "slots"  # how the clients want them, if a test does not say it

@@ -9,8 +9,7 @@ import shared_client_cases
 from shared_client_cases import BROKE, Liars, Shared  # noqa: F401 (Liars are cases)
 from two_hosts import A, B, lab
 
-Shared.build = two_hosts.BUILD
-Shared.server_place, Shared.client_place = A, B
+shared_client_cases.use(two_hosts.BUILD, A, B)
 
 
 class Ends(Shared):
