@@ -61,9 +61,9 @@ void to_init(ibv_qp *qp, const Port &port) {
 }
 // [to-init]
 
-// [route]
 // The route of packets from our port to the peer's.
 ibv_ah_attr route(const Port &port, const Endpoint &peer) {
+  // [route]
   ibv_ah_attr attr{.dlid = peer.lid, .port_num = port.number}; // InfiniBand's address is the LID
   if (port.is_roce()) {
     attr.is_global = 1; // on RoCE the address is the GID, and it travels in the GRH
@@ -75,13 +75,13 @@ ibv_ah_attr route(const Port &port, const Endpoint &peer) {
         .traffic_class = port.traffic_class, // switches choose a queue by it
     };
   }
+  // [route]
   return attr;
 }
-// [route]
 
-// [to-rtr]
 // INIT -> RTR: from here on the QP takes packets, from exactly one peer.
 void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer) {
+  // [to-rtr]
   ibv_qp_attr attr{
       .qp_state = IBV_QPS_RTR,
       .path_mtu = std::min(port.mtu, peer.mtu), // the largest payload of a packet
@@ -91,11 +91,11 @@ void to_rtr(ibv_qp *qp, const Port &port, const Endpoint &peer) {
       .max_dest_rd_atomic = 1, // READs and atomics of the peer that we serve at a time
       .min_rnr_timer = 12,     // code for 0.64 ms: how long the peer waits after an RNR NAK
   };
+  // [to-rtr]
   const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp(RTR)");
 }
-// [to-rtr]
 
 // [to-rts]
 // RTR -> RTS: the QP may send as well.
@@ -131,11 +131,11 @@ void post_receive(ibv_qp *qp, ibv_mr *mr, Buffer &buffer) {
 }
 // [post-recv]
 
-// [post-send]
 void post_send(ibv_qp *qp, ibv_mr *mr, Buffer &buffer) {
   ibv_sge what{.addr = reinterpret_cast<uint64_t>(buffer.outgoing),
                .length = message_size,
                .lkey = mr->lkey};
+  // [post-send]
   ibv_send_wr request{.wr_id = send_request,
                       .sg_list = &what,
                       .num_sge = 1,
@@ -143,8 +143,8 @@ void post_send(ibv_qp *qp, ibv_mr *mr, Buffer &buffer) {
                       .send_flags = IBV_SEND_SIGNALED}; // tell us when it has been acknowledged
   ibv_send_wr *refused = nullptr;
   check_rc(ibv_post_send(qp, &request, &refused), "ibv_post_send");
+  // [post-send]
 }
-// [post-send]
 
 // [poll]
 // Polls until `wanted` has completed. The NIC puts completions into the CQ by itself; ibv_poll_cq
@@ -176,30 +176,29 @@ void send_recv(int argc, char **argv) {
   if (text.empty())
     text = options.is_server() ? "hello from the server" : "hello from the client";
 
-  // [objects]
   // Each object is made from the objects above it. They are destroyed in the reverse order.
   const Port port = open_port(options);
   Buffer buffer;
   text.copy(buffer.outgoing, message_size - 1);
+  // [objects]
   const unique_pd pd(check_ptr(ibv_alloc_pd(port.context.get()), "ibv_alloc_pd"));
   const int access = IBV_ACCESS_LOCAL_WRITE; // our own NIC writes what arrives
   const unique_mr mr(check_ptr(ibv_reg_mr(pd.get(), &buffer, sizeof buffer, access), "ibv_reg_mr"));
   const unique_cq cq(check_ptr(ibv_create_cq(port.context.get(), 2, nullptr, nullptr, 0),
                                "ibv_create_cq")); // 2: at most one SEND and one receive are out
   const unique_qp qp = create_qp(pd.get(), cq.get());
-  std::printf("%s port %d: QP in RESET\n", port.device_name().c_str(), port.number);
   // [objects]
+  std::printf("%s port %d: QP in RESET\n", port.device_name().c_str(), port.number);
 
-  // [before-exchange]
   to_init(qp.get(), port);
   std::printf("QP in INIT\n");
+  // [before-exchange]
   // Before the peer learns our QP number: a SEND that finds no posted receive is RNR-NAKed,
   // and once rnr_retry runs out it breaks the sender's QP.
   post_receive(qp.get(), mr.get(), buffer);
   std::printf("receive posted\n");
   // [before-exchange]
 
-  // [exchange]
   const Endpoint self{.lid = port.attr.lid,
                       .qpn = qp->qp_num,
                       .psn = random_psn(),
@@ -208,6 +207,7 @@ void send_recv(int argc, char **argv) {
   Exchange exchange(options);
   if (stock_peer)
     exchange.peer_is_stock();
+  // [exchange]
   if (!options.is_server())
     exchange.send(self); // the client speaks first, as ibv_rc_pingpong's does
   const Endpoint peer = exchange.receive();
@@ -224,7 +224,6 @@ void send_recv(int argc, char **argv) {
   }
   // [exchange]
 
-  // [traffic]
   uint64_t completed = 0;
   const auto send = [&] {
     post_send(qp.get(), mr.get(), buffer);
@@ -235,6 +234,7 @@ void send_recv(int argc, char **argv) {
     wait_for(cq.get(), receive_request, completed, options.timeout);
     std::printf("received \"%.*s\"\n", static_cast<int>(message_size), buffer.incoming);
   };
+  // [traffic]
   if (options.is_server()) {
     receive();
     send();
