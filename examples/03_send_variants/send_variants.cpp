@@ -113,7 +113,6 @@ void notification(const Side &side) {
 }
 // [notification]
 
-// [fragments]
 // Use 2: the place of a fragment in a longer message: its number, and how many there are.
 void fragments(const Side &side) {
   constexpr std::string_view whole = "a message in four fragments, sent last one first";
@@ -125,6 +124,7 @@ void fragments(const Side &side) {
     std::array<ibv_wc, count> arrived;
     for (ibv_wc &done : arrived)
       done = side.wait_received();
+    // [fragments]
     std::string assembled(whole.size(), '?');
     for (const ibv_wc &done : arrived) {
       const uint32_t fragment = immediate_of(done) >> 16, of = immediate_of(done) & 0xffff;
@@ -132,6 +132,7 @@ void fragments(const Side &side) {
         throw Error("a fragment", "its number or its length is wrong");
       std::memcpy(&assembled[fragment * size], side.slots[done.wr_id].data(), size);
     }
+    // [fragments]
     std::printf("reassembled \"%s\"\n", assembled.c_str());
   } else {
     side.exchange.receive_done();
@@ -142,7 +143,6 @@ void fragments(const Side &side) {
     std::printf("sent %u fragments\n", count);
   }
 }
-// [fragments]
 
 // Use 3: the type of a message. The receiver knows it before it looks at a byte of the message.
 void message_types(const Side &side) {
@@ -207,7 +207,6 @@ void progress(const Side &side) {
 }
 // [progress]
 
-// [signaling]
 // A completion says that all requests before it in the queue are done as well. So it is enough to
 // signal every fourth request, as long as the queue has room for those in between.
 void selective_signaling(const Side &side) {
@@ -221,6 +220,7 @@ void selective_signaling(const Side &side) {
     std::printf("received %u messages\n", messages);
   } else {
     side.exchange.receive_done();
+    // [signaling]
     uint32_t completions = 0;
     for (uint32_t i = 1; i <= messages; ++i) {
       const unsigned flags = i % every == 0 ? IBV_SEND_SIGNALED : 0;
@@ -232,10 +232,10 @@ void selective_signaling(const Side &side) {
     }
     side.wait_sent();
     ++completions;
+    // [signaling]
     std::printf("sent %u messages, and polled %u completions\n", messages, completions);
   }
 }
-// [signaling]
 
 // No verb queries the inline limit. The program asks for some bytes. ibv_create_qp refuses, or
 // writes back how many bytes the queue pair really takes.

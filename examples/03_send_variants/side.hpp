@@ -17,7 +17,6 @@ constexpr uint32_t send_depth = 8, receive_depth = 32;
 constexpr size_t slot_size = 64;
 using Slots = std::array<std::array<char, slot_size>, 4>;
 
-// [side]
 // In all parts but inline_data, the server posts its receives before the client sends:
 // the client waits for "done" from the server.
 struct Side {
@@ -36,6 +35,7 @@ struct Side {
     slots[number].fill(0);
     text.copy(slots[number].data(), slot_size - 1);
   }
+  // [side]
   void receive_into(size_t number) const {
     fill(number, "");
     ibv_sge where = slot(number);
@@ -45,5 +45,5 @@ struct Side {
   ibv_wc wait_received() const {
     return rdmacommon::wait_for_completion(received, "a receive", timeout);
   }
+  // [side]
 };
-// [side]
