@@ -36,12 +36,12 @@ using namespace rdmacommon;
 
 namespace {
 
-// [resolve]
 // From the server's address to a device of this host, its port and GID, and a route to the server.
 void resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &options) {
   const std::chrono::milliseconds limit = options.timeout + std::chrono::seconds(1);
   // rdma_cm's own limit is shorter: its event says why it gives up.
   const auto limit_ms = static_cast<int>(std::chrono::milliseconds(options.timeout).count());
+  // [resolve]
   CmAddress server = cm_address(options);
   check_errno(rdma_resolve_addr(id, nullptr, server.get(), limit_ms), "rdma_resolve_addr");
   wait_for_cm_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED, limit);
@@ -50,12 +50,12 @@ void resolve(rdma_cm_id *id, rdma_event_channel *channel, const CmOptions &optio
   check_errno(rdma_resolve_route(id, limit_ms), "rdma_resolve_route");
   wait_for_cm_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, limit);
   std::printf("ROUTE_RESOLVED\n");
+  // [resolve]
 }
-// [resolve]
 
-// [connect]
 void connect(rdma_cm_id *id, rdma_event_channel *channel, uint64_t length,
              const CmOptions &options) {
+  // [connect]
   const Announcement hello = announce(length); // tells the server how much memory we need
   rdma_conn_param ask{.private_data = &hello,
                       .private_data_len = sizeof hello,
@@ -65,6 +65,7 @@ void connect(rdma_cm_id *id, rdma_event_channel *channel, uint64_t length,
                       .rnr_retry_count = 6};
   check_errno(rdma_connect(id, &ask), "rdma_connect");
   const unique_cm_event answer = next_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
+  // [connect]
   const auto told = greeting_in(answer->param.conn);
   if (answer->event == RDMA_CM_EVENT_REJECTED && told && Refusal{told->refusal} == refused_length)
     throw Error("the server rejects", "the text needs " + std::to_string(length) +
@@ -78,7 +79,6 @@ void connect(rdma_cm_id *id, rdma_event_channel *channel, uint64_t length,
   std::printf("ESTABLISHED      with %u bytes of private data\n",
               answer->param.conn.private_data_len);
 }
-// [connect]
 
 // WRITEs or READs all of the region `mr`. One message has at most max_msg_sz bytes: 2 GiB on
 // InfiniBand, 8 MiB with SoftRoCE in Linux 6.1.
@@ -152,7 +152,6 @@ void cm_client(int argc, char **argv) {
   const unique_mr theirs_mr = region(&theirs, sizeof theirs, IBV_ACCESS_LOCAL_WRITE);
   const unique_comp_channel completions = create_comp_channel(id->verbs);
   const unique_cq cq = create_cq(id->verbs, 3, completions.get());
-  // [create-qp]
   ibv_qp_init_attr wanted{.send_cq = cq.get(),
                           .recv_cq = cq.get(),
                           .cap = {.max_send_wr = 2,
@@ -161,6 +160,7 @@ void cm_client(int argc, char **argv) {
                                   .max_recv_sge = 1,
                                   .max_inline_data = sizeof theirs},
                           .qp_type = IBV_QPT_RC};
+  // [create-qp]
   check_errno(rdma_create_qp(id.get(), pd.get(), &wanted), "rdma_create_qp");
   const unique_cm_qp qp(id.get());
   ibv_sge into = piece(theirs_mr.get(), &theirs, sizeof theirs);

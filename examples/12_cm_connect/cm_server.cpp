@@ -60,7 +60,6 @@ unique_cm_id listen(rdma_event_channel *channel, const CmOptions &options) {
   throw Error("the client's request", words);
 }
 
-// [request]
 struct Request {
   unique_cm_id id; // identifies the new connection
   uint64_t length; // bytes of memory that the client needs
@@ -72,6 +71,7 @@ Request take_request(rdma_event_channel *channel, uint64_t largest, rdma_conn_pa
       wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
   // If this function throws, it destroys the id before it acknowledges the event. That does not
   // hang: a CONNECT_REQUEST counts as an event of the listener.
+  // [request]
   unique_cm_id id(event->id);
   const rdma_conn_param &asked = event->param.conn;
   const auto hello = greeting_in(asked);
@@ -88,9 +88,9 @@ Request take_request(rdma_event_channel *channel, uint64_t largest, rdma_conn_pa
   // one, which any device can do.
   answer.responder_resources = std::min<uint8_t>(asked.responder_resources, 1);
   answer.initiator_depth = std::min<uint8_t>(asked.initiator_depth, 1);
+  // [request]
   return {.id = std::move(id), .length = length};
 }
-// [request]
 
 // The text in the memory, or its beginning. The client need not have ended it with a 0.
 void show(const char *when, const Memory &memory) {
