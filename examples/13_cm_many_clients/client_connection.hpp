@@ -87,8 +87,8 @@ public:
 
   void established() { due_in(step_); }
 
-  // [completed]
   // @throws Error if the request failed, or the client has sent a wrong message
+  // [completed]
   void completed(const ibv_wc &wc) {
     --posted_;
     if (closed_) // flushed
@@ -112,8 +112,8 @@ public:
   }
   // [completed]
 
-  // [overdue]
   // Call this after the deadline. @throws Error if the client must send a message by now
+  // [overdue]
   void overdue() {
     if (owes_us_words())
       throw rdmacommon::Error("silence", "nothing for " + std::to_string(step_.count()) + " ms");
@@ -129,9 +129,9 @@ public:
   }
   // [overdue]
 
-  // [close]
   // The posted requests come back flushed. The server destroys the queue pair after all of them, so
   // that no completion is left for a later queue pair with the same number.
+  // [close]
   void close() noexcept {
     if (std::exchange(closed_, true))
       return;

@@ -201,13 +201,13 @@ private:
   unique_cm_qp qp_;
 };
 
-// [client]
 // One client: does all its rounds, over as many connections as it needs. It calls `ready` when it
 // is connected.
 template <typename Ready>
 void come(const CmOptions &options, const Settings &settings, uint32_t me, Ready ready) {
   Backoff backoff;
   uint32_t done = 0;
+  // [client]
   for (uint32_t attempt = 1;; ++attempt) {
     try {
       Connection connection(options);
@@ -228,8 +228,8 @@ void come(const CmOptions &options, const Settings &settings, uint32_t me, Ready
       std::this_thread::sleep_for(pause); // no event reports that the server is back
     }
   }
+  // [client]
 }
-// [client]
 
 void many_client(int argc, char **argv) {
   CommandLine line{"Many clients at once, each in a process of its own."};

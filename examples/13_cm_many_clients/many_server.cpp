@@ -41,9 +41,9 @@ struct Limits {
   std::chrono::seconds silence{5}, grace{10};
 };
 
-// [device]
 // A device to which clients are connected: one CQ for all of them, and the clients by QP number.
 struct Device {
+  // [device]
   Device(ibv_context *context, uint32_t at_once, EventLoop &loop)
       : channel(create_comp_channel(context)),
         cq(create_cq(context, static_cast<int>(at_once * ClientConnection::max_requests),
@@ -51,11 +51,11 @@ struct Device {
     check_rc(ibv_req_notify_cq(cq.get(), 0), "ibv_req_notify_cq");
     loop.watch(channel->fd);
   }
+  // [device]
   unique_comp_channel channel;
   unique_cq cq;
   std::unordered_map<uint32_t, std::unique_ptr<ClientConnection>> clients;
 };
-// [device]
 
 class Server {
 public:
@@ -65,8 +65,8 @@ public:
     loop_.watch(channel_->fd);
   }
 
-  // [run]
   void run() {
+    // [run]
     while (!has_ended()) {
       loop_.sleep_until(next_deadline(), [&](int fd) { dispatch_event(fd); });
       if (loop_.is_to_end())
@@ -74,11 +74,11 @@ public:
       check_deadlines();
       tear_down();
     }
+    // [run]
     std::printf(
         "served %u clients, %u of them rping's, at most %u at once; rejected %u, dropped %u\n",
         served_, rping_, peak_, rejected_, dropped_);
   }
-  // [run]
 
 private:
   uint32_t clients_now() const {
@@ -101,13 +101,13 @@ private:
         take_completions(device);
   }
 
-  // [cm-events]
   void take_cm_events() {
     while (const unique_cm_event event = take_cm_event(channel_.get())) {
       if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
         take_request(*event);
         continue;
       }
+      // [cm-events]
       auto *client = static_cast<ClientConnection *>(event->id->context);
       if (client == nullptr) { // an event of the listener
         if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
@@ -126,12 +126,12 @@ private:
       default:
         drop(*client, name_of(event->event));
       }
+      // [cm-events]
     }
   }
-  // [cm-events]
 
-  // [request]
   void take_request(const rdma_cm_event &event) {
+    // [request]
     unique_cm_id id(event.id);
     id->context = nullptr; // it was a copy of the listener's
     const auto hello = greeting_in(event.param.conn);
@@ -145,6 +145,7 @@ private:
       ++rejected_;
       return;
     }
+    // [request]
     try {
       Device &device =
           devices_.try_emplace(id->verbs, id->verbs, limits_.at_once, loop_).first->second;
@@ -160,7 +161,6 @@ private:
       ++rejected_;
     }
   }
-  // [request]
 
   // [completions]
   void take_completions(Device &device) {
