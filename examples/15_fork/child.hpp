@@ -76,13 +76,13 @@ inline std::pair<Link, Link> make_link() {
   return {Link(ends[0]), Link(ends[1])};
 }
 
-// [child]
 // Runs `body`, a function of the link to its parent, in a child process.
 class Child {
 public:
   template <typename Body> explicit Child(const Body &body) {
     auto [mine, theirs] = make_link();
     std::fflush(nullptr); // or the child prints what stands in the buffers, too
+    // [child]
     const pid_t parent = getpid();
     pid_ = rdmacommon::check_errno(fork(), "fork");
     if (pid_ == 0) {
@@ -101,11 +101,11 @@ public:
       // Not exit(): it runs the destructors of static objects, and those are the parent's.
       _exit(status);
     }
+    // [child]
     link_ = std::move(mine);
     // glibc before 2.36 has no function for it.
     pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
   }
-  // [child]
   Child(const Child &) = delete;
   Child &operator=(const Child &) = delete;
   ~Child() {

@@ -71,7 +71,6 @@ inline void to_rts_forever(const Linked &rdma) {
   rdmacommon::check_rc(ibv_modify_qp(rdma.qp.get(), &attr, mask), "ibv_modify_qp(RTS)");
 }
 
-// [worker]
 // Answers slot after slot. `pool` is null in a worker that was forked before there was one.
 inline void work(const Link &server, Slots &slots, Pool *pool, Limit limit) {
   for (;;) {
@@ -82,14 +81,15 @@ inline void work(const Link &server, Slots &slots, Pool *pool, Limit limit) {
         counts += "  " + std::to_string(pool->users(slot));
       return server.send(pool ? counts : "nothing");
     }
+    // [worker]
     const auto slot = static_cast<unsigned>(std::stoul(said));
     put(slots.at(slot).reply, "reply to " + get(slots[slot].request));
     server.send(said); // the server sends it
     if (pool)
       pool->let_go(slot);
+    // [worker]
   }
 }
-// [worker]
 
 // Sends n + m requests at once, and waits for as many replies.
 // @param last how long for each of the last m, which may never come
@@ -123,12 +123,12 @@ inline void client(const rdmacommon::DeviceOptions &options, const Link &server,
   server.receive(limit); // its last acknowledgement may still be on its way
 }
 
-// [server]
 inline Outcome deadlock(const rdmacommon::DeviceOptions &options, bool cure, Limit limit) {
   const Mapped<Slots> slots(AtFork::shared);
   const Limit last = cure ? limit : Limit(2500);
   Child asking([&](const Link &server) { client(options, server, limit, last); });
   std::deque<Child> workers;
+  // [workers]
   const auto hire = [&](Pool *pool) {
     for (unsigned i = 0; i < worker_count; ++i)
       workers.emplace_back([&](const Link &server) { work(server, *slots, pool, limit); });
@@ -140,6 +140,7 @@ inline Outcome deadlock(const rdmacommon::DeviceOptions &options, bool cure, Lim
   Pool pool(rdma, *slots);
   if (!cure)
     hire(&pool);
+  // [workers]
   rdma.to_rtr(asking.link(), limit);
   rdmacommon::to_rts(rdma.qp.get(), rdma.psn);
   rdma.send_endpoint(asking.link());
@@ -159,6 +160,7 @@ inline Outcome deadlock(const rdmacommon::DeviceOptions &options, bool cure, Lim
     }
     for (const Child &worker : workers)
       if (worker.link().can_receive()) {
+        // [reply]
         const auto slot = static_cast<unsigned>(std::stoul(worker.link().receive(limit)));
         ibv_sge reply = rdmacommon::piece(rdma.mr.get(), &slots->at(slot).reply, text_size);
         rdmacommon::post_send(rdma.qp.get(), {.wr_id = n + slot,
@@ -168,9 +170,9 @@ inline Outcome deadlock(const rdmacommon::DeviceOptions &options, bool cure, Lim
                                               .send_flags = IBV_SEND_SIGNALED});
         if (cure)
           pool.let_go(slot); // the worker's share; the worker has said so
+        // [reply]
       }
   }
-  // [server]
   const std::string replies = asking.link().receive(limit);
   std::printf("deadlock%s\n  client: %u requests posted, %s replies\n"
               "  server: %u receives posted, %u requests, %u replies sent\n",

@@ -57,11 +57,11 @@ Outcome stale(const DeviceOptions &options, bool cure, Limit limit) {
 
 // ---- the child takes the parent's completion
 
-// [stolen]
 Outcome stolen(const DeviceOptions &options, bool cure, Limit limit) {
   const Memory memory(AtFork::shared);
   const Resources rdma(options, *memory);
   rdma.receive();
+  // [stolen]
   Child child([&](const Link &parent) {
     if (cure)
       parent.receive(limit); // the owner polls, and tells
@@ -76,21 +76,21 @@ Outcome stolen(const DeviceOptions &options, bool cure, Limit limit) {
     return {there, "the child has \"" + taken + "\", the parent's queue is " +
                        (there ? "not empty" : "empty: it would wait forever")};
   }
+  // [stolen]
   rdma.wait_for_message(limit);
   child.link().send("there is a message");
   return {true, "the parent took the completion, and told the child: \"" +
                     child.link().receive(limit) + '"'};
 }
-// [stolen]
 
 // ---- the child may not post
 
-// [refused]
 Outcome refused(const DeviceOptions &options, bool cure, Limit limit) {
   const Memory memory(AtFork::shared);
   const Resources rdma(options, *memory);
   rdma.receive();
   rdma.receive();
+  // [refused]
   Child child([&](const Link &parent) {
     if (cure)
       parent.send("the child's message"); // the owner posts for us
@@ -109,16 +109,16 @@ Outcome refused(const DeviceOptions &options, bool cure, Limit limit) {
   size_t arrived = 0;
   while (rdma.next(arrived < 2 ? limit : Limit(0)))
     ++arrived;
+  // [refused]
   return {error == 0, "the child's ibv_post_send returned " + std::to_string(error) + ", " +
                           strerrorname_np(error) + "; then the parent posted 1 request, and " +
                           std::to_string(arrived) + " messages arrived"};
 }
-// [refused]
 
 // ---- a destructor in the child
 
-// [destructor]
 Outcome destructor(const DeviceOptions &options, bool cure, Limit limit) {
+  // [destructor]
   static const Memory memory(AtFork::shared);
   static const Resources rdma(options, *memory); // as a program has it that opens its device once
   rdma.receive();
@@ -129,13 +129,13 @@ Outcome destructor(const DeviceOptions &options, bool cure, Limit limit) {
   if (child.wait(limit) != 0)
     throw Error("the child", "it failed");
   const int error = rdma.try_send("hello");
+  // [destructor]
   if (error != 0)
     return {false, "the child has ended; the parent's ibv_post_send returns " +
                        std::to_string(error) + ", " + strerrorname_np(error)};
   rdma.wait_for_message(limit);
   return {true, "the child has ended; the parent's message arrived"};
 }
-// [destructor]
 
 // ---- ibv_fork_init takes pages away from the child
 
