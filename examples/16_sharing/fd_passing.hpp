@@ -72,7 +72,6 @@ inline std::string receive_with_files(const rdmacommon::Link &from,
   return {text.data(), static_cast<size_t>(length)};
 }
 
-// [address]
 // An abstract address: no file that could be left over. It has no permissions either, hence
 // is_us().
 inline std::pair<sockaddr_un, socklen_t> abstract_address(const std::string &name) {
@@ -84,6 +83,7 @@ inline std::pair<sockaddr_un, socklen_t> abstract_address(const std::string &nam
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
+// [user]
 inline bool is_us(int socket) {
   ucred who{};
   socklen_t size = sizeof who;
@@ -91,7 +91,7 @@ inline bool is_us(int socket) {
                           "getsockopt(SO_PEERCRED)");
   return who.uid == geteuid();
 }
-// [address]
+// [user]
 
 inline rdmacommon::Link make_socket() {
   return rdmacommon::Link(rdmacommon::File(

@@ -185,7 +185,7 @@ void attach_worker(const Settings &to) {
 }
 // [worker]
 
-// [owner]
+// [serve]
 // Sends what is ready in the worker's slot. What a worker says is checked, and it can say only
 // "ready": which slot that means is up to the owner.
 void serve(const LoopbackQp &rdma, const Board &board, Worker &worker, const Settings &to) {
@@ -215,6 +215,7 @@ void serve(const LoopbackQp &rdma, const Board &board, Worker &worker, const Set
     rdma.wait_for_message(to.limit);
   worker.link->send("done");
 }
+// [serve]
 
 void one_owner(const Settings &to) {
   const std::string name = to.serve.empty() ? own_name() : to.serve;
@@ -240,6 +241,7 @@ void one_owner(const Settings &to) {
   const auto limit = [&] { // with a reader who starts the other one by hand
     return stranger.fd() < 0 && !to.serve.empty() ? 12 * to.limit : to.limit;
   };
+  // [loop]
   for (Worker *next; (next = next_to_speak(workers, listener, limit())) != nullptr;)
     try {
       if (next->link->fd() >= 0) {
@@ -250,10 +252,10 @@ void one_owner(const Settings &to) {
     } catch (const Error &gone) { // one worker's end is not the others'
       next->last = gone.what();
     }
+  // [loop]
   for (const Worker &worker : workers)
     std::printf("one-owner:   worker %u %s\n", worker.slot, worker.last.c_str());
 }
-// [owner]
 
 void sharing(int argc, char **argv) {
   CommandLine line{"Three ways for processes to share RDMA resources."};
