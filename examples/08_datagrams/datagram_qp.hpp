@@ -22,14 +22,12 @@
 // The top bit is 0: Q_Keys with 1 are for the system's own QPs.
 constexpr uint32_t our_qkey = 0x08080808;
 
-// [destination]
 // The destination of a datagram: a port, by the address handle, and there a QP, which wants to see
 // its Q_Key.
 struct Destination {
   ibv_ah *ah;
   uint32_t qpn, qkey;
 };
-// [destination]
 
 // A UD queue pair with its completion queues, and memory for what it receives and sends.
 class Datagrams {
@@ -88,12 +86,12 @@ public:
     return true;
   }
 
-  // [send]
   void send(const Destination &to, const std::string &bytes) {
     const size_t slot = memory_.size() / slot_size_ - 1; // the last one is for what goes out
     std::memcpy(memory_.data() + slot * slot_size_, bytes.data(),
                 std::min(bytes.size(), slot_size_));
     ibv_sge what = rdmacommon::piece(mr_.get(), slot_at(slot), bytes.size());
+    // [send]
     rdmacommon::post_send(
         qp_.get(), {.sg_list = &what,
                     .num_sge = 1,
@@ -102,8 +100,8 @@ public:
                     .wr = {.ud = {.ah = to.ah, .remote_qpn = to.qpn, .remote_qkey = to.qkey}}});
     rdmacommon::wait_for_completion(sent_.get(), "a SEND",
                                     std::chrono::seconds(5)); // it has left, no more
+    // [send]
   }
-  // [send]
 
 private:
   size_t mtu_, slot_size_;

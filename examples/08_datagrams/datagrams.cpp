@@ -206,7 +206,6 @@ const char *take_acknowledgement(Sender &sender, const Endpoint &server, const A
   return nullptr;
 }
 
-// [wait]
 // Takes acknowledgements until nothing is missing, or until it is time to send again.
 bool wait_for_acknowledgements(std::vector<Sender> &senders, const Endpoint &server,
                                std::chrono::milliseconds limit) {
@@ -216,17 +215,18 @@ bool wait_for_acknowledgements(std::vector<Sender> &senders, const Endpoint &ser
       ibv_wc completion{};
       if (!sender.datagrams.poll(completion))
         continue;
+      // [wait]
       const Arrived arrived(sender.datagrams.slot_at(completion.wr_id), completion);
       if (const char *why = take_acknowledgement(sender, server, arrived, completion))
         print_refused(completion, why);
       sender.datagrams.receive_into(completion.wr_id);
+      // [wait]
     }
     if (std::none_of(senders.begin(), senders.end(), missing))
       return true;
   }
   return false;
 }
-// [wait]
 
 void client(const Port &port, ibv_pd *pd, const PairOptions &options, const Settings &settings) {
   Exchange exchange(options);

@@ -101,7 +101,6 @@ inline ReceivedHeader read_grh(const void *forty_bytes) {
   return result;
 }
 
-// [arrived]
 // The source of a datagram: a QP, on a port with this GID, or, where it has no GRH, with this
 // LID.
 struct Source {
@@ -117,6 +116,7 @@ struct Source {
 // A received datagram: the 40 bytes, and the message behind them if it is one. Within an InfiniBand
 // subnet there is no GRH, and then the 40 bytes hold anything: the LID is in the completion.
 struct Arrived {
+  // [arrived]
   Arrived(const char *slot, const ibv_wc &completion)
       : has_grh((completion.wc_flags & IBV_WC_GRH) != 0) {
     source.qpn = completion.src_qp;
@@ -128,13 +128,13 @@ struct Arrived {
     }
     problem = decode({slot + sizeof(ibv_grh), completion.byte_len - sizeof(ibv_grh)}, message);
   }
+  // [arrived]
   bool has_grh;
   ReceivedHeader header{}; // zeros without a GRH
   Source source{};
   Message message{};
   const char *problem;
 };
-// [arrived]
 
 inline std::string origin(const Arrived &arrived) {
   using rdmacommon::to_text;
