@@ -20,11 +20,11 @@ class DeviceEvents {
 public:
   explicit DeviceEvents(ibv_context *device) : device_(device) { do_not_block(device->async_fd); }
 
-  // [async]
   // Takes the device's events. Returns true if one of them says that the receives run low.
   bool limit_reached() {
     bool reached = false;
     ibv_async_event event{};
+    // [async]
     while (ibv_get_async_event(device_, &event) == 0) {
       const ibv_event_type type = event.event_type;
       const uint32_t qpn = type == IBV_EVENT_QP_LAST_WQE_REACHED ? event.element.qp->qp_num : 0;
@@ -36,11 +36,11 @@ public:
       else if (type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_CQ_ERR)
         throw rdmacommon::Error("the device", ibv_event_type_str(type));
     }
+    // [async]
     if (errno != EAGAIN && errno != EINTR)
       rdmacommon::throw_errno(errno, "ibv_get_async_event");
     return reached;
   }
-  // [async]
 
   // Waits until `ended` queue pairs hold no receive any more: after that, the program may free the
   // buffers. Not every device raises this event, so there is a time limit. Returns for how many

@@ -13,17 +13,17 @@
 
 #include <vector>
 
-// [create-srq]
 // Makes a receive queue that belongs to no queue pair, for `size` receives of one piece of memory.
 inline rdmacommon::unique_srq create_srq(ibv_pd *pd, uint32_t size) {
   ibv_device_attr device{};
   rdmacommon::check_rc(ibv_query_device(pd->context, &device), "ibv_query_device");
   if (device.max_srq == 0)
     throw rdmacommon::Unsupported("this device has no shared receive queues (max_srq is 0)");
+  // [create-srq]
   ibv_srq_init_attr attr{.attr = {.max_wr = size, .max_sge = 1}};
   return rdmacommon::unique_srq(rdmacommon::check_ptr(ibv_create_srq(pd, &attr), "ibv_create_srq"));
+  // [create-srq]
 }
-// [create-srq]
 
 // [create-qp]
 inline rdmacommon::unique_qp create_qp(ibv_pd *pd, ibv_cq *cq, ibv_srq *srq, uint32_t sends) {
@@ -53,9 +53,9 @@ public:
   const Message &operator[](uint64_t wr_id) const { return buffers_.at(wr_id); }
   void put_back(uint64_t wr_id) { free_.push_back(wr_id); }
 
-  // [refill]
   // Arms the limit, and then posts all free buffers. In the other order, messages could empty the
   // queue before the limit is armed, and no event would come.
+  // [refill]
   size_t refill() {
     ibv_srq_attr attr{.srq_limit = limit_};
     rdmacommon::check_rc(ibv_modify_srq(srq_.get(), &attr, IBV_SRQ_LIMIT), "ibv_modify_srq(LIMIT)");

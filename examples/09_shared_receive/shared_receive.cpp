@@ -91,11 +91,11 @@ public:
     ::measure(port_, pd_.get(), settings_.clients, settings_.pool, true);
   }
 
-  // [accept]
   void accept() {
     pool_.refill(); // before the first client learns of a QP
     Listener listener(options_);
     for (uint32_t i = 0; i < settings_.clients; ++i) {
+      // [accept]
       clients_.push_back({.qp = create_qp(pd_.get(), cq_.get(), pool_.srq(), answers),
                           .exchange = listener.accept()});
       Client &client = clients_.back();
@@ -107,15 +107,15 @@ public:
         ibv_qp_attr attr{.min_rnr_timer = 26};
         check_rc(ibv_modify_qp(client.qp.get(), &attr, IBV_QP_MIN_RNR_TIMER),
                  "ibv_modify_qp(RNR timer)");
+        // [accept]
       } catch (const Error &error) {
         end(client, error.what());
       }
     }
   }
-  // [accept]
 
-  // [serve]
   void serve() {
+    // [serve]
     const auto busy = [](const Client &client) { return client.fd() >= 0; };
     while (std::any_of(clients_.begin(), clients_.end(), busy)) {
       if (work())
@@ -124,6 +124,7 @@ public:
       if (!work())
         sleep();
     }
+    // [serve]
     uint32_t finished = 0, messages = 0;
     for (const Client &client : clients_)
       if (client.finished)
@@ -139,7 +140,6 @@ public:
                   events_.wait_for_last_wqes(static_cast<size_t>(ended)),
                   static_cast<size_t>(ended));
   }
-  // [serve]
 
 private:
   // [work]
@@ -171,6 +171,7 @@ private:
         }
     return count > 0;
   }
+  // [work]
 
   void refill_if_low() {
     if (events_.limit_reached()) {
@@ -178,7 +179,6 @@ private:
       ++limit_events_;
     }
   }
-  // [work]
 
   // [take]
   // Returns true for a message, which the server must answer.
