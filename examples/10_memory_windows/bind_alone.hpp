@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-// [require]
 inline void require_windows(ibv_context *context) {
   ibv_device_attr device{};
   rdmacommon::check_rc(ibv_query_device(context, &device), "ibv_query_device");
@@ -25,7 +24,6 @@ inline void require_windows(ibv_context *context) {
   if ((device.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) == 0)
     throw rdmacommon::Unsupported("this device has no memory windows of type 2B");
 }
-// [require]
 
 inline const char *state_now(ibv_qp *qp) {
   constexpr std::array names{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};

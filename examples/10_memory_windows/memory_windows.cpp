@@ -102,7 +102,6 @@ struct ServerSide {
   milliseconds lease;
 };
 
-// [serve]
 void serve(const ServerSide &with, const Case &now, Exchange &exchange) {
   const Connection to(with.port, with.pd);
   to_init(to.qp.get(), with.port, read_write); // the window says which of them applies
@@ -112,6 +111,7 @@ void serve(const ServerSide &with, const Case &now, Exchange &exchange) {
   connect(to.qp.get(), with.port, exchange, with.options);
   std::optional<Loopback> other;
 
+  // [serve]
   // Declared after the queue pairs, so that it is destroyed before the one on which it is bound.
   const unique_mw mw(check_ptr(ibv_alloc_mw(with.pd, now.type), "ibv_alloc_mw"));
   const ibv_mw_bind_info what{.mr = with.mr,
@@ -147,9 +147,9 @@ void serve(const ServerSide &with, const Case &now, Exchange &exchange) {
   std::printf("%-11s  %-22s  %-25s  %s\n", now.name, end, ibv_wc_status_str(done->status),
               state_now(to.qp.get()));
   exchange.receive_done();
+  // [serve]
   exchange.finish();
 }
-// [serve]
 
 struct ClientSide {
   const Port &port;
@@ -171,7 +171,6 @@ ibv_wc_status use(const Connection &to, ibv_wr_opcode opcode, ibv_sge here, uint
   return done->status;
 }
 
-// [client]
 void request(const ClientSide &with, const Case &now) {
   struct {
     Grant grant;
@@ -190,6 +189,7 @@ void request(const ClientSide &with, const Case &now) {
   connect(to.qp.get(), with.port, exchange, with.options);
 
   const auto timeout = with.options.timeout;
+  // [client]
   const ibv_wc told = wait_for_completion(to.received.get(), "the grant", timeout);
   const Window window = from_grant(memory.grant, told.byte_len);
   const ibv_sge out = piece(mr.get(), memory.out.data(), probe_size);
@@ -213,6 +213,7 @@ void request(const ClientSide &with, const Case &now) {
   const ibv_wc_status status =
       use(to, now.probe, now.probe == IBV_WR_RDMA_READ ? in : out,
           window.address + static_cast<uint64_t>(now.at), window.rkey, timeout);
+  // [client]
   if (status != IBV_WC_SUCCESS) // the completion may come just before the QP changes its state
     next_completion(to.received.get(), timeout);
   std::printf("%-11s  %-26s  %-25s  %s\n", now.name, now.in_words, ibv_wc_status_str(status),
@@ -226,7 +227,6 @@ void request(const ClientSide &with, const Case &now) {
   exchange.send_done();
   exchange.finish();
 }
-// [client]
 
 void memory_windows(int argc, char **argv) {
   CommandLine line{"Grants a part of a region to one peer, and revokes it."};
