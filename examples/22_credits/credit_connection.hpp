@@ -51,9 +51,9 @@ public:
       refuse("the peer's memory", "its size is not that of ours");
   }
 
-  // [depths]
   // A credit covers at least one run that is under way. So there are at most as many credits as
   // runs.
+  // [depths]
   static constexpr uint32_t receives = 2 * runs_ahead;
   static constexpr uint32_t sends = 2 * runs_ahead;
   // [depths]
@@ -78,7 +78,6 @@ public:
     rdmacommon::post_send(qp_.get(), request);
   }
 
-  // [wait]
   // Sleeps for two things: something has completed, or the peer has finished or is gone.
   // @return how many have completed; 0 if the peer will send nothing more
   size_t wait(std::span<ibv_wc> into) {
@@ -92,6 +91,7 @@ public:
   }
 
 private:
+  // [wait]
   // @return whether the peer has closed its end of the exchange
   bool sleep() {
     std::array<pollfd, 2> both{{{.fd = channel_->fd, .events = POLLIN, .revents = 0},

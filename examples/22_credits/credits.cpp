@@ -72,7 +72,6 @@ public:
 
   // ---- in
 
-  // [take]
   // Sleeps until something has completed, and calls f(id, text) for each message that has come.
   // @param answers f() puts an answer to each message. So a run waits in its slots until there is
   //                room for its answers
@@ -80,6 +79,7 @@ public:
   template <typename Function> bool take(bool answers, Function f) {
     std::array<ibv_wc, 32> done;
     const size_t count = connection_.wait(done);
+    // [take]
     for (const ibv_wc &wc : std::span(done).first(count)) {
       check_wc(wc, "a run or a credit");
       if ((wc.opcode & IBV_WC_RECV) == 0)
@@ -97,25 +97,25 @@ public:
       for (const Message &message : copy)
         f(ntohl(message.id), text_of(message));
     }
+    // [take]
     return count > 0;
   }
-  // [take]
 
   uint32_t runs = 0, credits = 0; // runs and credits that this side has sent
 
 private:
-  // [received]
   void received(const ibv_wc &wc) {
     if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
       refuse("the peer's run", "it is not an RDMA WRITE with immediate data");
+    // [received]
     connection_.post_receive();
     const Run run = from_immediate(wc.imm_data);
     if (run.count == 0)
       take_credit(run.first);
     else
       arrived_.push_back(checked(run, wc.byte_len));
+    // [received]
   }
-  // [received]
 
   // [give-credit]
   // Tells the other side how many runs have been taken since the connection began.
@@ -139,7 +139,9 @@ private:
     returned_ += more;
     given_back_ += more;
   }
+  // [take-credit]
 
+  // [free-slots]
   // The credit for a run can come before the completion of the run. Until then the slots belong to
   // our NIC (lesson 02). Requests complete in order.
   void free_slots() {
@@ -148,12 +150,13 @@ private:
       sent_.pop_front();
     }
   }
-  // [take-credit]
+  // [free-slots]
 
   // [checked]
   Run checked(Run run, uint32_t length) {
     if (come_ - told_ == runs_ahead)
       refuse("the peer's run", "it has no credit for one more");
+    // [checked]
     if (run.first != next_ || run.count > slot_count - run.first)
       refuse("the peer's run", "it is not the one that must come next");
     if (length != run.count * sizeof(Message))
@@ -163,13 +166,11 @@ private:
     ++come_;
     return run;
   }
-  // [checked]
 
   Connection &connection_;
   const uint32_t group_;
   uint32_t requests_ = 0, under_way_ = 0; // posted; of these, not completed
 
-  // [state]
   // Out. put_ and posted_ count slots, and go on at the end of the ring.
   uint32_t free_ = slot_count, put_ = 0, posted_ = 0;
   struct Sent {
@@ -181,7 +182,6 @@ private:
   // other side has been told.
   uint32_t next_ = 0, come_ = 0, taken_ = 0, told_ = 0;
   std::deque<Run> arrived_; // come, and not taken
-  // [state]
 };
 
 // ---- the server
@@ -200,7 +200,6 @@ void server(Side &side) {
 
 // ---- the client
 
-// [client]
 void client(Side &side, uint32_t count, uint32_t each) {
   const uint32_t all = count * each;
   Callers callers(count);
@@ -208,6 +207,7 @@ void client(Side &side, uint32_t count, uint32_t each) {
   for (uint32_t id = 0; id < count; ++id)
     ready.push_back(id);
   uint32_t asked = 0, answered = 0;
+  // [client]
   while (answered < all) {
     for (; asked < all && !ready.empty() && side.room() > 0; ++asked) {
       side.put(ready.front(), callers.ask(ready.front()));
@@ -222,11 +222,11 @@ void client(Side &side, uint32_t count, uint32_t each) {
     if (!is_there)
       refuse("the peer", "it is gone");
   }
+  // [client]
   std::printf("%u requests of %u callers are answered\n", answered, count);
   std::printf("each of the %u slots was used %u times\n", slot_count, asked / slot_count);
   std::printf("sent %u runs, %u credits\n", side.runs, side.credits);
 }
-// [client]
 
 void credits(int argc, char **argv) {
   CommandLine line{"Sends the requests of many callers in runs; credits give the slots back."};
