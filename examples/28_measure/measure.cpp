@@ -71,13 +71,13 @@ void check_sum(double rounds_us, double passed_us) {
   }
 }
 
-// [rounds]
 // A closed loop: the next round begins when this one has ended. One look at the clock is the end of
 // the one and the beginning of the next, so that no time passes between rounds, unmeasured.
 void measure(PingSide &side, const Settings &settings) {
   const TickLength length;
   Times times(settings.rounds);
   uint64_t first = 0, all = 0;
+  // [rounds]
   const Instant started = both_clocks();
   uint64_t began = started.ticks;
   for (uint32_t round = 1; round <= settings.warm_up + settings.rounds; ++round) {
@@ -95,6 +95,7 @@ void measure(PingSide &side, const Settings &settings) {
   all += stopped.ticks - began;          // since the last round, this thread may have lost the CPU
   const double tick_us = length.us();
   check_sum(static_cast<double>(all) * tick_us, stopped.us - started.us);
+  // [rounds]
   // A round has two messages, one in each direction. A READ is one, though its packets go both
   // ways.
   const double unit = tick_us / (settings.shape.operation == Operation::read ? 1 : 2);
@@ -105,9 +106,7 @@ void measure(PingSide &side, const Settings &settings) {
   std::printf("the mean is %.3f us, and the first of all took %.3f us\n", times.mean() * unit,
               static_cast<double>(first) * unit);
 }
-// [rounds]
 
-// [schedule]
 // By a timetable: users do not wait with their requests until the requests of others have been
 // answered.
 void measure_by_timetable(PingSide &side, const Settings &settings) {
@@ -115,6 +114,7 @@ void measure_by_timetable(PingSide &side, const Settings &settings) {
   Times from_begin(settings.rounds), from_due(settings.rounds);
   for (uint32_t round = 1; round <= settings.warm_up; ++round)
     side.ask(round);
+  // [schedule]
   const auto interval = static_cast<uint64_t>(settings.every_us / length.us());
   uint64_t due = ticks();
   for (uint32_t round = 1; round <= settings.rounds; ++round, due += interval) {
@@ -126,6 +126,7 @@ void measure_by_timetable(PingSide &side, const Settings &settings) {
     from_begin.add(ended - began);
     from_due.add(ended - due);
   }
+  // [schedule]
   from_begin.sort();
   from_due.sort();
   std::printf("from when each round began:      ");
@@ -133,7 +134,6 @@ void measure_by_timetable(PingSide &side, const Settings &settings) {
   std::printf("from when it should have begun:  ");
   print_percentiles(from_due, length.us());
 }
-// [schedule]
 
 void serve(PingSide &side, const Settings &settings) {
   const bool is_asked =

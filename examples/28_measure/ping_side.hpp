@@ -74,6 +74,7 @@ public:
     // has been answered, so nothing is on its way from here, even if no completion was requested
     // for it.
     out().back() = std::byte(round);
+    // [ask]
     ibv_sge piece = rdmacommon::piece(mr_.get(), out().data(), shape_.size);
     ibv_send_wr request{.sg_list = &piece, .num_sge = 1};
     if (shape_.size <= shape_.max_inline)
@@ -91,6 +92,7 @@ public:
       post_receive(); // for the last one; there are more, and now there is nothing else to do
   }
 
+  // [receive]
   void receive(uint32_t round) {
     if (shape_.operation == Operation::write)
       return spin([&] { return last_byte() == std::byte(round); });
@@ -100,15 +102,13 @@ public:
       take_sent(); // if one of ours has failed, that is the reason
     rdmacommon::check_wc(done, "the peer's message");
   }
-  // [ask]
+  // [receive]
 
-  // [in-order]
   // Returns true if this device promises that the last byte of a WRITE comes last. On mlx5, only a
   // QP in RTS has an answer.
   bool is_in_order() const {
     return ibv_query_qp_data_in_order(qp_.get(), IBV_WR_RDMA_WRITE, 0) == 1;
   }
-  // [in-order]
 
 private:
   static constexpr uint32_t depth = 64;
