@@ -115,7 +115,6 @@ private:
     }
   }
 
-  // [send-directory]
   void send_directory(ibv_qp *qp, uint32_t number) {
     const Directory directory{.version = htobe32(1),
                               .you = htobe32(number),
@@ -125,16 +124,16 @@ private:
                                   htobe64(reinterpret_cast<uint64_t>(counters_.data())),
                               .counters_rkey = htobe32(mr_->rkey),
                               .reserved = 0};
+    // [send-directory]
     chip_.copy_in(directory_begin, &directory, sizeof directory);
     ibv_sge piece = chip_.piece(directory_begin, sizeof directory);
     post_send(
         qp,
         {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
     wait_for_completion(cq_.get(), "the SEND of the directory", options_.timeout);
+    // [send-directory]
   }
-  // [send-directory]
 
-  // [watch]
   // Until all clients but the first have finished, or are gone.
   void watch() {
     for (;;) {
@@ -147,12 +146,13 @@ private:
       const auto limit = std::chrono::milliseconds(options_.wait).count();
       if (check_errno(poll(fds.data(), fds.size(), static_cast<int>(limit)), "poll") == 0)
         throw Error("the clients", "none has finished in time");
+      // [watch]
       for (Client &client : clients_)
         if (&client != &clients_[0] && client.exchange && client.exchange->can_receive())
           fence(client, !has_finished(client));
+      // [watch]
     }
   }
-  // [watch]
 
   // Takes the last word of a client's. False if the client has closed the connection, or says
   // something else than "done".
@@ -167,9 +167,9 @@ private:
     }
   }
 
-  // [fence]
   // First its queue pair goes: after that, no request of this client reaches our memory any more.
   // Only then may another client have its locks.
+  // [fence]
   void fence(Client &client, bool is_gone) {
     client.qp.reset();
     if (is_gone)

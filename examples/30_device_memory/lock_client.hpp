@@ -95,10 +95,10 @@ public:
     return be64toh(mine_.value);
   }
 
-  // [store]
   // The new value, and the lock from our number to 0, in one post: they arrive in this order.
   // Returns the first completion, unchecked.
   ibv_wc store_and_release(size_t counter, uint64_t value) {
+    // [store]
     mine_.value = htobe64(value);
     ibv_sge old = rdmacommon::piece(mr_.get(), &mine_.result, sizeof mine_.result);
     ibv_send_wr release{.sg_list = &old,
@@ -115,12 +115,12 @@ public:
                                       .num_sge = 1,
                                       .opcode = IBV_WR_RDMA_WRITE,
                                       .wr = {.rdma = counter_at(counter)}});
+    // [store]
     const auto done = rdmacommon::poll_within(cq_.get(), options_.timeout);
     if (!done)
       throw rdmacommon::Error("the WRITE of a counter", "no completion in time");
     return *done;
   }
-  // [store]
 
   // Makes the server take this process for dead. It is not, and its queue pair is as it was.
   void lose_exchange() { exchange_.reset(); }
@@ -169,18 +169,18 @@ inline void visitor(const rdmacommon::PairOptions &options, const rdmacommon::Li
   client.exchange().send_done();
 }
 
-// [worker]
 inline void worker(const rdmacommon::PairOptions &options, uint32_t rounds) {
   LockClient client(options);
+  // [worker]
   for (uint32_t i = 0; i < rounds; ++i) {
     const size_t counter = (client.known().me + i) % client.known().counters;
     client.acquire(counter);
     const uint64_t value = client.load(counter);
     rdmacommon::check_wc(client.store_and_release(counter, value + 1), "the WRITE of a counter");
   }
+  // [worker]
   client.exchange().send_done();
 }
-// [worker]
 
 // Takes a lock, and sleeps in the middle of its work.
 inline void holder(const rdmacommon::PairOptions &options, const rdmacommon::Link &parent,

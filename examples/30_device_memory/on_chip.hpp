@@ -64,6 +64,7 @@ public:
     else
       std::memcpy(host_.get() + offset, from, length);
   }
+  // [copy]
 
   void copy_out(void *to, size_t offset, size_t length) {
     check_range(offset, length);
@@ -72,7 +73,6 @@ public:
     else
       std::memcpy(to, host_.get() + offset, length);
   }
-  // [copy]
 
   // For our own requests, and for the peer: in both the address is an offset.
   ibv_sge piece(size_t offset, size_t length) const {
@@ -101,8 +101,8 @@ private:
   static constexpr unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
                                      IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
-  // [allocate]
   void allocate(ibv_context *context, ibv_pd *pd) {
+    // [allocate]
     ibv_alloc_dm_attr attr{
         .length = size_,
         .log_align_req = 3, // 2^3 bytes: an atomic's word must be aligned
@@ -111,12 +111,11 @@ private:
     dm_.reset(rdmacommon::check_ptr(ibv_alloc_dm(context, &attr), "ibv_alloc_dm"));
     mr_.reset(rdmacommon::check_ptr(
         ibv_reg_dm_mr(pd, dm_.get(), 0, size_, access | IBV_ACCESS_ZERO_BASED), "ibv_reg_dm_mr"));
+    // [allocate]
     const std::vector<uint8_t> zeros(size_); // the memory need not begin as zeros
     copy_in(0, zeros.data(), zeros.size());
   }
-  // [allocate]
 
-  // [stand-in]
   // A region whose addresses begin at 0, and so are offsets. IBV_ACCESS_ZERO_BASED would say the
   // same, but SoftRoCE does not look at it. Within their page, address and memory have to lie
   // alike, so the memory begins a page.
@@ -126,10 +125,11 @@ private:
     host_.reset(rdmacommon::check_ptr(static_cast<char *>(std::aligned_alloc(page, whole_pages)),
                                       "aligned_alloc"));
     std::memset(host_.get(), 0, size_);
+    // [stand-in]
     mr_.reset(rdmacommon::check_ptr(ibv_reg_mr_iova(pd, host_.get(), size_, 0, access),
                                     "ibv_reg_mr_iova"));
+    // [stand-in]
   }
-  // [stand-in]
 
   // mlx5 copies only whole words of four bytes to and from a NIC's memory; so do we everywhere.
   void check_range(size_t offset, size_t length) const {
