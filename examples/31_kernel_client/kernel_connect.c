@@ -67,7 +67,6 @@ static void rejected(struct client *c, struct rdma_cm_id *id, struct rdma_cm_eve
 		     rdma_reject_msg(id, event->status));
 }
 
-// [event]
 /* In a thread of the kernel's, not our worker; one event of an id at a time. */
 static int cm_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
@@ -86,6 +85,7 @@ static int cm_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 			pr_info("ROUTE_RESOLVED\n");
 		enter(q, ROUTE_RESOLVED);
 		break;
+	// [event]
 	case RDMA_CM_EVENT_ESTABLISHED:
 		greeted(q, &event->param.conn);
 		break;
@@ -107,8 +107,8 @@ static int cm_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		     rdma_event_msg(event->event));
 	}
 	return 0; /* else rdma_cm would destroy the id, which is the worker's */
+	// [event]
 }
-// [event]
 
 int resolve(struct queue *q)
 {
@@ -141,9 +141,9 @@ int resolve(struct queue *q)
 	return wait_for_state(q, ROUTE_RESOLVED, "no route resolved");
 }
 
-// [connect]
 int connect_to_server(struct queue *q)
 {
+	// [connect]
 	const struct queue_request hello = {
 		.greeting.magic = cpu_to_be32(PROTOCOL_MAGIC),
 		.greeting.version = cpu_to_be16(PROTOCOL_VERSION),
@@ -159,6 +159,7 @@ int connect_to_server(struct queue *q)
 		.retry_count = 6,
 		.rnr_retry_count = 6,
 	};
+	// [connect]
 	int err;
 
 	err = rdma_connect(q->id, &ask);
@@ -166,7 +167,6 @@ int connect_to_server(struct queue *q)
 		return fail(q->client, err, "rdma_connect");
 	return wait_for_state(q, ESTABLISHED, "no answer to the connection request");
 }
-// [connect]
 
 int leave(struct client *c)
 {

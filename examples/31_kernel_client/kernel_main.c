@@ -68,7 +68,7 @@ int fail(struct client *c, int err, const char *fmt, ...)
 	return err;
 }
 
-// [run]
+// [first]
 /* Alone at first: a problem with the server appears here. */
 static int open_first_queue(struct client *c)
 {
@@ -77,6 +77,7 @@ static int open_first_queue(struct client *c)
 	return resolve(q) ?: make_memory(c) ?: make_queue(q) ?: post_receive(c) ?:
 	       connect_to_server(q) ?: introduce(c);
 }
+// [first]
 
 static int open_other_queues(struct client *c)
 {
@@ -101,6 +102,7 @@ static void destroy(struct client *c)
 	destroy_memory(c);
 }
 
+// [run]
 static void run_client(struct work_struct *work)
 {
 	struct client *c = container_of(work, struct client, work);
@@ -114,7 +116,6 @@ static void run_client(struct work_struct *work)
 }
 // [run]
 
-// [device]
 static struct ib_client kernel_client;
 
 /* There is a device: one that was there before, or a new one. */
@@ -125,6 +126,7 @@ static int add_device(struct ib_device *device)
 
 	if (!c)
 		return -ENOMEM;
+	// [add]
 	c->device = device;
 	rwlock_init(&c->lock);
 	init_waitqueue_head(&c->wake);
@@ -136,8 +138,10 @@ static int add_device(struct ib_device *device)
 	ib_set_client_data(device, &kernel_client, c);
 	queue_work(system_unbound_wq, &c->work); /* since it polls */
 	return 0;
+	// [add]
 }
 
+// [device]
 /* It goes, or the module does. The device is there until this returns. */
 static void remove_device(struct ib_device *device, void *data)
 {
