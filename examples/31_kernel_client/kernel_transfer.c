@@ -12,7 +12,6 @@
 
 #include "kernel_client.h"
 
-// [introduce]
 static void was_registered(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct client *c = container_of(wc->wr_cqe, struct client, registered);
@@ -28,6 +27,7 @@ static void sent(struct ib_cq *cq, struct ib_wc *wc)
 	succeeded(c, wc, "the SEND");
 }
 
+// [received]
 /*
  * The pages are registered by now: the server sends this once it has our SEND,
  * which is behind the registration. If it sends earlier, our READ fails.
@@ -53,6 +53,7 @@ static void received(struct ib_cq *cq, struct ib_wc *wc)
 		c->done = true;
 	}
 }
+// [received]
 
 /* On queue 0, before the server knows of us. */
 int post_receive(struct client *c)
@@ -82,6 +83,7 @@ int introduce(struct client *c)
 		.length = sizeof(struct description),
 		.lkey = c->pd->local_dma_lkey,
 	};
+	// [introduce]
 	struct ib_send_wr send = {
 		.wr_cqe = &c->sent, /* unsignaled: completes if it fails */
 		.opcode = IB_WR_SEND,
@@ -110,8 +112,8 @@ int introduce(struct client *c)
 	ib_dma_sync_single_for_device(c->device, c->ours.dma, LENGTH, DMA_TO_DEVICE);
 	return post(&c->queue[0], &reg.wr, &unposted) ?:
 	       poll_until(&c->queue[0], &c->done, "the server does not describe its memory");
+	// [introduce]
 }
-// [introduce]
 
 // [request]
 /* A WRITE or a READ of slot number i. */
@@ -141,6 +143,7 @@ static struct request *prepare(struct client *c, uint i, enum ib_wr_opcode opcod
 	r->wr.rkey = c->remote_key;
 	return r;
 }
+// [request]
 
 static int post_request(struct queue *q, struct request *r)
 {
@@ -152,9 +155,8 @@ static int post_request(struct queue *q, struct request *r)
 		put_unposted(q->client, unposted);
 	return err;
 }
-// [request]
 
-// [write]
+// [was-written]
 /* In a softirq, so it must not sleep. Also called if the request has failed. */
 static void was_written(struct ib_cq *cq, struct ib_wc *wc)
 {
@@ -168,6 +170,7 @@ static void was_written(struct ib_cq *cq, struct ib_wc *wc)
 	WRITE_ONCE(slot->written, true); /* the page is ours again */
 	wake_up(&c->wake);
 }
+// [was-written]
 
 static void fill(struct client *c, uint i, uint round)
 {
@@ -179,6 +182,7 @@ static void fill(struct client *c, uint i, uint round)
 	ib_dma_sync_single_for_device(c->device, out->dma, LENGTH, DMA_TO_DEVICE);
 }
 
+// [write]
 /* Posts the WRITEs of all pages, and waits for none of them. */
 static int write_pages(struct client *c, uint round)
 {
@@ -239,6 +243,7 @@ static int read_page(struct client *c, uint i)
 	ib_dma_sync_single_for_device(c->device, slot->in.dma, LENGTH, DMA_FROM_DEVICE);
 	return same ? 0 : fail(c, -EBADMSG, "what was read is not what was written");
 }
+// [read]
 
 static int swap_round(struct client *c, uint round)
 {
@@ -255,9 +260,7 @@ static int swap_round(struct client *c, uint round)
 	}
 	return err;
 }
-// [read]
 
-// [transfer]
 static void was_taken_back(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct client *c = container_of(wc->wr_cqe, struct client, taken_back);
@@ -265,6 +268,7 @@ static void was_taken_back(struct ib_cq *cq, struct ib_wc *wc)
 	c->done = succeeded(c, wc, "the invalidation");
 }
 
+// [take-back]
 static int take_back(struct client *c)
 {
 	struct ib_send_wr invalidate = {
@@ -280,6 +284,7 @@ static int take_back(struct client *c)
 	return post(&c->queue[0], &invalidate, &unposted) ?:
 	       poll_until(&c->queue[0], &c->done, "the invalidation does not complete");
 }
+// [take-back]
 
 int transfer(struct client *c)
 {
@@ -294,4 +299,3 @@ int transfer(struct client *c)
 			rounds, rounds == 1 ? "" : "s", c->calls);
 	return err;
 }
-// [transfer]
