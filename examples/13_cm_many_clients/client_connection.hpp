@@ -94,7 +94,7 @@ public:
     if (closed_) // flushed
       return;
     rdmacommon::check_wc(wc, "a request");
-    due_in(owes_us_words() ? step_ : silence_);
+    due_in(awaits_message() ? step_ : silence_);
     switch (static_cast<Work>(wc.wr_id)) {
     case Work::receive:
       is_rping_ ? rping_said(wc.byte_len) : client_said(wc.byte_len);
@@ -115,7 +115,7 @@ public:
   // Call this after the deadline. @throws Error if the client must send a message by now
   // [overdue]
   void overdue() {
-    if (owes_us_words())
+    if (awaits_message())
       throw rdmacommon::Error("silence", "nothing for " + std::to_string(step_.count()) + " ms");
     // The client works on our memory, or is idle, or its host is dead. A WRITE of 0 bytes needs no
     // memory and changes nothing, but the client's NIC must acknowledge it. If it does not, the
@@ -155,7 +155,7 @@ private:
   };
 
   void due_in(std::chrono::milliseconds how_long) { deadline_ = Clock::now() + how_long; }
-  bool owes_us_words() const { return is_rping_ || !described_; }
+  bool awaits_message() const { return is_rping_ || !described_; }
 
   void post(const ibv_send_wr &request) {
     rdmacommon::post_send(id_->qp, request);

@@ -230,7 +230,7 @@ std::optional<ResponseBuffer> Lane::buffers_of(uint16_t worker, const std::share
 }
 // [buffers-of]
 
-bool Lane::takes_back_failure(uint16_t worker) {
+bool Lane::take_registration_failure(uint16_t worker) {
   const auto buffers = buffers_.find(worker);
   return buffers != buffers_.end() && std::exchange(buffers->second.has_failed, false);
 }

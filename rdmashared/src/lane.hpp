@@ -106,7 +106,7 @@ public:
   // registered yet. That takes long, and another thread does it: ask again later.
   std::optional<ResponseBuffer> buffers_of(uint16_t worker, const std::shared_ptr<Area> &area);
   // Returns true if the registration failed since the last call. The next buffers_of() tries again.
-  bool takes_back_failure(uint16_t worker);
+  bool take_registration_failure(uint16_t worker);
   void forget_buffers(uint16_t worker) { buffers_.erase(worker); } // nothing of it is under way
 
   // ---- turns

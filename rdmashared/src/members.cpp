@@ -127,7 +127,8 @@ Members::~Members() {
 }
 
 void Members::invite(Link link) {
-  loop_.send([this, its = std::make_shared<Link>(std::move(link))] { take_in(std::move(*its)); });
+  loop_.send(
+      [this, its = std::make_shared<Link>(std::move(link))] { add_process(std::move(*its)); });
 }
 
 void Members::is_free(uint32_t thread, uint32_t number) {
@@ -176,7 +177,7 @@ void Members::accept() {
   }
   try {
     if (peer_of(socket.get()).uid == geteuid() || (group_ && is_of_group(socket.get(), *group_)))
-      take_in(Link(std::move(socket)));
+      add_process(Link(std::move(socket)));
   } catch (const Error &) { // the others do not suffer
   }
 }
@@ -201,7 +202,7 @@ uint32_t Members::half_open() const {
       std::ranges::count_if(processes_, [](const Process &each) { return !each.has_joined(); }));
 }
 
-void Members::take_in(Link link) {
+void Members::add_process(Link link) {
   const ProcessIterator process = processes_.insert(
       processes_.end(),
       Process{.link = std::move(link), .pidfd = File(), .hello_until = Clock::now() + hello_limit});

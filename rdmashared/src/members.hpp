@@ -91,7 +91,7 @@ private:
   void accept();
   void watch_listener();
   void pause_listener(Clock::time_point until);
-  void take_in(rdmacommon::Link link);
+  void add_process(rdmacommon::Link link);
   void welcome(ProcessIterator process);
   void forget(ProcessIterator process);
   uint32_t half_open() const;

@@ -324,7 +324,8 @@ bool SenderLoop::send_one(Lane &lane, Queue &from) {
 std::optional<Outcome> SenderLoop::failure_of(Lane &lane, const Request &request) const {
   if (request.worker->has_left || request.deadline <= now_)
     return Outcome::expired;
-  if (request.what.want == Want::long_response && lane.takes_back_failure(request.worker->number))
+  if (request.what.want == Want::long_response &&
+      lane.take_registration_failure(request.worker->number))
     return Outcome::not_sent;
   if (!may_send(lane, request) && std::ranges::none_of(lanes_, [&](const auto &each) {
         return serves(*each, request.what.server) && may_send(*each, request);
