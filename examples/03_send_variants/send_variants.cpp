@@ -55,7 +55,7 @@ void gather_and_scatter(const Side &side) {
 
 // [inline]
 // When does the NIC read the buffer? The server has no receive posted yet, so the client's NIC must
-// send again. By then the client has changed its buffer. Only inline data allow that.
+// send again. By then the client has changed its buffer. It may do so only with inline data.
 void inline_data(const Side &side, unsigned flags) {
   const char *how = flags & IBV_SEND_INLINE ? "inline" : "not inline";
   if (side.is_server) {

@@ -211,7 +211,6 @@ static int wait_for_write(struct client *c, uint i)
 	return READ_ONCE(c->error);
 }
 // [write]
-
 // [read]
 /* Called in poll_until() or ib_drain_qp(), so always in the worker. */
 static void was_read(struct ib_cq *cq, struct ib_wc *wc)
