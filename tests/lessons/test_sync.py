@@ -8,6 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from lab import ladder
 from lab.commands import sync
 from lab.errors import LabError
 from lab.pages import readmes
@@ -128,6 +129,15 @@ class Sync(unittest.TestCase):
             + "```\n")
         self.assertEqual(sync.reading_minutes(text), 25)  # 10, and 10 and 5 for the blocks
         self.assertEqual(sync.reading_minutes("a few words"), 5)
+
+    def test_lessons_are_short(self):
+        """lessons/README.md says so: half an hour each, and ten hours for the main path."""
+        minutes = {
+            lesson: sync.reading_minutes(lesson.file.read_text()) for lesson in ladder.read()}
+        self.assertEqual(
+            [lesson.stem for lesson, its in minutes.items() if its > 30], [])
+        self.assertLess(
+            sum(its for lesson, its in minutes.items() if lesson.on_main_path), 10 * 60)
 
 
 if __name__ == "__main__":

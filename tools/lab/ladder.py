@@ -11,6 +11,8 @@ from lab.paths import ROOT
 BESIDE = (
     "reading_a_packet", "completion_costs", "extended_verbs", "real_hardware", "operating",
     "protocol", "troubleshooting", "glossary", "verbs")
+# Lessons that a reader can leave out at first: no lesson of the main path builds on them.
+LATER = ("07_atomics", "08_datagrams", "09_shared_receive", "10_memory_windows", "14_multicast")
 KINDS = ("lesson", "text", "device", "alone", "pair", "cm-pair", "kernel")
 
 
@@ -42,6 +44,11 @@ class Lesson:
     def only_to_build(self) -> bool:
         """Whether it is left out on the route of those who only use the shared client."""
         return self.part == "Building a shared client"
+
+    @property
+    def on_main_path(self) -> bool:
+        """Whether a reader needs it in order to understand the shared client, and to run it."""
+        return self.stem not in LATER and self.part not in ("Measuring", "Side branches")
 
     @property
     def has_program(self) -> bool:

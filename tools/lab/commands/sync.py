@@ -242,6 +242,8 @@ def nav(path: Path) -> list[str]:
         parts.append(f"[{stems[here + 1]} →]({stems[here + 1]}.md)")
     part = [lesson.stem for lesson in lessons if lesson.part == lessons[here].part]
     place = f" · {lessons[here].part}, {part.index(path.stem) + 1} of {len(part)}"
+    if path.stem in ladder.LATER:
+        place += ", can wait"
     return [" · ".join(parts) + place + MINUTES]
 
 
