@@ -8,6 +8,7 @@ commit.
 """
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -43,6 +44,7 @@ def add_parser(subparsers) -> None:
 def main(args) -> int:
     lessons = [examples.find(name, with_program=False) for name in args.example] or ladder.read()
     packages.ensure("build", "device", "machine", "kernel", "wire")
+    os.environ.pop("RDMA_TIMEOUT", None)  # the lessons show the limits that a reader has
     folder = build.build()
     where = place.find_place()
     check_condition(where, args.since)
