@@ -48,7 +48,7 @@ private:
 
 struct Tally {
   uint32_t rounds = 0, connected = 0;
-  uint64_t actions = 0, from_the_peer = 0; // messages
+  uint64_t actions = 0, from_the_peer = 0; // messages, without pings and their answers
 };
 
 inline void spoil(rdmashared::Header &header, Dice &dice) {
@@ -182,7 +182,8 @@ private:
     std::memcpy(in_.memory().data() + at, peer.into.data() + at, bytes);
     try {
       in_.take(run, bytes, [&](const rdmashared::Header &header, std::span<const std::byte> body) {
-        ++tally_.from_the_peer;
+        if (header.kind != rdmashared::Kind::ping && header.kind != rdmashared::Kind::pong)
+          ++tally_.from_the_peer;
         hear(header, body);
       });
     } catch (const rdmacommon::Error &) {

@@ -261,7 +261,8 @@ void hostile_peer(int argc, char **argv) {
     listener = cm_listen(channel.get(), options, 16);
   }
   std::fflush(stdout);
-  // The time begins when the other side has sent something: until then it may not have started.
+  // The time begins with the first request, or the first response: until then the other side may
+  // not have started, or may be in a pause between two attempts to connect.
   for (auto end = Clock::time_point::max(); Clock::now() < end; ++tally.rounds) {
     if (options.is_server())
       server_round(options, channel.get(), tally.rounds == 0, dice, tally);

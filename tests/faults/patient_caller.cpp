@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// For test_hostile_peer.py: asks a server that does random things, the first of a sender's, and
-// counts what becomes of each request. There must be an outcome, or none in time: nothing else.
+// For test_hostile_peer.py: asks a server that does random things, the first of a sender's, until
+// standard input ends, and counts what becomes of each request. There must be an outcome, or none
+// in time: nothing else.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/options.hpp>
 #include <rdmashared/caller.hpp>
@@ -20,12 +21,12 @@
 
 using namespace rdmacommon;
 using namespace rdmashared;
-using Clock = std::chrono::steady_clock;
 
 namespace {
 
 struct Tally {
   std::array<std::atomic<uint64_t>, 10> outcomes{};
+  std::atomic<uint64_t> posted{};
   uint64_t of(Outcome outcome) const { return outcomes.at(static_cast<size_t>(outcome)); }
 };
 
@@ -43,8 +44,11 @@ void ask(Caller &caller, std::minstd_rand &random, Tally &tally) {
   if (caller.largest_response() > 0 && random() % 2 == 0)
     how.max_response = RequestOptions::any_length;
   try {
-    if (random() % 8 == 0)
-      return caller.post(bytes, how);
+    if (random() % 8 == 0) {
+      caller.post(bytes, how);
+      ++tally.posted;
+      return;
+    }
     caller.request(bytes, read, how);
     ++tally.outcomes.at(static_cast<size_t>(Outcome::response));
   } catch (const RequestFailed &failure) {
@@ -60,17 +64,15 @@ void patient_caller(int argc, char **argv) {
   CommandLine line{"Asks a server that does random things."};
   std::string name;
   uint32_t seed = 1, threads = 4;
-  std::chrono::seconds seconds{20};
   bool is_until_answered = false;
   line.add("--attach", name, "the sender", 100);
   line.add("--seed", seed, "of the requests [1]");
   line.add("--threads", threads, "that ask [4]", 1, 64);
-  line.add("--seconds", seconds, "for so long");
-  line.add("--until-answered", is_until_answered, "or until the first response");
+  line.add("--until-answered", is_until_answered, "ask until the first response");
   line.parse(argc, argv);
   Caller caller = Caller::join(name);
   Tally tally;
-  const auto end = Clock::now() + seconds;
+  std::atomic<bool> is_over = false;
   std::vector<std::exception_ptr> errors(threads);
   {
     std::vector<std::jthread> all;
@@ -78,12 +80,15 @@ void patient_caller(int argc, char **argv) {
       all.emplace_back([&, i] {
         try {
           std::minstd_rand random(seed + i);
-          while (Clock::now() < end && !(is_until_answered && tally.outcomes[0] > 0))
+          while (is_until_answered ? tally.of(Outcome::response) == 0 : !is_over.load())
             ask(caller, random, tally);
         } catch (...) {
           errors[i] = std::current_exception();
         }
       });
+    while (!is_until_answered && std::getchar() != EOF) {
+    }
+    is_over = true;
   }
   for (const std::exception_ptr &error : errors)
     if (error)
@@ -91,9 +96,11 @@ void patient_caller(int argc, char **argv) {
   const auto of = [&](Outcome outcome) {
     return static_cast<unsigned long long>(tally.of(outcome));
   };
-  std::printf("%llu answered, %llu refused, %llu lost, %llu not sent, %llu late\n",
+  std::printf("%llu answered, %llu refused, %llu lost, %llu not sent, %llu late, "
+              "%llu posted\n",
               of(Outcome::response), of(Outcome::refused), of(Outcome::lost), of(Outcome::not_sent),
-              of(Outcome::timed_out) + of(Outcome::expired) + of(Outcome::no_room));
+              of(Outcome::timed_out) + of(Outcome::expired) + of(Outcome::no_room),
+              static_cast<unsigned long long>(tally.posted));
 }
 
 } // namespace

@@ -102,11 +102,10 @@ class Hostile(shared_client_cases.Shared):
         self.assertGreater(dropped + rejected, 0)
 
     def ask(self, *options):
-        """@return what has become of requests to the sender's first server"""
-        process = self.start(
+        """@return a process with requests to the sender's first server, until its input ends"""
+        return self.start(
             self.client_place, "tests/faults/patient_caller",
             *("--attach", self.name, "--seed", str(SEED), *options))
-        return self.finish(process)[0]
 
     def ask_both(self, responses):
         """The first of a sender's servers is hostile, the second honest."""
@@ -119,12 +118,13 @@ class Hostile(shared_client_cases.Shared):
             *PATIENT)
         # Ends with an error if a request is lost.
         beside = self.attached("--to", "1", *LOAD, "--response-size", "600")
-        outcomes = self.ask(*FOR_SO_LONG)
+        asking = self.ask()
+        self.figures(liar)  # it ends so long after the first request
+        outcomes, _ = self.finish(asking)
         right = self.right(beside)
         print(f"{self.id()}: {outcomes.strip()}; {right} responses of the honest server")
         count = {what: int(number) for number, what in OUTCOMES.findall(outcomes)}
         self.assertGreater(sum(count.values()) - count["not sent"], 0, outcomes)
-        self.figures(liar)
         self.ask_an_honest_one(liar.port)
         self.sending.terminate()
         self.finish(self.sending)
@@ -136,7 +136,7 @@ class Hostile(shared_client_cases.Shared):
         the window: with more requests than that under way, this server closes the connection."""
         honest = self.server, self.port
         self.serve("--handler-threads", "2", port=port)
-        self.ask("--until-answered", "--seconds", "600")
+        self.finish(self.ask("--until-answered"))
         for load in (
             ("--threads", "1", "--size", str(512 * 64 - 16), "--response-size", "4096"),
             ("--threads", "1", "--in-flight", "64", "--microseconds", "5000"),
