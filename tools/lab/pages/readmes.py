@@ -35,13 +35,18 @@ In the project's folder:
 {compile}
 """
 
-COMPILE = """Each program is one command, in this folder. It needs the packages g++, libibverbs-dev,
-librdmacm-dev and libcli11-dev:
+COMPILE = """Each program is one command, in this folder. It needs these packages: {packages}.
 
 ```sh
 {lines}
 ```
 """
+
+# The libraries that rdmacommon takes, by the names that pkg-config knows, and their packages.
+LIBRARIES = "libibverbs librdmacm CLI11"
+PACKAGES = ("g++", "pkg-config", "libibverbs-dev", "librdmacm-dev", "libcli11-dev")
+# A library without a file for pkg-config: it has only headers, in the compiler's own folder.
+ASIO, ASIO_PACKAGE = "#include <asio.hpp>", "libasio-dev"
 
 MEMBERS = """
 Not every rdma-core has {members} in `struct ibv_qp_ex`, of `<infiniband/verbs.h>`. If yours does,
@@ -89,7 +94,10 @@ def text(lesson: ladder.Lesson) -> str:
 
 
 def _compile(lesson: ladder.Lesson, folder: Path) -> str:
+    has_asio = any(ASIO in path.read_text() for path in folder.glob("*.?pp"))
+    packages = [*PACKAGES, *([ASIO_PACKAGE] if has_asio else [])]
     result = COMPILE.format(
+        packages=f"{', '.join(packages[:-1])} and {packages[-1]}",
         lines="\n".join(command(folder, program) for program in examples.of(lesson)["programs"]))
     optional = sources.members(sorted(folder.glob("*.?pp")))
     if optional:
@@ -106,4 +114,5 @@ def command(folder: Path, program: str) -> str:
     include = " ".join(f"-I../../{name}/include" for name in used)
     units = [path.name for path in parts if path.suffix == ".cpp"] + [
         f"../../{name}/src/*.cpp" for name in used]
-    return f"c++ -std=c++20 -pthread {include} {' '.join(units)} -lrdmacm -libverbs -o {program}"
+    libraries = f"$(pkg-config --cflags --libs {LIBRARIES})"
+    return f"c++ -std=c++20 -pthread {include} {' '.join(units)} {libraries} -o {program}"
