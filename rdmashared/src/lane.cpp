@@ -117,7 +117,7 @@ void Lane::connect_requests() {
 
 void Lane::established(const rdma_cm_event &event) {
   const auto welcome = welcome_in(private_data(event));
-  if (!welcome || welcome->refusal != Refusal::none)
+  if (!welcome || welcome->rejection != Rejection::none)
     throw Error("the server", "its Welcome message is not valid");
   if (event.id == data_id_.get())
     return come_up();
@@ -172,7 +172,7 @@ void Lane::on_cm_event(const rdma_cm_event &event) {
       throw Error("the server", "it has closed the connection");
     case RDMA_CM_EVENT_REJECTED:
       if (const auto welcome = welcome_in(private_data(event)))
-        throw Error("the server rejects", words_for(welcome->refusal));
+        throw Error("the server rejects", words_for(welcome->rejection));
       [[fallthrough]];
     default:
       check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);

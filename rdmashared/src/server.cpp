@@ -52,8 +52,8 @@ uint64_t secret(size_t thread, size_t threads) {
   return number;
 }
 
-void reject(rdma_cm_id *id, Refusal why) {
-  const WelcomeBytes no = refused(why);
+void reject(rdma_cm_id *id, Rejection why) {
+  const WelcomeBytes no = rejecting_welcome(why);
   rdma_reject(id, &no, sizeof no); // fails if the client has gone
 }
 
@@ -93,8 +93,8 @@ private:
   RequestHandler with_health(RequestHandler handler);
   Loop &first() { return threads_.front()->loop->loop(); }
   void take_request(rdma_cm_event &event);
-  void answer(unique_cm_id &id, const std::function<Refusal()> &accept);
-  Refusal open(unique_cm_id &id, const Hello &hello);
+  void answer(unique_cm_id &id, const std::function<Rejection()> &accept);
+  Rejection open(unique_cm_id &id, const Hello &hello);
   void open_data(unique_cm_id &id, uint64_t token);
   void begin(Opening &opening, const std::exception_ptr &failure);
   void on_settled(const std::string &host);
@@ -181,14 +181,14 @@ uint32_t ServerThreads::sessions() const {
 // ---- clients
 
 // Accepts it, or says why not.
-void ServerThreads::answer(unique_cm_id &id, const std::function<Refusal()> &accept) {
-  Refusal why = Refusal::unable;
+void ServerThreads::answer(unique_cm_id &id, const std::function<Rejection()> &accept) {
+  Rejection why = Rejection::unable;
   try {
     why = accept();
   } catch (const std::exception &error) {
     options_.log(Level::warning, std::string("a client could not be accepted: ") + error.what());
   }
-  if (why == Refusal::none)
+  if (why == Rejection::none)
     return;
   ++rejected_;
   if (id)
@@ -198,32 +198,32 @@ void ServerThreads::answer(unique_cm_id &id, const std::function<Refusal()> &acc
 void ServerThreads::take_request(rdma_cm_event &event) {
   unique_cm_id id(event.id);
   id->context = nullptr; // it has the listener's
-  Refusal why = Refusal::none;
+  Rejection why = Rejection::none;
   const auto hello = hello_in(private_data(event), why);
-  answer(id, [&] { return why == Refusal::none ? open(id, *hello) : why; });
+  answer(id, [&] { return why == Rejection::none ? open(id, *hello) : why; });
 }
 
-Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
+Rejection ServerThreads::open(unique_cm_id &id, const Hello &hello) {
   if (stops_seen_ > 0)
-    return Refusal::closing;
+    return Rejection::closing;
   if (hello.purpose == Purpose::data) {
     open_data(id, hello.token);
-    return Refusal::none;
+    return Rejection::none;
   }
   if (sessions() >= options_.max_clients ||
       (options_.exit_after > 0 && opened_ + opening_ >= options_.exit_after))
-    return Refusal::full;
+    return Rejection::full;
   const uint64_t memory = memory_for(hello.shape);
   if (hello.shape.slots > options_.slots || memory > options_.memory)
-    return Refusal::too_large;
+    return Rejection::too_large;
   Client client{.connection = ++connections_,
                 .host = host_of(rdma_get_peer_addr(id.get())),
                 .secret = hello.token};
   if (const auto its = half_open_.find(client.host);
       its != half_open_.end() && its->second >= options_.half_open)
-    return Refusal::full;
+    return Rejection::full;
   if (!budget_->take(memory))
-    return Refusal::memory;
+    return Rejection::memory;
   ++half_open_[client.host];
   // Making so much memory, and pinning it, takes long. The other clients' requests do not wait for
   // that. The program is asked first.
@@ -244,7 +244,7 @@ Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
             opening->client, opening->thread.loop->answers(), budget_, memory,
             options_.memory - memory, shape.largest);
         if (stops_ > 0)
-          throw Error("the server", words_for(Refusal::closing));
+          throw Error("the server", words_for(Rejection::closing));
         if (Clock::now() - since > options_.connect_within) // the client has given up
           throw Error("a client", "its request has waited too long");
         if (options_.new_client)
@@ -255,12 +255,12 @@ Refusal ServerThreads::open(unique_cm_id &id, const Hello &hello) {
                                    opening->thread.loop->stats());
       },
       [this, opening](const std::exception_ptr &failure) { begin(*opening, failure); });
-  return Refusal::none;
+  return Rejection::none;
 }
 
 // By the thread that is to serve it.
 void ServerThreads::begin(Opening &opening, const std::exception_ptr &failure) {
-  const Refusal why = stops_ > 0 ? Refusal::closing : Refusal::unable;
+  const Rejection why = stops_ > 0 ? Rejection::closing : Rejection::unable;
   SessionLoop &loop = *opening.thread.loop;
   bool has_failed = false;
   try {

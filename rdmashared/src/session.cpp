@@ -119,7 +119,7 @@ Session::~Session() {
 
 void Session::accept() {
   const WelcomeBytes bytes = to_bytes(Welcome{.version = version_,
-                                              .refusal = Refusal::none,
+                                              .rejection = Rejection::none,
                                               .window = shape_.window,
                                               .address = connection_.address(),
                                               .rkey = connection_.rkey(),

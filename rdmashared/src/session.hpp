@@ -336,7 +336,7 @@ public:
   //             it stays there
   void adopt(std::list<Session> &made);
   // @param id is the session's then, if there is one that has this token
-  Refusal accept_data(uint64_t token, rdmacommon::unique_cm_id &id);
+  Rejection accept_data(uint64_t token, rdmacommon::unique_cm_id &id);
   // Asks all clients to send no more, and closes those that are there at `when`.
   void finish_by(Clock::time_point when);
   void end() { is_over_ = true; }

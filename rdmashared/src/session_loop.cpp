@@ -183,13 +183,13 @@ void SessionLoop::adopt(std::list<Session> &made) {
   sessions_.splice(sessions_.end(), made);
 }
 
-Refusal SessionLoop::accept_data(uint64_t token, unique_cm_id &id) {
+Rejection SessionLoop::accept_data(uint64_t token, unique_cm_id &id) {
   const auto whose = std::ranges::find(sessions_, token, &Session::token);
   if (whose == sessions_.end() || whose->is_closed())
-    return Refusal::stranger;
+    return Rejection::stranger;
   move_here(id.get());
   whose->accept_data(id);
-  return Refusal::none;
+  return Rejection::none;
 }
 
 void SessionLoop::check_deadlines() {

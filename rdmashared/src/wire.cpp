@@ -26,8 +26,8 @@ HelloBytes to_bytes(const Hello &hello, uint16_t oldest) {
   return made;
 }
 
-std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal) {
-  refusal = Refusal::nonsense;
+std::optional<Hello> hello_in(std::span<const std::byte> bytes, Rejection &rejection) {
+  rejection = Rejection::nonsense;
   if (bytes.size() < sizeof(HelloBytes)) // rdma_cm may fill it up with zeros
     return std::nullopt;
   uint32_t magic = 0;
@@ -40,18 +40,18 @@ std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal
   hello.version = std::min(newest, newest_version);
   const bool is_spoken = hello.version >= std::max(oldest, oldest_version);
   if (magic == protocol_magic && !is_spoken)
-    refusal = Refusal::version;
+    rejection = Rejection::version;
   if (magic != protocol_magic || !is_spoken ||
       (hello.purpose != Purpose::data &&
        (hello.purpose != Purpose::requests || !is_possible(shape))))
     return std::nullopt;
-  refusal = Refusal::none;
+  rejection = Rejection::none;
   return hello;
 }
 
 WelcomeBytes to_bytes(const Welcome &welcome) {
   WelcomeBytes made{};
-  put_numbers(made.bytes, protocol_magic, welcome.version, static_cast<uint16_t>(welcome.refusal),
+  put_numbers(made.bytes, protocol_magic, welcome.version, static_cast<uint16_t>(welcome.rejection),
               welcome.window, welcome.rkey, welcome.address, welcome.token);
   return made;
 }
@@ -60,36 +60,36 @@ std::optional<Welcome> welcome_in(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof(WelcomeBytes))
     return std::nullopt;
   uint32_t magic = 0;
-  uint16_t refusal = 0;
+  uint16_t rejection = 0;
   Welcome welcome{};
-  get_numbers(bytes, magic, welcome.version, refusal, welcome.window, welcome.rkey, welcome.address,
-              welcome.token);
+  get_numbers(bytes, magic, welcome.version, rejection, welcome.window, welcome.rkey,
+              welcome.address, welcome.token);
   if (magic != protocol_magic)
     return std::nullopt;
   const bool is_spoken = welcome.version >= oldest_version && welcome.version <= newest_version;
-  welcome.refusal = is_spoken ? static_cast<Refusal>(refusal) : Refusal::version;
+  welcome.rejection = is_spoken ? static_cast<Rejection>(rejection) : Rejection::version;
   return welcome;
 }
 
-const char *words_for(Refusal refusal) {
-  switch (refusal) {
-  case Refusal::none:
+const char *words_for(Rejection rejection) {
+  switch (rejection) {
+  case Rejection::none:
     return "it has accepted";
-  case Refusal::version:
+  case Rejection::version:
     return "it speaks another version of the protocol";
-  case Refusal::full:
+  case Rejection::full:
     return "it has as many connections as it takes";
-  case Refusal::closing:
+  case Rejection::closing:
     return "it is about to end";
-  case Refusal::too_large:
+  case Rejection::too_large:
     return "one client does not get so many slots, or such large ones";
-  case Refusal::nonsense:
+  case Rejection::nonsense:
     return "it does not understand our request";
-  case Refusal::stranger:
+  case Rejection::stranger:
     return "it knows no session for this data connection";
-  case Refusal::memory:
+  case Rejection::memory:
     return "its clients have all the memory that it gives to clients";
-  case Refusal::unable:
+  case Rejection::unable:
     return "it cannot take this client; its log says why";
   }
   return "it gives no reason";

@@ -114,7 +114,7 @@ struct Hello {
   uint16_t version = newest_version; // the newest one that both speak
 };
 
-enum class Refusal : uint16_t {
+enum class Rejection : uint16_t {
   none,
   version,
   full,
@@ -129,7 +129,7 @@ enum class Refusal : uint16_t {
 // The private data of the answer, or of the rejection.
 struct Welcome {
   uint16_t version = newest_version; // the Hello's
-  Refusal refusal;
+  Rejection rejection;
   uint32_t window;  // as in the Hello, or less
   uint64_t address; // address of the ring into which the sender writes
   uint32_t rkey;
@@ -144,14 +144,14 @@ struct WelcomeBytes {
 };
 HelloBytes to_bytes(const Hello &hello, uint16_t oldest = oldest_version);
 WelcomeBytes to_bytes(const Welcome &welcome);
-inline WelcomeBytes refused(Refusal why) {
-  return to_bytes(Welcome{.refusal = why, .window = 0, .address = 0, .rkey = 0, .token = 0});
+inline WelcomeBytes rejecting_welcome(Rejection why) {
+  return to_bytes(Welcome{.rejection = why, .window = 0, .address = 0, .rkey = 0, .token = 0});
 }
-// Nothing if it is none, or if there is no version that both speak; `refusal` says which.
-std::optional<Hello> hello_in(std::span<const std::byte> bytes, Refusal &refusal);
+// Nothing if it is none, or if there is no version that both speak; `rejection` says which.
+std::optional<Hello> hello_in(std::span<const std::byte> bytes, Rejection &rejection);
 std::optional<Welcome> welcome_in(std::span<const std::byte> bytes);
 
-const char *words_for(Refusal refusal);
+const char *words_for(Rejection rejection);
 
 enum class Kind : uint8_t {
   // From the sender:

@@ -168,7 +168,7 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
   if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
     return; // an event of an id that is gone
   const unique_cm_id id(event->id);
-  Refusal why{};
+  Rejection why{};
   const auto hello = hello_in(private_data(*event), why);
   event.reset();
   if (!hello)
@@ -180,7 +180,7 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
   Peer &peer = hostile.peer;
   peer.their_address = hello->address;
   peer.their_rkey = hello->rkey;
-  Welcome welcome{.refusal = Refusal::none,
+  Welcome welcome{.rejection = Rejection::none,
                   .window = hello->shape.window,
                   .address = peer.address(),
                   .rkey = peer.theirs->rkey,
@@ -192,7 +192,7 @@ void server_round(const CmOptions &options, rdma_event_channel *channel, bool is
     if (dice.one_in(16))
       welcome.rkey ^= dice.any();
     if (dice.one_in(16))
-      welcome.refusal = static_cast<Refusal>(dice.any());
+      welcome.rejection = static_cast<Rejection>(dice.any());
     bytes = to_bytes(welcome);
     if (spoil(bytes, dice)) // the client may write to another place of the ring
       hostile.has_lied();

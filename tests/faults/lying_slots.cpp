@@ -212,7 +212,7 @@ std::string rejection(const unique_cm_event &event) {
   const auto welcome = welcome_in(private_data(*event));
   if (event->event != RDMA_CM_EVENT_REJECTED || !welcome)
     return name_of(event->event);
-  return std::string("rejected: ") + words_for(welcome->refusal);
+  return std::string("rejected: ") + words_for(welcome->rejection);
 }
 
 std::string one_lie(const std::string &lie, const CmOptions &options) {
@@ -326,14 +326,14 @@ std::optional<std::string> one_lie_to_a_client(const std::string &lie, rdma_even
                                                const CmOptions &options) {
   unique_cm_event asked = wait_for_cm_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST, options.wait);
   const unique_cm_id id(asked->id);
-  Refusal refusal{};
-  const auto hello = hello_in(private_data(*asked), refusal);
+  Rejection rejection{};
+  const auto hello = hello_in(private_data(*asked), rejection);
   asked.reset();
   unique_cm_id data; // goes after its queue pair
   Peer peer(id.get(), shape);
   peer.their_address = hello.value().address;
   peer.their_rkey = hello->rkey;
-  WelcomeBytes bytes = to_bytes(Welcome{.refusal = Refusal::none,
+  WelcomeBytes bytes = to_bytes(Welcome{.rejection = Rejection::none,
                                         .window = lie == "no-window" ? 0U : 4U,
                                         .address = peer.address(),
                                         .rkey = peer.theirs->rkey,

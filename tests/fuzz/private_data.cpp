@@ -36,10 +36,10 @@ void description(std::span<const uint8_t> bytes, size_t received) {
 
 void hello(std::span<const std::byte> bytes) {
   using namespace rdmashared;
-  Refusal why{};
+  Rejection why{};
   const auto hello = hello_in(bytes, why);
-  require(hello.has_value() == (why == Refusal::none), "a hello is refused, or it is right");
-  require(words_for(why) != nullptr, "each refusal has words");
+  require(hello.has_value() == (why == Rejection::none), "a hello is rejected, or it is right");
+  require(words_for(why) != nullptr, "each rejection has words");
   if (!hello)
     return;
   // Apart from the versions, of which one has been chosen, and the zeros behind them.
@@ -64,8 +64,8 @@ void welcome(std::span<const std::byte> bytes) {
   const auto welcome = welcome_in(bytes);
   if (!welcome)
     return;
-  require(words_for(welcome->refusal) != nullptr, "each refusal has words");
-  if (welcome->refusal == Refusal::version)
+  require(words_for(welcome->rejection) != nullptr, "each rejection has words");
+  if (welcome->rejection == Rejection::version)
     return;
   const WelcomeBytes again = to_bytes(*welcome);
   require(std::memcmp(again.bytes, bytes.data(), sizeof again) == 0,

@@ -35,7 +35,7 @@ class Sync(unittest.TestCase):
         self.assertEqual(rows, [version, version])
 
     def test_the_numbers_of_the_protocol(self):
-        """Those of the kinds of messages, and of the refusals."""
+        """Those of the kinds of messages, and of the rejections."""
         code = (ROOT / "rdmashared/src/wire.hpp").read_text()
         page = (ROOT / "lessons/protocol.md").read_text()
 
@@ -48,7 +48,7 @@ class Sync(unittest.TestCase):
             [(str(number), name) for number, name in enumerate(names("Kind"), 1)])
         self.assertEqual(
             [("0", "none"), *re.findall(r"^\| (\d+) \| ([a-z_]+) \| \D", page, re.M)],
-            [(str(number), name) for number, name in enumerate(names("Refusal"))])
+            [(str(number), name) for number, name in enumerate(names("Rejection"))])
 
     def test_renewing_twice_changes_nothing(self):
         for path in sync.files():

@@ -28,7 +28,7 @@ Hello some_hello() {
 }
 
 Welcome some_welcome() {
-  return {.refusal = Refusal::full,
+  return {.rejection = Rejection::full,
           .window = 5,
           .address = 0x8877665544332211,
           .rkey = 0x01020304,
@@ -54,10 +54,10 @@ TEST(AreaWire, HelloThereAndBack) {
   for (const Purpose purpose : {Purpose::requests, Purpose::data}) {
     Hello hello = some_hello();
     hello.purpose = purpose;
-    Refusal why = Refusal::nonsense;
+    Rejection why = Rejection::nonsense;
     const auto came = hello_in(to_bytes(hello).bytes, why);
     ASSERT_TRUE(came);
-    EXPECT_EQ(why, Refusal::none);
+    EXPECT_EQ(why, Rejection::none);
     EXPECT_EQ(came->purpose, purpose);
     EXPECT_EQ(came->shape, hello.shape);
     EXPECT_EQ(came->address, hello.address);
@@ -67,17 +67,17 @@ TEST(AreaWire, HelloThereAndBack) {
 }
 
 TEST(AreaWire, BothSpeakTheNewestVersionThatBothKnow) {
-  Refusal why{};
+  Rejection why{};
   Hello future = some_hello();
   future.version = newest_version + 2;
   const auto came = hello_in(to_bytes(future, newest_version).bytes, why);
   ASSERT_TRUE(came);
   EXPECT_EQ(came->version, newest_version);
   Welcome answer = some_welcome();
-  EXPECT_EQ(welcome_in(to_bytes(answer).bytes)->refusal, Refusal::full);
+  EXPECT_EQ(welcome_in(to_bytes(answer).bytes)->rejection, Rejection::full);
   for (const uint16_t other : {oldest_version - 1, newest_version + 1}) {
     answer.version = other;
-    EXPECT_EQ(welcome_in(to_bytes(answer).bytes)->refusal, Refusal::version);
+    EXPECT_EQ(welcome_in(to_bytes(answer).bytes)->rejection, Rejection::version);
   }
 }
 
@@ -85,40 +85,40 @@ TEST(AreaWire, HelloMayBeFollowedByZeros) { // rdma_cm fills it up
   std::array<std::byte, 196> filled{};
   const HelloBytes bytes = to_bytes(some_hello());
   std::ranges::copy(bytes.bytes, filled.begin());
-  Refusal why{};
+  Rejection why{};
   const auto came = hello_in(filled, why);
   ASSERT_TRUE(came);
   EXPECT_EQ(came->rkey, some_hello().rkey);
 }
 
 TEST(AreaWire, AHelloThatCannotBeIsRefusedWithItsReason) {
-  Refusal why{};
+  Rejection why{};
   const HelloBytes good = to_bytes(some_hello());
   Hello old = some_hello();
   for (old.version = 0; old.version < oldest_version; ++old.version) {
     EXPECT_FALSE(hello_in(to_bytes(old, 0).bytes, why));
-    EXPECT_EQ(why, Refusal::version);
+    EXPECT_EQ(why, Rejection::version);
   }
   Hello future = some_hello();
   future.version = 0xffff;
   EXPECT_FALSE(hello_in(to_bytes(future, newest_version + 1).bytes, why));
-  EXPECT_EQ(why, Refusal::version);
+  EXPECT_EQ(why, Rejection::version);
   for (size_t length = 0; length < sizeof good; ++length) {
     EXPECT_FALSE(hello_in(std::span(good.bytes).first(length), why));
-    EXPECT_EQ(why, Refusal::nonsense);
+    EXPECT_EQ(why, Rejection::nonsense);
   }
   HelloBytes stranger = good;
   stranger.bytes[0] = std::byte{'Q'};
   EXPECT_FALSE(hello_in(stranger.bytes, why));
-  EXPECT_EQ(why, Refusal::nonsense);
+  EXPECT_EQ(why, Rejection::nonsense);
   HelloBytes purposeless = good;
   purposeless.bytes[7] = std::byte{2};
   EXPECT_FALSE(hello_in(purposeless.bytes, why));
-  EXPECT_EQ(why, Refusal::nonsense);
+  EXPECT_EQ(why, Rejection::nonsense);
   Hello impossible = some_hello();
   impossible.shape.slot_size = 33;
   EXPECT_FALSE(hello_in(to_bytes(impossible).bytes, why));
-  EXPECT_EQ(why, Refusal::nonsense);
+  EXPECT_EQ(why, Rejection::nonsense);
 }
 
 TEST(AreaWire, WelcomeIsInNetworkByteOrderWithoutGaps) {
@@ -132,14 +132,14 @@ TEST(AreaWire, WelcomeIsInNetworkByteOrderWithoutGaps) {
 TEST(AreaWire, WelcomeThereAndBack) {
   const auto came = welcome_in(to_bytes(some_welcome()).bytes);
   ASSERT_TRUE(came);
-  EXPECT_EQ(came->refusal, Refusal::full);
+  EXPECT_EQ(came->rejection, Rejection::full);
   EXPECT_EQ(came->window, some_welcome().window);
   EXPECT_EQ(came->address, some_welcome().address);
   EXPECT_EQ(came->rkey, some_welcome().rkey);
   EXPECT_EQ(came->token, some_welcome().token);
-  const auto refusal = welcome_in(refused(Refusal::closing).bytes);
-  ASSERT_TRUE(refusal);
-  EXPECT_EQ(refusal->refusal, Refusal::closing);
+  const auto rejection = welcome_in(rejecting_welcome(Rejection::closing).bytes);
+  ASSERT_TRUE(rejection);
+  EXPECT_EQ(rejection->rejection, Rejection::closing);
 }
 
 TEST(AreaWire, AWelcomeThatCannotBe) {
@@ -150,19 +150,19 @@ TEST(AreaWire, AWelcomeThatCannotBe) {
   stranger.bytes[3] = std::byte{'s'};
   EXPECT_FALSE(welcome_in(stranger.bytes));
   // Another version never accepts: its other numbers may mean something else.
-  WelcomeBytes newer =
-      to_bytes(Welcome{.refusal = Refusal::none, .window = 1, .address = 1, .rkey = 1, .token = 1});
+  WelcomeBytes newer = to_bytes(
+      Welcome{.rejection = Rejection::none, .window = 1, .address = 1, .rkey = 1, .token = 1});
   newer.bytes[5] = std::byte{newest_version + 1};
   const auto came = welcome_in(newer.bytes);
   ASSERT_TRUE(came);
-  EXPECT_EQ(came->refusal, Refusal::version);
+  EXPECT_EQ(came->rejection, Rejection::version);
 }
 
 TEST(AreaWire, EachRefusalHasWordsOfItsOwn) {
   std::set<std::string> words;
-  for (uint16_t i = 0; i <= static_cast<uint16_t>(Refusal::unable) + 1; ++i)
-    words.insert(words_for(static_cast<Refusal>(i))); // the last is one that nobody knows
-  EXPECT_EQ(words.size(), static_cast<size_t>(Refusal::unable) + 2);
+  for (uint16_t i = 0; i <= static_cast<uint16_t>(Rejection::unable) + 1; ++i)
+    words.insert(words_for(static_cast<Rejection>(i))); // the last is one that nobody knows
+  EXPECT_EQ(words.size(), static_cast<size_t>(Rejection::unable) + 2);
 }
 
 TEST(AreaWire, HeaderAndResponseBufferAreInNetworkByteOrder) {
@@ -254,9 +254,9 @@ TEST(AreaWireFuzz, AHelloIsRefusedOrPossible) {
     HelloBytes bytes = to_bytes(some_hello());
     for (unsigned changes = random() % 4; changes > 0; --changes)
       bytes.bytes[random() % sizeof bytes] = static_cast<std::byte>(random());
-    Refusal why{};
+    Rejection why{};
     const auto hello = hello_in(bytes.bytes, why);
-    ASSERT_EQ(hello.has_value(), why == Refusal::none);
+    ASSERT_EQ(hello.has_value(), why == Rejection::none);
     ++(hello ? accepted : not_accepted);
     ASSERT_TRUE(!hello || hello->purpose == Purpose::data || is_possible(hello->shape));
   }
