@@ -50,8 +50,8 @@ private:
 
 // [connect]
 // As in lesson 02, with three more fields on the line: which memory the other side may use.
-RemoteMemory connect(ibv_qp *qp, const Port &port, Exchange &exchange, bool is_server,
-                     uint8_t max_rd_atomic, const RemoteMemory &mine) {
+RemoteMemory connect_and_share(ibv_qp *qp, const Port &port, Exchange &exchange, bool is_server,
+                               uint8_t max_rd_atomic, const RemoteMemory &mine) {
   const Endpoint self = endpoint_of(qp, port, random_psn());
   RemoteMemory theirs{};
   if (!is_server)
@@ -167,7 +167,7 @@ void read_write(int argc, char **argv) {
   Exchange exchange(options);
   const RemoteMemory mine = share(mr.get());
   const RemoteMemory theirs =
-      connect(qp.get(), port, exchange, options.is_server(), options.max_rd_atomic, mine);
+      connect_and_share(qp.get(), port, exchange, options.is_server(), options.max_rd_atomic, mine);
   if (options.is_server()) {
     server(exchange, memory);
   } else {
