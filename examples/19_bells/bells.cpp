@@ -52,7 +52,7 @@ public:
     area_.submitted.store(++submitted_); // say it
     if (board_.is_asleep.load() != 0) {  // then look
       check_errno(eventfd_write(doorbell_, 1), "eventfd_write");
-      ++rings_;
+      ++ring_count_;
     }
   }
   // [submit]
@@ -81,7 +81,7 @@ public:
 
   bool is_answered() const { return area_.is_answered.load(std::memory_order_acquire) != 0; }
 
-  uint32_t rings() const { return rings_; } // times that it rang the doorbell
+  uint32_t ring_count() const { return ring_count_; } // times that it rang the doorbell
 
 private:
   const uint32_t bit_;
@@ -89,7 +89,7 @@ private:
   const Board &board_;
   const int doorbell_;
   const seconds timeout_;
-  uint32_t submitted_ = 0, rings_ = 0;
+  uint32_t submitted_ = 0, ring_count_ = 0;
 };
 
 constexpr seconds idle(600); // a worker's wait for the next part; the worker ends with its parent
@@ -118,7 +118,7 @@ void work(Worker &worker, bool is_first, const Link &sender, const Settings &set
 
     sender.receive(idle); // it is about to sleep
     worker.submit(8);
-    sender.send(std::to_string(worker.rings()));
+    sender.send(std::to_string(worker.ring_count()));
     check_square(worker.wait(), 8);
     sender.send("received");
   }
@@ -130,12 +130,12 @@ void work(Worker &worker, bool is_first, const Link &sender, const Settings &set
   for (const uint32_t looks : some_looks) {
     sender.receive(idle);
     worker.looks = looks;
-    const uint32_t rings = worker.rings();
+    const uint32_t rings_before = worker.ring_count();
     for (uint32_t number = 0; number < settings.requests; ++number) {
       worker.submit(number);
       check_square(worker.wait(), number);
     }
-    sender.send(std::to_string(worker.rings() - rings));
+    sender.send(std::to_string(worker.ring_count() - rings_before));
   }
 }
 
@@ -146,7 +146,7 @@ void between(Sender &sender, const Link &worker, const Settings &settings) {
   worker.send("answered");
   worker.receive(2 * settings.timeout); // it has received the answer
   std::printf("an answer comes before the worker sleeps:  %u call to wake it, none missed\n",
-              sender.calls());
+              sender.call_count());
 
   std::string rings;
   sender.before_sleep = [&] {
@@ -168,7 +168,7 @@ void all_asleep(Sender &sender, const std::vector<Area *> &areas, const Children
                 const Settings &settings) {
   for (const auto &worker : workers)
     worker->link().send("begin");
-  const uint32_t calls = sender.calls();
+  const uint32_t calls = sender.call_count();
   const auto deadline = deadline_in(settings.timeout);
   while (std::ranges::any_of(areas, [](const Area *area) { return area->sleeps.load() == 0; })) {
     if (steady_clock::now() >= deadline)
@@ -179,11 +179,11 @@ void all_asleep(Sender &sender, const std::vector<Area *> &areas, const Children
   for (const auto &worker : workers)
     worker->link().receive(settings.timeout);
   std::printf("%u workers sleep:                           %u call to wake them\n", worker_count,
-              sender.calls() - calls);
+              sender.call_count() - calls);
 }
 
 void many(Sender &sender, const Children &workers, uint32_t looks, const Settings &settings) {
-  const uint32_t calls = sender.calls(), sleeps = sender.sleeps();
+  const uint32_t calls = sender.call_count(), sleeps = sender.sleep_count();
   std::vector<const Link *> busy; // links to the workers that have not finished
   for (const auto &worker : workers) {
     worker->link().send("begin");
@@ -207,8 +207,8 @@ void many(Sender &sender, const Children &workers, uint32_t looks, const Setting
   }
   const double all = worker_count * settings.requests;
   std::printf("after %3u looks:   %11.3f times %9.3f times  %9.3f times\n", looks,
-              (sender.sleeps() - sleeps) / all, static_cast<double>(rings) / all,
-              (sender.calls() - calls) / all);
+              (sender.sleep_count() - sleeps) / all, static_cast<double>(rings) / all,
+              (sender.call_count() - calls) / all);
 }
 
 void bells(int argc, char **argv) {

@@ -54,7 +54,7 @@ public:
     if (to_wake == 0)
       return;
     ring(board_.bell, to_wake);
-    ++calls_;
+    ++call_count_;
   }
   // [serve]
 
@@ -70,7 +70,7 @@ public:
       if (poll(files.data(), files.size(), static_cast<int>(1000 * timeout.count())) == 0)
         throw rdmacommon::Error("the sender",
                                 has_work() ? "it has missed a wake" : "there is no request");
-      ++sleeps_;
+      ++sleep_count_;
     }
     board_.is_asleep.store(0, std::memory_order_relaxed);
     eventfd_t count;
@@ -85,13 +85,13 @@ public:
   }
   // [sleep]
 
-  uint32_t calls() const { return calls_; } // calls of the kernel to wake workers
-  uint32_t sleeps() const { return sleeps_; }
+  uint32_t call_count() const { return call_count_; } // calls of the kernel to wake workers
+  uint32_t sleep_count() const { return sleep_count_; }
 
 private:
   const std::vector<Area *> areas_; // by worker
   Board &board_;
   const int doorbell_;
   std::array<uint32_t, worker_count> taken_{};
-  uint32_t calls_ = 0, sleeps_ = 0;
+  uint32_t call_count_ = 0, sleep_count_ = 0;
 };
