@@ -142,7 +142,7 @@ int complete_list(ibv_qp_ex *qp, const preload::Builder &built) {
 }
 
 void watch_cq(ibv_cq_ex *cq, std::uint64_t wc_flags) {
-  const Own own;
+  const LibraryScope library_scope;
   preload::kept<ExtendedCq>().renew(cq) = {*cq, wc_flags};
   cq->start_poll = start_poll;
   cq->next_poll = next_poll;

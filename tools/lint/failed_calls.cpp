@@ -224,7 +224,7 @@ void called_again(const char *call) {
 
 void failed(const char *call, int error, const std::string &why) {
   error = error < 0 ? -error : error; // some providers return it negated
-  const Own own;
+  const LibraryScope library_scope;
   if (made_by_library(Site::here()))
     return;
   const char *name = strerrorname_np(error);

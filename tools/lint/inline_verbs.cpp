@@ -54,7 +54,7 @@ void made(call::ibv_alloc_mw, ibv_mw *mw, ibv_pd *pd, ibv_mw_type) {
 void made(call::ibv_create_qp_ex, ibv_qp *qp, ibv_context *, ibv_qp_init_attr_ex *attr) {
   made_qp(qp, attr->cap, attr->sq_sig_all);
   if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
-    const Own own;
+    const LibraryScope library_scope;
     preload::replace_builders(qp, complete_list);
   }
 }
@@ -194,7 +194,7 @@ void lint::watch_context(ibv_context *context) {
     const Locked lock;
     add<Context>(context, "context ", context);
   }
-  const Own own;
+  const LibraryScope library_scope;
   replace_operations(context);
 }
 

@@ -89,7 +89,7 @@ void take_away(rdma_cm_event *copy) {
   }
   if (oldest) {
     forget_dead(oldest);
-    const Own own;
+    const LibraryScope library_scope;
     munmap(oldest, page_size());
   }
 }

@@ -14,7 +14,7 @@ namespace {
 
 using Work = std::vector<std::function<void()>>;
 
-thread_local bool own = false, holds = false, before_fork = false;
+thread_local bool in_library = false, holds = false, before_fork = false;
 
 std::mutex &mutex() {
   static auto &its = *new std::mutex;
@@ -35,17 +35,17 @@ Work &children() {
 [[maybe_unused]] const int at_fork = pthread_atfork(
     [] {
       mutex().lock();
-      before_fork = own;
-      own = true;
+      before_fork = in_library;
+      in_library = true;
     },
     [] {
-      own = before_fork;
+      in_library = before_fork;
       mutex().unlock();
     },
     [] {
       for (const auto &work : children())
         work();
-      own = before_fork;
+      in_library = before_fork;
       mutex().unlock();
     });
 
@@ -55,17 +55,17 @@ pid_t thread_id() {
   return static_cast<pid_t>(syscall(SYS_gettid));
 }
 
-Own::Own() : before_(own), errno_(errno) {
-  own = true;
+LibraryScope::LibraryScope() : before_(in_library), errno_(errno) {
+  in_library = true;
 }
 
-Own::~Own() {
-  own = before_;
+LibraryScope::~LibraryScope() {
+  in_library = before_;
   errno = errno_;
 }
 
-bool Own::active() {
-  return own;
+bool LibraryScope::active() {
+  return in_library;
 }
 
 Locked::Locked() {

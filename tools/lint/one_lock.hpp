@@ -13,14 +13,14 @@ namespace lint {
 
 pid_t thread_id();
 
-// While one exists, what this thread frees is the library's own, and free() does not look at it.
-// It keeps errno.
-class Own {
+// Marks the time in which a thread runs the library's own code. Memory that the thread then frees
+// is the library's, and free() does not look at it. The end of the scope restores errno.
+class LibraryScope {
 public:
-  Own();
-  ~Own();
-  Own(const Own &) = delete;
-  Own &operator=(const Own &) = delete;
+  LibraryScope();
+  ~LibraryScope();
+  LibraryScope(const LibraryScope &) = delete;
+  LibraryScope &operator=(const LibraryScope &) = delete;
   static bool active(); // on this thread
 
 private:
@@ -37,7 +37,7 @@ public:
   Locked &operator=(const Locked &) = delete;
 
 private:
-  const Own own_;
+  const LibraryScope library_scope_;
 };
 
 // Does `work` now, or when this thread gives the lock back.

@@ -118,7 +118,7 @@ bool known(const std::string &key) {
 
 void write(const Rule &rule, const std::string &what, const std::string &object,
            const History &history, const Site &here) {
-  const Own own;
+  const LibraryScope library_scope;
   const std::string key = key_of(rule, here, object);
   const std::lock_guard lock(mutex);
   if (known(key))

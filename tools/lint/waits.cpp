@@ -38,7 +38,7 @@ std::map<int, std::set<int>> &members() {
 }
 
 void will_poll(const pollfd *fds, nfds_t count, int timeout) {
-  if (Own::active() || !is_long(timeout))
+  if (LibraryScope::active() || !is_long(timeout))
     return;
   const Locked lock;
   for (nfds_t i = 0; i < count; ++i)
@@ -46,7 +46,7 @@ void will_poll(const pollfd *fds, nfds_t count, int timeout) {
 }
 
 void will_wait_in(int epoll, int timeout) {
-  if (Own::active() || !is_long(timeout))
+  if (LibraryScope::active() || !is_long(timeout))
     return;
   const Locked lock;
   for (const int fd : members()[epoll])
@@ -54,7 +54,7 @@ void will_wait_in(int epoll, int timeout) {
 }
 
 void will_select(int count, const fd_set *fds, int timeout) {
-  if (!fds || Own::active() || !is_long(timeout))
+  if (!fds || LibraryScope::active() || !is_long(timeout))
     return;
   const Locked lock;
   for (int fd = 0; fd < std::min(count, FD_SETSIZE); ++fd)
@@ -69,7 +69,7 @@ template <typename Time> int in_ms(const Time *timeout) {
 
 // A new epoll instance is empty, also where its number was that of another one.
 int made_epoll(int epoll) {
-  if (epoll >= 0 && !Own::active()) {
+  if (epoll >= 0 && !LibraryScope::active()) {
     const Locked lock;
     members().erase(epoll);
   }
@@ -144,7 +144,7 @@ int epoll_create1(int flags) noexcept {
 int epoll_ctl(int epoll, int what, int fd, epoll_event *event) noexcept {
   static const auto real = REAL(epoll_ctl);
   const int result = real(epoll, what, fd, event);
-  if (!result && !Own::active()) {
+  if (!result && !LibraryScope::active()) {
     const Locked lock;
     if (what == EPOLL_CTL_ADD)
       members()[epoll].insert(fd);

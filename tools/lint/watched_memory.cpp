@@ -291,7 +291,7 @@ namespace {
 template <typename Function> Function *real(std::atomic<Function *> &kept, const char *name) {
   Function *its = kept.load(std::memory_order_acquire);
   if (!its) {
-    const lint::Own own; // dlsym() may free memory
+    const lint::LibraryScope library_scope; // dlsym() may free memory
     its = reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
     kept.store(its, std::memory_order_release);
   }
@@ -306,7 +306,7 @@ std::atomic<int (*)(void *, std::size_t)> real_munmap{nullptr};
 extern "C" {
 
 void free(void *memory) noexcept {
-  if (lint::Own::active() && !real_free.load()) // inside dlsym(): lost, and that is little
+  if (lint::LibraryScope::active() && !real_free.load()) // inside dlsym(): lost, and that is little
     return;
   const auto call = real(real_free, "free");
   if (memory && memory == lint::watched) {
@@ -314,14 +314,14 @@ void free(void *memory) noexcept {
     lint::kept = true;
     memory = lint::into_quarantine(memory);
     if (memory) {
-      const lint::Own own;
+      const lint::LibraryScope library_scope;
       lint::forget_dead(memory);
     }
   }
   // A block that begins before the first region may hold it.
-  if (memory && !lint::Own::active() && lint::number(memory) < lint::high &&
+  if (memory && !lint::LibraryScope::active() && lint::number(memory) < lint::high &&
       lint::number(memory) + malloc_usable_size(memory) > lint::low) {
-    const lint::Own own;
+    const lint::LibraryScope library_scope;
     lint::ends("free", lint::number(memory), lint::number(memory) + malloc_usable_size(memory));
   }
   call(memory);
@@ -329,9 +329,9 @@ void free(void *memory) noexcept {
 
 int munmap(void *memory, std::size_t length) noexcept {
   const auto call = real(real_munmap, "munmap");
-  if (!lint::Own::active() && lint::number(memory) < lint::high &&
+  if (!lint::LibraryScope::active() && lint::number(memory) < lint::high &&
       lint::number(memory) + length > lint::low) {
-    const lint::Own own;
+    const lint::LibraryScope library_scope;
     lint::ends("munmap", lint::number(memory), lint::number(memory) + length);
   }
   return call(memory, length);
