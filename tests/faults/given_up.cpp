@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A client that gives up before the server accepts. Both ends are in this process.
+// A client that gives up before the server accepts. Both sides are in this process.
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/objects.hpp>
@@ -16,9 +16,9 @@ namespace {
 
 constexpr ibv_qp_cap cap{.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
 
-// One end of a connection.
-struct End {
-  explicit End(unique_cm_id its) : id(std::move(its)) {}
+// One side of a connection.
+struct Side {
+  explicit Side(unique_cm_id its) : id(std::move(its)) {}
   void create() { qp = create_cm_qp(id.get(), pd.get(), cq.get(), cap); }
 
   unique_cm_id id;
@@ -27,14 +27,14 @@ struct End {
   unique_cm_qp qp;
 };
 
-End connecting(rdma_event_channel *channel, const CmOptions &options) {
+Side connecting(rdma_event_channel *channel, const CmOptions &options) {
   unique_cm_id id = create_cm_id(channel);
   cm_resolve(id.get(), channel, options);
-  End end(std::move(id));
-  end.create();
+  Side side(std::move(id));
+  side.create();
   rdma_conn_param parameters{};
-  check_errno(rdma_connect(end.id.get(), &parameters), "rdma_connect");
-  return end;
+  check_errno(rdma_connect(side.id.get(), &parameters), "rdma_connect");
+  return side;
 }
 
 unique_cm_id request(rdma_event_channel *channel, const CmOptions &options) {
@@ -66,8 +66,8 @@ void give_up(int argc, char **argv) {
   const unique_cm_id listener = cm_listen(channel.get(), address, 1);
   options.cm_port = ntohs(rdma_get_src_port(listener.get()));
 
-  End client = connecting(channel.get(), options);
-  End server(request(channel.get(), options));
+  Side client = connecting(channel.get(), options);
+  Side server(request(channel.get(), options));
   if (call == "accept")
     server.create();
   client.qp.reset();

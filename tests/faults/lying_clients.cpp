@@ -33,21 +33,22 @@ struct Buffer {
   std::array<uint8_t, 1024> more; // for a message that is too long
 };
 
-struct One {
+// A client with its verbs objects.
+struct Side {
   unique_cq cq;
   unique_qp qp;
   std::optional<Exchange> exchange;
 };
 
-void post(const One &one, const ibv_mr *mr, const Buffer &buffer, size_t length) {
+void post(const Side &side, const ibv_mr *mr, const Buffer &buffer, size_t length) {
   ibv_sge what = piece(mr, &buffer, length);
-  post_recv(one.qp.get(), {});
+  post_recv(side.qp.get(), {});
   post_send(
-      one.qp.get(),
+      side.qp.get(),
       {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
 }
 
-void lie_of(One &one, const ibv_mr *mr, std::span<Buffer, greedy_messages> buffers,
+void lie_of(Side &side, const ibv_mr *mr, std::span<Buffer, greedy_messages> buffers,
             const std::string &lie) {
   Buffer &buffer = buffers[0];
   size_t length = sizeof(Message);
@@ -69,23 +70,23 @@ void lie_of(One &one, const ibv_mr *mr, std::span<Buffer, greedy_messages> buffe
   else if (lie == "dies")
     _exit(3);
   if (lie == "imm") {
-    post_send(one.qp.get(),
+    post_send(side.qp.get(),
               {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .send_flags = IBV_SEND_SIGNALED});
   } else if (lie == "done") {
-    one.exchange->send_done();
+    side.exchange->send_done();
   } else if (lie == "deaf") { // no receive for the answer
     ibv_sge what = piece(mr, &buffer, length);
     post_send(
-        one.qp.get(),
+        side.qp.get(),
         {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
   } else if (lie == "greedy") {
     for (uint32_t number = 1; number <= greedy_messages; ++number) {
       Buffer &next = buffers[number - 1];
       fill(next.message, number, messages - number - 1);
-      post(one, mr, next, length);
+      post(side, mr, next, length);
     }
   } else if (lie != "silent") {
-    post(one, mr, buffer, length);
+    post(side, mr, buffer, length);
   }
 }
 
@@ -100,17 +101,17 @@ void lying_clients(int argc, char **argv) {
   const unique_pd pd = alloc_pd(port.context.get());
   static std::array<Buffer, 3 + greedy_messages> buffers{}; // the lie's are the last ones
   const unique_mr mr = reg_mr(pd.get(), &buffers, sizeof buffers, 0);
-  std::array<One, 3> clients;
-  for (One &one : clients) {
-    one.cq = create_cq(port.context.get(), 64);
-    one.qp = create_rc_qp(pd.get(), one.cq.get(),
-                          {.max_send_wr = 16, .max_recv_wr = 32, .max_send_sge = 1});
-    to_init(one.qp.get(), port);
-    one.exchange.emplace(options, Where::here());
-    if (lie == "exchange" && &one == &clients[1])
-      one.exchange->send_done(); // "done" is no address
+  std::array<Side, 3> clients;
+  for (Side &side : clients) {
+    side.cq = create_cq(port.context.get(), 64);
+    side.qp = create_rc_qp(pd.get(), side.cq.get(),
+                           {.max_send_wr = 16, .max_recv_wr = 32, .max_send_sge = 1});
+    to_init(side.qp.get(), port);
+    side.exchange.emplace(options, Where::here());
+    if (lie == "exchange" && &side == &clients[1])
+      side.exchange->send_done(); // "done" is no address
     else
-      connect(one.qp.get(), port, *one.exchange, options);
+      connect(side.qp.get(), port, *side.exchange, options);
   }
   const auto send_one = [&](size_t i, uint32_t number) {
     fill(buffers[i].message, number, messages - number - 1);
