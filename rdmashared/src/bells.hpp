@@ -24,7 +24,7 @@ void publish(std::atomic<uint32_t> &submitted, uint32_t count,
 // [submit]
 
 // [sender-sleep]
-// By the sender.
+// Called by the sender. Sleeps unless there are requests that it has not seen.
 // @param sleep returns when a worker has rung
 template <typename HasNews, typename Sleep>
 void sleep_unless(std::atomic<uint32_t> &is_asleep, HasNews has_news, Sleep sleep) {
@@ -35,7 +35,7 @@ void sleep_unless(std::atomic<uint32_t> &is_asleep, HasNews has_news, Sleep slee
 }
 // [sender-sleep]
 
-// By a worker.
+// Called by a worker. Sleeps, again and again, until the worker is done.
 // @param bell  changes when the other side rings
 // @param sleep called with the bell as it was before the last look. Returns at once if it is not so
 //              any more; false: the worker gives up
@@ -55,7 +55,7 @@ bool sleep_until(const std::atomic<uint32_t> &bell, std::atomic<uint32_t> &sleep
   return true;
 }
 
-// By the other side, once what the worker waits for is there, and after a fence that is
+// Called by the other side after it has stored the worker's answer, and after a fence that is
 // sequentially consistent.
 // @return whether to ring
 inline bool must_wake(std::atomic<uint32_t> &sleeps) {

@@ -56,7 +56,7 @@ public:
 
   // Each returns Outcome::response if the request is on its way, from `place` on.
 
-  // With the lock; announce() follows.
+  // Queues a request. The caller holds the lock, and calls announce() afterwards.
   Outcome add(std::span<const std::byte> bytes, const RequestOptions &options, Want want,
               Allocation &place);
   Outcome try_request(std::span<const std::byte> bytes, const RequestOptions &options, Want want,
@@ -72,7 +72,7 @@ public:
     return {*this,    place.slot,   place.slots, place.buffer, options.waiting.value_or(waiting_),
             deadline, options.where};
   }
-  // With the lock. Several entries of the queue can be announced together.
+  // Queues an entry. The caller holds the lock, and can announce several entries together.
   void submit(uint32_t entry) {
     area().queued(submitted_++).store(entry, std::memory_order_relaxed);
   }

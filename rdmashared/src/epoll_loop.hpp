@@ -50,8 +50,8 @@ constexpr uint32_t busy_turns = 64; // a loop that always has something to do lo
 class Event {
 public:
   int fd() const { return file_.get(); }
-  // From any thread, and from a signal handler. It cannot fail: a counter that is full is readable,
-  // too.
+  // Makes the descriptor readable. Any thread can call it, and so can a signal handler. It cannot
+  // fail: a counter that is full is readable, too.
   void ring() const noexcept {
     const int before = errno;
     const uint64_t one = 1;
@@ -136,7 +136,7 @@ class IdlePolicy {
 public:
   explicit IdlePolicy(Waiting how) : how_(how) {}
 
-  // For this time.
+  // The number of looks before the next sleep.
   int looks() const {
     if (how_ != Waiting::adaptive)
       return how_ == Waiting::poll ? INT_MAX : 0;
@@ -178,7 +178,7 @@ public:
       rdmacommon::throw_errno(error, "epoll_ctl");
     }
   }
-  // Nothing happens if nobody watches it.
+  // Ends the watch on a descriptor. A descriptor that nobody watches is no mistake.
   void forget(int fd) {
     const auto is_it = [fd](const Watched &each) { return each.fd == fd; };
     if (const auto it = std::ranges::find_if(watched_, is_it); it != watched_.end()) {
@@ -188,7 +188,7 @@ public:
     }
   }
 
-  // From any thread: the loop's thread calls the function. After close() it is dropped.
+  // Lets the loop's thread call the function; after close(), drops it. Any thread can call this.
   void send(std::function<void()> function) {
     {
       const std::lock_guard lock(mutex_);
@@ -198,8 +198,8 @@ public:
     }
     sent_.ring();
   }
-  // From any thread: adds the loop's figures, in its own thread. If the loop does not come to that
-  // within a second, nothing is added.
+  // Adds the loop's figures, in the loop's thread. Any thread can call this. If the loop does not
+  // come to that within a second, nothing is added.
   // @param add owns all that it uses
   void add_to(Metrics &metrics, const std::function<void(Metrics &)> &add) {
     if (thread_.load(std::memory_order_relaxed) == std::this_thread::get_id())

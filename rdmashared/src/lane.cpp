@@ -340,7 +340,7 @@ void Lane::probe_peer() {
     silent_ticks_ = 0;
     return;
   }
-  // Not by the clock: this process may have been stopped itself.
+  // Ticks are counted, and no clock is read: this process may have been stopped itself.
   if (++silent_ticks_ * tick > options_.peer_timeout)
     throw Error("the server",
                 "it has been silent for " + std::to_string(options_.peer_timeout.count()) + " ms");
@@ -348,8 +348,9 @@ void Lane::probe_peer() {
   connection_->post();
 }
 
-// From here on nothing is sent. take_down() destroys the connection later, because an rdma_cm event
-// that may have led here belongs to the id, which cannot go before it has been acknowledged.
+// Ends the use of the connection: nothing more is sent. take_down() destroys it later, because an
+// rdma_cm event that may have led here belongs to the id, which cannot go before the event has been
+// acknowledged.
 void Lane::lose(const std::string &why) {
   if (std::exchange(is_broken_, true))
     return;
@@ -365,8 +366,8 @@ void Lane::lose(const std::string &why) {
     loop_.send([this] { take_down(); });
 }
 
-// First the queue pairs go, then their requests are lost: as long as there is a queue pair, the
-// server may write a response.
+// Destroys the queue pairs, and then reports their requests as lost: as long as there is a queue
+// pair, the server may write a response.
 void Lane::take_down() {
   if (!is_broken_ || background_pending_)
     return;

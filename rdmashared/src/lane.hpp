@@ -117,7 +117,7 @@ public:
   // @return false if there is something to take: do not sleep
   bool arm();
   void on_cm_event(const rdma_cm_event &event);
-  // When check_deadlines() wants to be called.
+  // The time at which check_deadlines() must be called.
   Clock::time_point deadline() const { return is_broken_ ? Clock::time_point::max() : deadline_; }
   void check_deadlines();
 

@@ -44,7 +44,7 @@ File unix_socket(int flags) {
   return File(check_errno(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), "socket"));
 }
 
-// Nothing protects an abstract name, so the kernel says who is at the other end.
+// Returns the kernel's word about the process at the other end: nothing protects an abstract name.
 ucred peer_of(int socket) {
   ucred peer{};
   socklen_t length = sizeof peer;

@@ -68,7 +68,7 @@ public:
   Members(const Members &) = delete;
   Members &operator=(const Members &) = delete;
 
-  // From any thread.
+  // Any thread can call these functions.
 
   // Lets the process at the other end of the link join.
   void invite(rdmacommon::Link link);

@@ -199,8 +199,8 @@ void Unmap::operator()(const Board *board) const {
   munmap(const_cast<Board *>(board), sizeof *board);
 }
 
-// With a time of the steady clock, which is CLOCK_MONOTONIC. Shared memory may be mapped read-only
-// where a thread waits (futex(2)).
+// Sleeps until a time of the steady clock, which is CLOCK_MONOTONIC. A thread can also wait in
+// shared memory that is mapped read-only (futex(2)).
 void sleep_on(const std::atomic<uint32_t> &word, uint32_t seen, uint32_t bits,
               steady_clock::time_point until) {
   const auto since = std::max(std::chrono::nanoseconds(0), // the kernel takes no time before that

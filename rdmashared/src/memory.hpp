@@ -69,7 +69,7 @@ struct Submission {
 };
 static_assert(sizeof(Submission) == 24);
 
-// In the queue, with a slot: nobody waits for the response to the request there any more.
+// A bit of a queue entry, beside a slot: nobody waits any more for the response to its request.
 constexpr uint32_t cancels = uint32_t{1} << 31;
 
 // The answer to a request, found by the request's first slot. outcome is 0 until there is one.
@@ -110,7 +110,7 @@ public:
 
   Submission &submission(uint32_t slot) const { return requests_[slot].submission; }
   Answer &answer(uint32_t slot) const { return requests_[slot].answer; }
-  // From this slot to the end of all slots.
+  // The memory from this slot to the end of all slots.
   std::span<std::byte> slots(uint32_t first) const {
     const size_t offset = size_t{first} * shape_.slot_size;
     return {data_ + offset, size_t{shape_.slots} * shape_.slot_size - offset};
@@ -171,7 +171,7 @@ public:
   struct Allocation {
     uint32_t slot = 0, slots = 0, buffer = no_buffer; // the first slot, and how many
   };
-  // For a request: slots that follow each other, and a response buffer if it needs one.
+  // Allocates what a request needs: slots that follow each other, and perhaps a response buffer.
   // @return nothing if they are not free
   std::optional<Allocation> take(uint32_t slots, bool needs_buffer);
   void release(const Allocation &place) {

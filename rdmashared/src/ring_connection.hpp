@@ -224,9 +224,9 @@ inline std::span<const std::byte> private_data(const rdma_cm_event &event) {
           event.param.conn.private_data ? size_t{event.param.conn.private_data_len} : 0};
 }
 
-// Before another thread takes a connection down: rdma_get_cm_event() uses the queue pair of the id
-// whose event it fetches. So the ids leave the event channel first. If they cannot, the queue pairs
-// go at once.
+// Prepares a connection that another thread will take down. rdma_get_cm_event() uses the queue pair
+// of the id whose event it fetches, so the ids leave the event channel first. If they cannot, the
+// queue pairs go at once.
 void leave_channel(std::initializer_list<rdma_cm_id *> ids, Connection *connection);
 
 // Sets the time after which a silent peer counts as dead. rdma_cm's own is 2.1 s for each of the

@@ -55,7 +55,7 @@ Shape shape_of(const SenderOptions &options) {
 
 class SenderThreads {
 public:
-  // After the other constructor, the destructor ends what there is, also if this one throws.
+  // Delegates first: if this constructor throws, the destructor ends what the other one has made.
   SenderThreads(const SenderOptions &options, std::vector<Link> links) : SenderThreads(options) {
     const Shape shape = shape_of(options_);
     why_.assign(options_.threads, "it has not been tried yet");
@@ -115,7 +115,7 @@ private:
     changed_.notify_all();
   }
 
-  // With the lock.
+  // Returns the first error of the connections. The caller holds the lock.
   std::string why() const {
     const auto its = std::ranges::find_if(why_, [](const auto &each) { return !each.empty(); });
     return !failure_.empty() ? failure_ : its == why_.end() ? "" : *its;

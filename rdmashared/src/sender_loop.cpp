@@ -244,9 +244,9 @@ void SenderLoop::take(Worker &worker, uint32_t entry) {
 }
 // [check-submission]
 
-// Once for each request: the messages take room in the ring from the other workers. The request
-// ends at once, so a server that hangs does not keep its slots. But until the server has answered,
-// it can write to the buffer of a long response.
+// Sends at most one cancel message for each request: a message takes room in the ring from the
+// other workers. The request ends at once, so a server that hangs does not keep its slots. But the
+// server can write to the buffer of a long response until it has answered.
 void SenderLoop::cancel(Request &request) {
   if (request.state == Request::State::none || std::exchange(request.is_cancelled, true))
     return;

@@ -45,16 +45,16 @@ public:
   }
   void say_over(); // every request of its workers fails from here on
 
-  // From any thread.
+  // Any thread can call these functions.
   int board() const { return board_.fd(); }
   void join(Member member);
   void leave(uint32_t number);
   const Stats &stats() const { return stats_; }
   Loop &loop() { return loop_; }
-  // In its thread.
+  // Adds the figures of this loop. Only its own thread calls it.
   void add_to(Metrics &metrics, size_t thread) const;
 
-  // By its lanes:
+  // The lanes call these functions:
 
   // The server has answered a request of this lane.
   // @param bytes where they came: copy, then check, then use
@@ -62,7 +62,7 @@ public:
   std::optional<Want> answered(Lane &lane, const Header &header, std::span<const std::byte> bytes);
   void came_up(Lane &lane) { note(lane, 1); }
   void went_down(Lane &lane) { note(lane, -1); } // no more requests
-  // Nothing comes any more for what is under way there.
+  // The lane gets no more answers: its requests that are under way are lost.
   void lost(Lane &lane);
 
 private:

@@ -258,7 +258,7 @@ Rejection ServerThreads::open(unique_cm_id &id, const Hello &hello) {
   return Rejection::none;
 }
 
-// By the thread that is to serve it.
+// Begins to serve a client. The thread that will serve it calls this.
 void ServerThreads::begin(Opening &opening, const std::exception_ptr &failure) {
   const Rejection why = stops_ > 0 ? Rejection::closing : Rejection::unable;
   SessionLoop &loop = *opening.thread.loop;

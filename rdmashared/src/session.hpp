@@ -41,16 +41,16 @@ struct Received;
 // Answers on their way from handlers, which run in any threads, to the thread with the sessions.
 class Answers {
 public:
-  // From any thread. Rings if the thread with the sessions sleeps.
+  // Adds an answer, and rings if the thread with the sessions sleeps. Any thread can call it.
   void add(Received &answered);
-  // By the thread with the sessions, from here on:
+  // The thread with the sessions calls the functions from here on:
   void set_thread() { thread_ = std::this_thread::get_id(); }
   bool is_this_thread() const {
     return thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
   void take(std::vector<Received *> &into); // @param into empty
   void close();                             // no thread takes answers any more
-  // Before and after it sleeps. @return false if there is an answer: do not sleep
+  // Calls before and after a sleep. @return false if there is an answer: do not sleep
   bool begin_sleep();
   void end_sleep() { is_asleep_.store(false, std::memory_order_relaxed); }
   const Event &event() const { return event_; }
@@ -85,7 +85,7 @@ public:
       for (const auto &each : loops_)
         each->event().ring();
   }
-  // Before a loop looks once more: the next give_back() wakes it.
+  // Called by a loop before its last look: the next give_back() wakes the loop.
   void will_wait() { is_waited_for_ = true; }
   int64_t left() const { return left_; }
 
@@ -138,7 +138,7 @@ struct Received {
   bool is_written = false;                   // true once the WRITE of a long response is posted
 
   std::span<const std::byte> bytes() const;
-  // For its response. @return false if the client's memory is used up
+  // Makes memory for the response ready. @return false if the client's memory is used up
   bool has_memory() { return !response.empty() || take_memory(); }
   bool take_memory();
   std::chrono::milliseconds left() const;
@@ -195,7 +195,7 @@ inline void Received::done() {
 // The work with a batch, which one thread or several do.
 class Job {
 public:
-  // Nothing is added to the batch any more.
+  // Takes a batch to which nothing is added any more.
   explicit Job(std::unique_ptr<Batch> batch);
   ~Job(); // drops the requests that nobody has begun: they get no answer
   Job(const Job &) = delete;
@@ -268,7 +268,7 @@ public:
   rdma_cm_id *id() const { return id_.get(); }
   const Client &client() const { return state_->client; }
   uint32_t in_work() const { return in_work_; }
-  // Before another thread destroys it.
+  // Prepares a session that another thread will destroy.
   void leave_channel() { rdmashared::leave_channel({id_.get(), data_id_.get()}, &connection_); }
 
   uint64_t token() const { return token_; }
@@ -319,7 +319,8 @@ public:
   SessionLoop(const SessionLoop &) = delete;
   SessionLoop &operator=(const SessionLoop &) = delete;
 
-  // Before run(): what takes a client's request for a connection. Only the first loop gets any.
+  // Sets the function that takes a client's request for a connection. Called before run(). Only the
+  // first loop gets such requests.
   void on_request(std::function<void(rdma_cm_event &)> f) { on_request_ = std::move(f); }
   Loop &loop() { return loop_; }
   rdma_event_channel *channel() const { return channel_.get(); }
@@ -330,7 +331,7 @@ public:
   // Returns after end(). @throws Error if the host has no more of what a server needs
   void run();
 
-  // In its thread:
+  // Only the loop's thread calls these functions:
 
   // @param made of one session, which is this loop's then. @throws Error if it cannot be accepted;
   //             it stays there

@@ -147,20 +147,21 @@ WelcomeBytes to_bytes(const Welcome &welcome);
 inline WelcomeBytes rejecting_welcome(Rejection why) {
   return to_bytes(Welcome{.rejection = why, .window = 0, .address = 0, .rkey = 0, .token = 0});
 }
-// Nothing if it is none, or if there is no version that both speak; `rejection` says which.
+// Returns nothing if the bytes are no Hello, or if there is no version that both speak. `rejection`
+// then says why.
 std::optional<Hello> hello_in(std::span<const std::byte> bytes, Rejection &rejection);
 std::optional<Welcome> welcome_in(std::span<const std::byte> bytes);
 
 const char *words_for(Rejection rejection);
 
 enum class Kind : uint8_t {
-  // From the sender:
+  // Kinds that the sender sends:
   request = 1,  // wants a response
   long_request, // wants a response of any length; a ResponseBuffer stands before its bytes
   post,         // wants none
   cancel,       // nobody waits for the response to the request with this id
   ping,
-  // From the server:
+  // Kinds that the server sends:
   response,      // the bytes are behind the header
   long_response, // `length` bytes have gone by the data connection; none are behind the header
   failure,       // the reason why there is none, in words
@@ -288,7 +289,7 @@ private:
     head_ = head_ + slots == slots_ ? 0 : head_ + slots;
   }
   void close();
-  // From an offset on, which can lie behind the end of the ring.
+  // Copies bytes to an offset, which can lie behind the end of the ring.
   // @param bytes at least one
   void copy(size_t offset, std::span<const std::byte> bytes) {
     const size_t at = offset < memory_.size() ? offset : offset - memory_.size();
@@ -350,7 +351,7 @@ public:
   bool owes_credit() const {
     return taken_ - credited_ >= runs_ahead / 4 || slots_taken_ - slots_credited_ >= slots_ / 4;
   }
-  // For a credit: the number of runs that have been taken, modulo 2^24.
+  // The number for the next credit: the runs that have been taken, modulo 2^24.
   uint32_t next_credit() {
     credited_ = taken_;
     slots_credited_ = slots_taken_;
@@ -368,7 +369,7 @@ private:
     std::memcpy(copy.data(), bytes.data(), copy.size());
     return header_in(copy);
   }
-  // From a message to the next one.
+  // The distance in bytes from a message of this size to the next one.
   size_t padded(size_t bytes) const {
     return bytes <= slot_size_ ? slot_size_ : (bytes + slot_size_ - 1) / slot_size_ * slot_size_;
   }
