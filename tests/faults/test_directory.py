@@ -10,7 +10,7 @@ from lab import examples
 
 LIAR = str(needs_device.BUILD / "tests/faults/lying_directory")
 HONEST = needs_device.program("device_memory")
-AS_SERVER = {  # unit/test_locks.cpp has the others
+AS_SERVER = {  # unit/examples/test_directory.cpp has the others
     "few-locks": "it has fewer locks than counters",
     "short": "it has not the size of one",
 }
