@@ -6,10 +6,10 @@ the module's is left on the device, and it can be loaded again and works.
 """
 import os
 import subprocess
-import sys
 import unittest
 
 import labtest
+import skipping
 from lab import build, examples, pair, place
 from lab.machine import guest_module, kbuild
 from lab.paths import ROOT
@@ -25,8 +25,7 @@ STEPS = ("ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED", "registered", "WRITE 
 
 labtest.need_machine()
 if why := kbuild.why_not():
-    print(f"skipped: {why}")
-    sys.exit(1 if os.environ.get("LAB_REQUIRE_DEVICE") else 77)
+    skipping.skip(why)
 
 
 class KernelClient(unittest.TestCase):

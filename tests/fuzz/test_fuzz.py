@@ -19,6 +19,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import skipping
 from lab.paths import ROOT
 
 HERE = Path(__file__).resolve().parent
@@ -146,7 +147,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--keep"]:
         keep(sys.argv[2])
     elif reason := why_not():
-        print(f"skipped: {reason}")
-        sys.exit(1 if os.environ.get("LAB_REQUIRE_DEVICE") else 77)  # CI skips no test
+        skipping.skip(reason)
     else:
         unittest.main(verbosity=2)

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""For tests that need an RDMA device: finds it once, skips the whole file where there is none.
-
-LAB_REQUIRE_DEVICE=1, which CI sets, makes a skip a failure.
-"""
+"""For tests that need an RDMA device: finds it once, skips the whole file where there is none."""
 from __future__ import annotations
 
 import concurrent.futures
 import fcntl
 import os
-import sys
 import unittest
 from pathlib import Path
 from typing import TextIO
 
+import skipping
 from lab import place
 from lab.machine import kbuild, machine
 from lab.paths import ROOT, cache_dir
@@ -31,13 +28,7 @@ AS_ANOTHER_USER = [
 def find() -> place.Place:
     if ALONE:
         os.environ.update({"LAB_MACHINE": f"alone-{os.getpid()}", "LAB_IDLE": "1"})
-    try:
-        return place.find_place()
-    except place.NoDevice as error:  # and nothing else: a machine that does not boot is a failure
-        if os.environ.get("LAB_REQUIRE_DEVICE"):
-            raise
-        print(f"skipped: {error}")
-        sys.exit(77)
+    return skipping.found_or_skip(place.find_place)
 
 
 def share_device() -> "TextIO | None":

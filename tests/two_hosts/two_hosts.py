@@ -2,12 +2,11 @@
 """What the tests on two hosts share: the hosts of this clone, with a perfect wire."""
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import unittest
 from pathlib import Path
 
+import skipping
 from lab import build, place
 from lab.machine import machine
 from lab.paths import ROOT
@@ -18,11 +17,7 @@ LIMIT = 600
 
 
 def find() -> tuple[place.Place, place.Place]:
-    try:
-        hosts = place.find_hosts()
-    except place.NoDevice as error:
-        print(f"skipped: {error}")
-        sys.exit(1 if os.environ.get("LAB_REQUIRE_DEVICE") else 77)
+    hosts = skipping.found_or_skip(place.find_hosts)
     lab("hosts", "repair")
     return hosts
 
