@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""What ./lab check says of an exercise that is not solved. Needs no device; test_exercises runs all
-of them on one."""
+"""What ./lab check says of an exercise that is not solved, and the exercises that --watch checks.
+Needs no device; test_exercises runs all of them on one."""
+import contextlib
+import io
 import itertools
+import os
 import unittest
+from types import SimpleNamespace
+from unittest import mock
 
+import labtest
 from lab import examples, normalise
-from lab.commands import check
+from lab.commands import check, progress
 from lab.place import Place
 
 
@@ -52,6 +58,71 @@ class Check(unittest.TestCase):
         self.assertEqual(check.unmet("server", wanted, wanted, "rxe0"), [])
         self.assertEqual(
             check.unmet("program", ["a", "b"], ["a"], "rxe0"), ["the program does not print: b"])
+
+
+class Watch(unittest.TestCase):
+    """./lab check --watch, of a reader who has solved exercise 01.1 and no other."""
+
+    def setUp(self):
+        folder = labtest.temporary_folder(self)
+        environment = mock.patch.dict(os.environ, LAB_PROGRESS=str(folder / "progress.txt"))
+        environment.start()
+        self.addCleanup(environment.stop)
+        progress.note("solved", "01.1_active_ports")
+
+    def watch(self, exercise, *solved):
+        """The reader saves a file three times, and then types Ctrl-C.
+
+        @param solved exercises that are solved when they are checked
+        @return the exercises that are checked, and the lines that are printed"""
+        checked = []
+
+        def verdict(place, folder, name, show):
+            checked.append(name.split("_")[0])
+            return [] if checked[-1] in solved else ["x"]
+
+        def saves(path):
+            yield from range(3)
+            raise KeyboardInterrupt
+
+        said = io.StringIO()
+        with mock.patch.object(check.packages, "ensure"), mock.patch.object(
+            check.build, "build"
+        ), mock.patch.object(check.place, "find_place"), mock.patch.object(
+            check, "verdict", verdict
+        ), mock.patch.object(
+            check.examples, "start_exercise", return_value=None
+        ), mock.patch.object(
+            check.watch, "saves", saves
+        ), contextlib.redirect_stdout(
+            said
+        ), contextlib.suppress(
+            KeyboardInterrupt
+        ):
+            self.assertEqual(check.main(SimpleNamespace(exercise=exercise, watch=True)), 0)
+        return checked, said.getvalue().splitlines()
+
+    def test_goes_on_when_an_exercise_is_solved(self):
+        others = [name.split("_")[0] for name in examples.exercises()][1:]
+        checked, said = self.watch(None, *others)
+        self.assertEqual(checked, others)
+        self.assertIn("exercise 01.2 is solved", said)
+        self.assertIn("the next exercise that you have not solved is 01.3", said)
+        self.assertEqual(said[-1], "all exercises are solved")
+
+    def test_waits_for_a_solution(self):
+        self.assertEqual(self.watch(None, "01.2")[0], ["01.2", "01.3", "01.3", "01.3"])
+
+    def test_goes_on_without_progress(self):
+        os.environ["LAB_PROGRESS"] = "off"
+        checked, _ = self.watch(None, *[name.split("_")[0] for name in examples.exercises()])
+        self.assertEqual(checked, [name.split("_")[0] for name in examples.exercises()])
+
+    def test_stays_at_an_exercise_that_was_named(self):
+        for exercise in ("01.1", "01.2"):
+            checked, said = self.watch(exercise, exercise)
+            self.assertEqual(checked, [exercise] * 3)
+            self.assertNotIn("next", " ".join(said))
 
 
 if __name__ == "__main__":

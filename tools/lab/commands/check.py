@@ -19,27 +19,49 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "exercise", nargs="?", help="its number; the next unsolved one if you name none")
     parser.add_argument(
-        "--watch", action="store_true", help="check again each time that the file is saved")
+        "--watch", action="store_true",
+        help="check again each time that the file is saved; if you name no exercise, go on to the"
+        " next one when it is solved")
     parser.set_defaults(main=main)
 
 
 def main(args) -> int:
-    name = progress.exercise(args.exercise)
+    name: Optional[str] = progress.exercise(args.exercise)
+    solved: "set[tuple[str, ...]]" = set()  # in this run: progress may be switched off
+    while name:
+        start(name)
+        if not args.watch:
+            return check(name)
+        check_each_save(name, stays=bool(args.exercise))
+        solved.add(("solved", name))
+        name = progress.State(progress.read() | solved).next_exercise()
+        if name:
+            print(f"the next exercise that you have not solved is {name.split('_')[0]}")
+    print("all exercises are solved")
+    return 0
+
+
+def start(name: str) -> None:
+    """Installs what the exercise needs. Makes the reader's copy of a program that it changes."""
     packages.ensure("build", *examples.groups(examples.exercises()[name]))
     made = examples.start_exercise(name)
     if made:
         print(
             f"made {made.relative_to(examples.ROOT)}: a copy of the lesson's"
             f" {examples.exercise_source(name).name}. Change it, and check again.")
-    if not args.watch:
-        return check(name)
+
+
+def check_each_save(name: str, stays: bool) -> None:
+    """Checks the exercise now and each time that its file is saved.
+
+    @param stays goes on if the exercise is solved, and does not return"""
     for _ in watch.saves(examples.exercise_file(name)):
         try:
-            check(name)
+            if check(name) == 0 and not stays:
+                return
         except LabError as error:  # of the compiler, say: the reader is not done yet
             print(f"lab: {error}")
         print("waiting for the file to be saved; Ctrl-C ends this", flush=True)
-    return 0
 
 
 def check(name: str) -> int:
