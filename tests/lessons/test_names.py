@@ -21,7 +21,23 @@ def files():
     ]
 
 
+def is_area(name):
+    """Whether a commit's subject may begin so: what it names exists."""
+    places = (
+        name, f"tools/{name}", f".{name}", f"meson.{name}", f"{name.upper()}.md",
+        f"lessons/{name}.md")
+    return any((ROOT / place).exists() for place in places) or any(
+        (ROOT / "tests").glob(f"*/{name}.py"))
+
+
 class Names(unittest.TestCase):
+    def test_areas_of_commits(self):
+        text = (ROOT / "CONTRIBUTING.md").read_text()
+        listed = text.split("An area is one of these:", 1)[1].split("\n\n")[1]
+        areas = set(re.findall(r"`(\w+)`", listed)) - {"NN"}
+        self.assertGreater(len(areas), 10)
+        self.assertEqual([name for name in areas if not is_area(name)], [])
+
     def test_basenames_are_unique(self):
         # A header and its source share a stem, not a name. Each example has its expected.txt; a
         # change that is shown may have one name in two lessons. What ./lab new copies has the names
