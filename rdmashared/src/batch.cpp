@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "batch.hpp"
+
 #include "session.hpp"
 
 #include <rdmacommon/check.hpp>

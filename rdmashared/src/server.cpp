@@ -3,7 +3,7 @@
 // each client to the thread that has the fewest.
 #include "rdmashared/server.hpp"
 
-#include "session.hpp"
+#include "session_loop.hpp"
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/stopwatch.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "session.hpp"
+#include "session_loop.hpp"
 
 #include <rdmacommon/check.hpp>
 

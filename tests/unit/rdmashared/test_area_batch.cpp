@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Requests that have come together: how long ago, and the memory that they use.
-#include "session.hpp"
+#include "batch.hpp"
 
 #include <gtest/gtest.h>
 
