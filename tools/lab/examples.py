@@ -255,13 +255,21 @@ def _run(
             **options)
     # rdma_cm finds the device by the address.
     server, client = sides(program)
+    listen = _listen(place) if server != client else []
     commands = [
-        _command(build, side, place if kind == "pair" else without_device, start, extra)
-        for side, start in (
-            (server, under), (client, under if client_under is None else client_under),
-            *([(client, ())] if has_next_client else []))]
+        _command(build, side, place if kind == "pair" else without_device, start, [*extra, *where])
+        for side, start, where in (
+            (server, under, listen),
+            (client, under if client_under is None else client_under, []),
+            *([(client, (), [])] if has_next_client else []))]
     return run_pair(
         place, *commands, client_place=client_place, port_option=PORT_OPTION[kind], **options)
+
+
+def _listen(place: Place) -> list[str]:
+    """What makes a server listen at one address. siw binds a listener for all addresses to its
+    netdev, but what a host sends to itself comes by lo."""
+    return ["--host", place.address] if place.device == places.SIW else []
 
 
 def _run_module(
@@ -281,7 +289,9 @@ def _run_module(
     return pair.run(
         place,
         [
-            *_command(build, lesson.sides[0], dataclasses.replace(place, device=""), under, ()),
+            *_command(
+                build, lesson.sides[0], dataclasses.replace(place, device=""), under,
+                _listen(place)),
             "--cm-port", "0"],
         pair.Client(
             LISTENING, lambda line: [*client_argv, f"server={place.address}", f"port={line[1]}"],

@@ -20,6 +20,7 @@ from lab.place import Place
 
 # Seconds that a run may take. The tests set it higher, for a busy machine.
 TIME_LIMIT = float(os.environ.get("LAB_TIME_LIMIT", "60"))
+SKIPPED = 77  # the exit status of a program whose device, or host, lacks something
 
 
 @dataclass
@@ -78,14 +79,14 @@ class _Run:
                 if what == machine.CRASHED:  # with its host: there is nothing left to wait for
                     return
                 if what and role == "client":
-                    self._client_failed()
+                    self._client_failed(what)
                 continue
             self.outcome.lines.append((role, what))
             self.show(role, what)
             on_line(role, what)
 
-    def _client_failed(self) -> None:
-        if self.stop_server:
+    def _client_failed(self, status: int) -> None:
+        if self.stop_server or status == SKIPPED:
             self.processes["server"].terminate()
         elif self.next_client:
             self.next = subprocess.Popen(

@@ -22,7 +22,7 @@ from lab.errors import LabError
 from lab.machine import machine, network
 from lab.paths import ROOT, cache_dir
 
-NETDEV, RDMA, ADDRESS = "lab0", "rxe0", network.address()
+NETDEV, RDMA, SIW, ADDRESS = "lab0", "rxe0", "siw0", network.address()
 SYSFS = Path("/sys/class/infiniband")
 INSIDE = Path("/run/lab/machine")  # exists in the emulated machine only
 
@@ -38,7 +38,7 @@ class Place:
     device: str  # name of the RDMA device
     address: str  # an IP address of its netdev: what a client on the same host gives as --host
     prefix: Sequence[str] = field(default=())
-    host: str = ""  # "a" or "b" for one of two hosts
+    host: str = ""  # which emulated machine
 
     def wrap(self, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` where the device is."""
@@ -74,7 +74,7 @@ def groups(want: Optional[str] = None) -> list[str]:
         here = not isinstance(
             _usable(want or os.environ.get("LAB_DEVICE") or None), str
         ) or not _no_softroce(want)
-    return ["device"] if here else ["device", "machine"]
+    return ["device"] if here else ["device", "machine", *(["kernel"] if want == SIW else [])]
 
 
 # ---- a device that is there
@@ -231,15 +231,18 @@ def find_machine() -> Place:
 def _machine(want: Optional[str]) -> "Place | str":
     if INSIDE.exists():
         return "this is the emulated machine already"
-    if want not in (None, RDMA):
-        raise NoDevice(f"no device {want}; there is {RDMA}, in the emulated machine")
+    if want not in (None, RDMA, SIW):
+        raise NoDevice(f"no device {want}; there are {RDMA} and {SIW}, in emulated machines")
+    host, what = ("siw", "soft iWARP") if want == SIW else ("", "SoftRoCE")
     try:
-        packages.need("machine")
+        packages.need("machine", *(["kernel"] if host else []))
     except LabError as error:
         return str(error)
-    machine.start()  # if that fails, it is an error and not a reason to skip tests
+    machine.start(host)  # if that fails, it is an error and not a reason to skip tests
+    device = want or RDMA
     return Place(
-        "machine", f"using {RDMA}, SoftRoCE in the emulated machine", RDMA, ADDRESS, _prefix(""))
+        "machine", f"using {device}, {what} in the emulated machine", device, ADDRESS,
+        _prefix(host), host)
 
 
 def _prefix(host: str) -> tuple[str, ...]:

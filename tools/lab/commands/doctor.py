@@ -133,6 +133,10 @@ def here() -> Findings:
             f"this kernel: no module rdma_rxe for {release}",
             "Ubuntu: apt-get install linux-modules-extra-$(uname -r); Debian's cloud kernel has"
             " none: linux-image-" + kernel.arch().package.rsplit("-", 1)[-1])
+    yield Finding(
+        "note", f"soft iWARP: {place.SIW}, in an emulated machine",
+        f"./lab exec --device {place.SIW} -- ibv_devinfo; the first time may fetch the kernel's"
+        " source, 140 MB")
     yield from firewall()
     yield from limits()
 

@@ -15,7 +15,7 @@ def add_parser(subparsers) -> None:
 def main(args) -> int:
     ended = [
         name
-        for name, host in {"the emulated machine": "", "hosts a and b": "a"}.items()
+        for host, name in {**machine.NAMES, "a": "hosts a and b"}.items()
         if machine.stop(host)
     ]
     removed = place.softroce_down()

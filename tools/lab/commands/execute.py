@@ -23,6 +23,7 @@ def add_parser(subparsers) -> None:
         "exec", help="run a command where the device is: ./lab exec -- ibv_devinfo",
         epilog="In the emulated machine, a command reads all files of the host. Files that it "
         "writes are kept only below this folder.")
+    parser.add_argument("--device", help="the RDMA device, where there are several")
     parser.add_argument(
         "--on", choices=machine.HOSTS, default="", help="on one of the two hosts of ./lab hosts")
     parser.add_argument(
@@ -37,12 +38,12 @@ def main(args) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("exec needs a command: ./lab exec -- ibv_devinfo")
-    packages.ensure(*(["device", "machine"] if args.on else place.groups()))
+    packages.ensure(*(["device", "machine"] if args.on else place.groups(args.device)))
     # The lessons name programs like this.
     if command[0].startswith("build/examples/") and not os.path.exists(command[0]):
         packages.ensure("build")
         build.build(command[0].removeprefix("build/"))
-    where = place.find_host(args.on) if args.on else place.find_place()
+    where = place.find_host(args.on) if args.on else place.find_place(args.device)
     if where.kind == "machine":
         return machine.end_like(machine.execute(command, where.host, args.timeout))
     return machine.end_like(here(command, args.timeout))

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Iterable, Optional
 
-from lab import examples, ladder
+from lab import examples, ladder, pair
 from lab.errors import LabError, UsageError
 from lab.paths import ROOT
 
@@ -66,7 +66,7 @@ def note_run(lesson: ladder.Lesson, broken: Optional[str], outcome) -> None:
     if broken:
         if outcome.failed:
             note("broken", lesson.stem, broken)
-    elif not outcome.timed_out and set(outcome.status.values()) <= {0, 77}:
+    elif not outcome.timed_out and set(outcome.status.values()) <= {0, pair.SKIPPED}:
         note("run", lesson.stem)
 
 

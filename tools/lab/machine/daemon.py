@@ -51,10 +51,11 @@ class Machine:
     """One run of QEMU and the stream to the agent in it."""
 
     def __init__(
-        self, kernel: kernels.Kernel, accelerator: str, folder: Path, host: str,
+        self, kernel: kernels.Kernel, initramfs: Path, accelerator: str, folder: Path, host: str,
         wire: Optional[socket.socket]
     ):
-        self.kernel, self.accelerator, self.host, self.wire = kernel, accelerator, host, wire
+        self.kernel, self.initramfs, self.accelerator = kernel, initramfs, accelerator
+        self.host, self.wire = host, wire
         self.process: Optional[asyncio.subprocess.Process] = None
         self.console = folder / f"console{host}.log"
         self.splitter = Splitter()
@@ -68,7 +69,7 @@ class Machine:
         ours, theirs = socket.socketpair()
         wire = self.wire.fileno() if self.wire else None
         argv = qemu.command(
-            self.kernel, kernels.initramfs(self.kernel), self.accelerator, self.host,
+            self.kernel, self.initramfs, self.accelerator, self.host,
             theirs.fileno(), wire, self.console)
         self.console.write_bytes(b"")
         with open(self.console, "ab") as log:
@@ -269,11 +270,12 @@ def kvm_verdict_file() -> Path:
 async def start_all(accelerator: str, group: str, limit: float) -> list[Machine]:
     """The machines of `group`, booting at the same time. @raises LabError if one of them does not
     start"""
-    kernel, folder = kernels.get(), runtime_dir(group)
+    folder = runtime_dir(group)
+    kernel, initramfs = kernels.initramfs_of(group)
     # An Ethernet that goes nowhere else.
-    ends = socket.socketpair() if group else ()
+    ends = socket.socketpair() if len(GROUPS[group]) == 2 else ()
     machines = [
-        Machine(kernel, accelerator, folder, host, end)
+        Machine(kernel, initramfs, accelerator, folder, host, end)
         for host, end in itertools.zip_longest(GROUPS[group], ends)]
     starts = [asyncio.create_task(machine.start(limit)) for machine in machines]
     try:

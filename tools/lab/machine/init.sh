@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: MIT
 # The emulated machine's first program. It loads the modules, lays the host's files under the machine's
-# own, makes a SoftRoCE device, and hands over to agent.py. Its output goes to the console log.
+# own, makes an RDMA device, and hands over to agent.py. Its output goes to the console log.
 /bin/busybox mkdir -p /proc /sys /dev /host /top /root
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -44,23 +44,25 @@ mkdir -p /root/lib/modules
 # A minimal system has no name for itself.
 [ -e /root/etc/hosts ] || printf '127.0.0.1 localhost\n::1 localhost\n' >/root/etc/hosts
 
-# libibverbs reads each file in libibverbs.d and loads the provider that it names, at each program's start. SoftRoCE is the
-# only device here: without the other providers, ibv_devices takes half the time.
-if [ -e /root/etc/libibverbs.d/rxe.driver ]; then
-    mkdir /root/run/lab/libibverbs.d
-    cp /root/etc/libibverbs.d/rxe.driver /root/run/lab/libibverbs.d/
-    mount --bind /root/run/lab/libibverbs.d /root/etc/libibverbs.d
-fi
-
+driver=rxe
 for word in $(cat /root/proc/cmdline); do
     case $word in
     lab.python=*) python=${word#lab.python=} ;;
     lab.host=*) host=${word#lab.host=} ;;
+    lab.driver=*) driver=${word#lab.driver=} ;;
     lab.mac=*) mac=${word#lab.mac=} ;;
     lab.ipv4=*) ipv4=${word#lab.ipv4=} ;;
     lab.ipv6=*) ipv6=${word#lab.ipv6=} ;;
     esac
 done
+
+# libibverbs reads each file in libibverbs.d and loads the provider that it names, at each program's start. There is
+# one device here: without the other providers, ibv_devices takes half the time.
+if [ -e /root/etc/libibverbs.d/$driver.driver ]; then
+    mkdir /root/run/lab/libibverbs.d
+    cp /root/etc/libibverbs.d/$driver.driver /root/run/lab/libibverbs.d/
+    mount --bind /root/run/lab/libibverbs.d /root/etc/libibverbs.d
+fi
 
 # In one go, since each program started takes its time. lab0 is a netdev of its own, since rdma_cm refuses lo; the
 # fixed MAC gives a fixed link-local GID.
@@ -88,11 +90,11 @@ done
     echo addr add $ipv6 dev lab0 nodad
     echo link set lab0 up
 } >/root/run/lab/network
-cat >/root/run/lab/network.sh <<'SETUP'
+cat >/root/run/lab/network.sh <<SETUP
 set -e
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ip -batch /run/lab/network
-rdma link add rxe0 type rxe netdev lab0
+rdma link add ${driver}0 type $driver netdev lab0
 SETUP
 # Beside Python's start, which takes as long; the agent waits for it.
 mknod /dev/null c 1 3 # the shell gives it to what runs in the background

@@ -94,24 +94,33 @@ def module(lesson: Lesson, program: str, folder: Path) -> Path:
         with tempfile.TemporaryDirectory(prefix="lab-module-") as work:
             for name, text in files.items():
                 (Path(work) / name).write_text(text)
-            # Types for BPF would need pahole, and the kernel as it was linked.
-            done = subprocess.run(
-                [
-                    "make", "-s", "-C", str(tree), f"M={work}", f"CC={compiler(tree)}",
-                    "CONFIG_DEBUG_INFO_BTF_MODULES=", "W=1", "modules"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True)
+            done = make(tree, Path(work), "W=1")
             # In a module, a warning is a mistake more often than not.
             if done.returncode or "warning:" in done.stdout:
                 print(done.stdout, file=sys.stderr, end="")
                 raise LabError(f"{program} does not build")
-            # Without the symbols for debugging, which are most of it, and would be read over 9p.
-            subprocess.run(
-                ["strip", "--strip-debug", "-o", str(result), f"{work}/{result.name}"], check=True)
+            strip(Path(work) / result.name, result)
         stamp.write_text(key)
     return result
+
+
+def make(tree: Path, folder: Path, *settings: str) -> subprocess.CompletedProcess:
+    """Builds the module in `folder` with the headers in `tree`."""
+    # Types for BPF would need pahole, and the kernel as it was linked.
+    return subprocess.run(
+        [
+            "make", "-s", "-C", str(tree), f"M={folder}", f"CC={compiler(tree)}",
+            "CONFIG_DEBUG_INFO_BTF_MODULES=", *settings, "modules"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True)
+
+
+def strip(module: Path, into: Path) -> None:
+    """Copies it without the symbols for debugging, which are most of it, and would be read over
+    9p."""
+    subprocess.run(["strip", "--strip-debug", "-o", str(into), str(module)], check=True)
 
 
 def compiler(tree: Path) -> str:

@@ -310,9 +310,22 @@ def output_of(argv: list[str], **options) -> str:
 # ------------------------------------------------------------------------------------
 
 
-def initramfs(kernel: Kernel) -> Path:
-    """A small initramfs: busybox, the modules in the order in which they are loaded, and
-    init.sh."""
+def initramfs_of(group: str) -> "tuple[Kernel, Path]":
+    """What the machines of this group (machine.py) boot: the kernel, and its initramfs."""
+    kernel = get()
+    if group != "siw":
+        return kernel, initramfs(kernel)
+    from lab.machine import siw
+
+    return kernel, siw.initramfs(kernel)
+
+
+def initramfs(kernel: Kernel, more: "list[str]" = [], built: "list[Path]" = []) -> Path:
+    """A small initramfs: busybox, the modules in the order in which they are loaded, and init.sh.
+
+    @param more names of further modules, of which some may be missing or built in
+    @param built modules that are not the kernel's own. They are loaded last"""
+    modules = [*_load_order(kernel, more), *built]
     init = Path(__file__).with_name("init.sh").read_bytes()
     agent, frames = (
         Path(__file__).with_name(name).read_bytes() for name in ("agent.py", "frames.py"))
@@ -320,8 +333,8 @@ def initramfs(kernel: Kernel) -> Path:
     key = hashlib.sha256(
         b"\0".join(
             [
-                init, agent, frames, busybox, kernel.version.encode(), repr(MODULES).encode(),
-                Path(__file__).read_bytes()])
+                init, agent, frames, busybox, kernel.version.encode(), repr(modules).encode(),
+                *(path.read_bytes() for path in built), Path(__file__).read_bytes()])
     ).hexdigest()[:16]
     path = cache_dir() / "kernel" / f"initramfs-{kernel.version}-{key}.gz"
     if path.exists():
@@ -335,7 +348,7 @@ def initramfs(kernel: Kernel) -> Path:
         ("bin/busybox", 0o100755, busybox),
         ("modules", 0o40755, b""),
     ]
-    for number, module in enumerate(_load_order(kernel)):
+    for number, module in enumerate(modules):
         name = module.name.split(".")[0]
         files.append((f"modules/{number:03d}-{name}.ko", 0o100644, _decompressed(module)))
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".partial-", delete=False) as file:
@@ -356,7 +369,7 @@ def _busybox() -> Path:
     raise LabError("no static busybox: install busybox-static")
 
 
-def _load_order(kernel: Kernel) -> list[Path]:
+def _load_order(kernel: Kernel, more: "list[str]") -> list[Path]:
     """The modules and what they depend on, dependencies first; built-in ones need no loading."""
     depends: dict[str, tuple[str, list[str]]] = {}
     for line in (kernel.modules / "modules.dep").read_text().splitlines():
@@ -365,15 +378,23 @@ def _load_order(kernel: Kernel) -> list[Path]:
     builtin = {
         _module_name(line) for line in (kernel.modules / "modules.builtin").read_text().split()}
     order: list[str] = []
-    for name in MODULES:
+    for name in [*MODULES, *more]:
         if name in depends:
             path, needs = depends[name]
             # modules.dep lists what a module needs with the most basic one last.
             order += [item for item in [*reversed(needs), path] if item not in order]
-        elif name not in builtin and name not in OPTIONAL:
+        elif name not in builtin and name not in [*OPTIONAL, *more]:
             raise LabError(
                 f"kernel {kernel.version} has no module {name}; choose another by LAB_KERNEL")
     return [kernel.modules / path for path in order]
+
+
+def has_module(kernel: Kernel, name: str) -> bool:
+    """Whether the kernel's packages have this module, built in or not."""
+    lists = [kernel.modules / "modules.dep", kernel.modules / "modules.builtin"]
+    return any(
+        _module_name(line.partition(":")[0]) == name
+        for path in lists for line in path.read_text().splitlines())
 
 
 def _module_name(path: str) -> str:

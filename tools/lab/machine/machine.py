@@ -2,8 +2,8 @@
 """The client's side of the emulated machines: starts them where they are not running, runs commands
 in them.
 
-There is the machine that is alone, whose name is "", and there are two hosts, "a" and "b", joined
-by an Ethernet. Hosts begin and end together.
+There is the machine that is alone, whose name is "", the same with another device, "siw", and there
+are two hosts, "a" and "b", joined by an Ethernet. Hosts begin and end together.
 
 ./lab exec is such a client. It passes on its own input, both output streams, signals and window
 size, and ends as the command ended: with its exit status, or by the same signal. A machine that
@@ -36,8 +36,9 @@ from lab.machine.frames import (
 from lab.paths import ROOT, runtime_dir
 
 # The machines of one daemon.
-GROUPS = {"": ("",), "hosts": ("a", "b")}
+GROUPS = {"": ("",), "siw": ("siw",), "hosts": ("a", "b")}
 HOSTS = GROUPS["hosts"]
+NAMES = {"": "the emulated machine", "siw": "the emulated machine with soft iWARP"}
 CRASHED = 125
 TIMED_OUT = 124
 GRACE = 5  # seconds between SIGTERM and SIGKILL
@@ -56,11 +57,11 @@ HOST_ONLY = {
 
 def machine_name(host: str) -> str:
     """The name as messages have it."""
-    return f"host {host}" if host else "the emulated machine"
+    return NAMES.get(host, f"host {host}")
 
 
 def group_of(host: str) -> str:
-    return "hosts" if host else ""
+    return "hosts" if host in HOSTS else host
 
 
 @contextmanager
@@ -89,8 +90,8 @@ def _start_daemon(group: str) -> None:
     from lab.machine import kernel as kernels
 
     # This happens here and not in the daemon, so that the user sees a download and can stop it.
-    kernels.initramfs(kernels.get())
-    what = "two hosts, a and b" if group else "the emulated machine"
+    kernels.initramfs_of(group)
+    what = NAMES.get(group, "two hosts, a and b")
     print(f"lab: starting {what}", file=sys.stderr, flush=True)
     report, report_write = os.pipe()
     log_file = runtime_dir(group) / "daemon.log"

@@ -3,7 +3,7 @@
 kernel's command line."""
 from __future__ import annotations
 
-NUMBERS = {"": 1, "a": 1, "b": 2}  # of the machine that is alone, and of the hosts
+NUMBERS = {"": 1, "siw": 1, "a": 1, "b": 2}  # of the machines that are alone, and of the hosts
 
 
 def address(host: str = "") -> str:

@@ -23,7 +23,7 @@ def command(
     kernel: kernels.Kernel, initramfs: Path, accelerator: str, host: str, port: int,
     wire: "int | None", console: Path
 ) -> list[str]:
-    """@param host "a" or "b" for one of two, "" for the machine that is alone
+    """@param host "a" or "b" for one of two, "" or "siw" for a machine that is alone
     @param port a connected socket that becomes the agent's virtio port
     @param wire a connected socket that becomes the Ethernet between the two hosts"""
     arch = kernels.arch()
@@ -37,7 +37,7 @@ def command(
     ethernet = ["-netdev", f"socket,id=wire,fd={wire}"]
     ethernet += ["-device", "virtio-net-pci,netdev=wire,romfile="]
     return [
-        arch.qemu, *arch.machine, *processor, "-m", MEMORY_OF_HOST if host else MEMORY,
+        arch.qemu, *arch.machine, *processor, "-m", MEMORY if wire is None else MEMORY_OF_HOST,
         "-smp", str(PROCESSORS), "-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
         "-kernel", str(kernel.image), "-initrd", str(initramfs),
         # no_timer_check: on a busy machine the emulated timer's interrupts come too late for the
@@ -48,11 +48,12 @@ def command(
         f" maxcpus=1 lab.python={_python()} lab.mac={network.mac(host)}"
         f" lab.ipv4={network.prefix(host)} lab.ipv6={network.ipv6_prefix(host)}"
         # Some tests use a stricter kernel.
-        + (f" lab.host={host}" if host else "") + " " + os.environ.get("LAB_BOOT", ""),
+        + (f" lab.driver={host}" if wire is None and host else "")
+        + ("" if wire is None else f" lab.host={host}") + " " + os.environ.get("LAB_BOOT", ""),
         "-serial", "file:" + _quote(console), "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=agent,fd={port}",
         "-device", "virtserialport,chardev=agent,name=lab.agent",
-        *(ethernet if host else []),
+        *([] if wire is None else ethernet),
         *_share("host", Path("/"), "readonly=on"),
         *_share("project", ROOT, "readonly=off"),
     ]
