@@ -192,11 +192,17 @@ constexpr std::array cases{Case{"stale", stale},       Case{"stolen", stolen},
 // fork.
 Outcome run_apart(const Case &which, const DeviceOptions &options, bool cure, Limit limit) {
   Child child([&](const Link &parent) {
-    const Outcome outcome = which.run(options, cure, limit);
-    parent.send((outcome.works ? "+" : "-") + outcome.seen);
+    try {
+      const Outcome outcome = which.run(options, cure, limit);
+      parent.send((outcome.works ? "+" : "-") + outcome.seen);
+    } catch (const Unsupported &lacking) {
+      parent.send(std::string("?") + lacking.what());
+    }
   });
   const std::string said = child.link().receive(8 * limit);
   child.wait(limit);
+  if (said[0] == '?')
+    throw Unsupported(said.substr(1));
   return {said[0] == '+', said.substr(1)};
 }
 

@@ -151,6 +151,13 @@ Port open_port(const DeviceOptions &options) {
     const std::string name = names.emplace_back(ibv_get_device_name(devices[i]));
     if (!options.device.empty() && options.device != name)
       continue;
+    // [iwarp]
+    if (devices[i]->transport_type == IBV_TRANSPORT_IWARP) {
+      unusable = std::make_exception_ptr(
+          Unsupported(name + " is an iWARP device: only rdma_cm connects its queue pairs"));
+      continue;
+    }
+    // [iwarp]
     try {
       std::optional<Port> port = best_port(
           unique_context(check_ptr(ibv_open_device(devices[i]), "ibv_open_device")), options);

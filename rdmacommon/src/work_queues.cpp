@@ -82,6 +82,12 @@ bool ReceiveQueue::repost(Where where) {
   last.next = nullptr;
   const int rc = ibv_post_recv(qp_, chain_.data(), &refused);
   last.next = behind;
+  // [immediate]
+  ibv_device *device = qp_->context->device;
+  if (rc == -EINVAL && device->transport_type == IBV_TRANSPORT_IWARP) // as siw does
+    throw Unsupported(std::string(ibv_get_device_name(device)) +
+                      " is an iWARP device without immediate data");
+  // [immediate]
   check_rc(rc, "ibv_post_recv", where);
   used_ = 0;
   return true;

@@ -39,6 +39,8 @@ Lane::~Lane() {
 template <typename Function> bool Lane::try_to(Function function) {
   try {
     return function();
+  } catch (const Unsupported &) { // no further attempt will succeed
+    throw;
   } catch (const std::exception &error) {
     lose(error.what());
     return true;

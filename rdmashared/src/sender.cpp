@@ -101,10 +101,11 @@ private:
   void run(SenderLoop &loop) {
     try {
       loop.run();
-    } catch (const std::exception &error) { // the host has no more of what it needs
+    } catch (const std::exception &error) { // the host, or its device, has not what it needs
       loop.say_over();
       const std::lock_guard lock(mutex_);
       failure_ = error.what();
+      is_unsupported_ = dynamic_cast<const rdmacommon::Unsupported *>(&error) != nullptr;
       changed_.notify_all();
     }
   }
@@ -122,12 +123,13 @@ private:
   }
 
   const SenderOptions options_;
-  mutable std::mutex mutex_; // protects the four members below
+  mutable std::mutex mutex_; // protects the members below
   std::condition_variable changed_;
   uint32_t up_ = 0; // connections
   // The reason why a connection of each loop is not up; empty if all are.
   std::vector<std::string> why_;
-  std::string failure_; // it has ended a loop; empty if all go on
+  std::string failure_;         // it has ended a loop; empty if all go on
+  bool is_unsupported_ = false; // the device's lack of something is this failure
   std::vector<std::unique_ptr<SenderLoop>> loops_;
   std::unique_ptr<Members> members_;
   std::vector<std::thread> threads_;
@@ -148,8 +150,10 @@ void Sender::wait_until_up(milliseconds limit) {
   const auto is_over = [&] {
     return !threads_->failure_.empty() || threads_->up_ == connections();
   };
-  if (!threads_->changed_.wait_until(lock, rdmacommon::deadline_in(limit), is_over) ||
-      !threads_->failure_.empty())
+  const bool in_time = threads_->changed_.wait_until(lock, rdmacommon::deadline_in(limit), is_over);
+  if (threads_->is_unsupported_)
+    throw rdmacommon::Unsupported(threads_->failure_);
+  if (!in_time || !threads_->failure_.empty())
     throw Error("the connections", std::to_string(threads_->up_) + " of " +
                                        std::to_string(connections()) +
                                        " are up: " + threads_->why());

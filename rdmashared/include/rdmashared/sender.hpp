@@ -114,6 +114,7 @@ public:
   uint32_t connections() const; ///< Connections to all servers, of all threads.
   /// Sleeps until all connections are up.
   /// @throws Error with the reason if they are not within `limit`; the threads go on trying
+  /// @throws rdmacommon::Unsupported if a device has no immediate data; the sender has ended then
   void wait_until_up(std::chrono::milliseconds limit);
   /// True while the threads go on. They end by themselves only if the host has no more of what they
   /// need, such as file descriptors; then every request fails.
