@@ -93,10 +93,12 @@ public:
     --posted_;
     if (closed_) // flushed
       return;
+    // [flushed]
     // An iWARP device flushes the receive when the client disconnects. The event comes after that.
     const bool is_iwarp = id_->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
     if (is_iwarp && wc.status == IBV_WC_WR_FLUSH_ERR)
       return close();
+    // [flushed]
     rdmacommon::check_wc(wc, "a request");
     due_in(awaits_message() ? step_ : silence_);
     switch (static_cast<Work>(wc.wr_id)) {
