@@ -381,7 +381,7 @@ def main():
     _, status = os.waitpid(-1, 0)  # network.sh, which init.sh has started beside this
     if status:
         # The machine ends with its process 1.
-        sys.exit("agent: the SoftRoCE device could not be made")
+        sys.exit("agent: the RDMA device could not be made")
     start_processors()
     open("/run/lab/machine", "w").close()
     agent.run()

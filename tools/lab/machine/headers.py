@@ -83,8 +83,9 @@ def _download(of: kernel.Kernel, folder: Path) -> None:
         tree = work / "tree"
         for package in sorted((work / "apt").glob("*.deb")):
             kernel.output_of(["dpkg-deb", "-x", str(package), str(tree)])
-        # The one place in it that names another absolutely.
+        # The one file in it that names others absolutely: in "include", and since Linux 7.3 in
+        # KBUILD_OUTPUT.
         makefile = tree / "usr/src" / name / "Makefile"
         makefile.write_text(
-            re.sub(r"^include /usr/", f"include {folder}/usr/", makefile.read_text(), flags=re.M))
+            re.sub(r"(?<=[ =])/usr/", f"{folder}/usr/", makefile.read_text()))
         tree.rename(folder)

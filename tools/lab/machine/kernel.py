@@ -181,13 +181,17 @@ def _download(folder: Path, wanted: str) -> None:
         for package in sorted((work / "apt").glob("*.deb")):
             print(f"lab: unpacking {package.name}", file=sys.stderr)
             output_of(["dpkg-deb", "-x", str(package), str(tree)])
-        images = sorted((tree / "boot").glob(arch().image + "*"))
-        if not images:
-            raise LabError(f"{', '.join(packages)} holds no kernel image")
         if (tree / "usr/lib/modules").exists() and not (tree / "lib").exists():
             (tree / "lib").symlink_to("usr/lib")
-        version = images[0].name[len(arch().image) :]
-        _finish(tree, folder, version, _unpacked(images[0]).relative_to(tree))
+        folders = sorted((tree / "lib/modules").glob("*"))
+        if not folders:
+            raise LabError(f"{', '.join(packages)} hold no modules")
+        version = folders[0].name
+        images = [tree / "boot" / (arch().image + version), folders[0] / "vmlinuz"]
+        image = next((image for image in images if image.exists()), None)
+        if not image:
+            raise LabError(f"{', '.join(packages)} hold no kernel image")
+        _finish(tree, folder, version, _unpacked(image).relative_to(tree))
 
 
 def private_apt(folder: Path, wanted: str) -> list[str]:
@@ -238,7 +242,8 @@ def _sources_of(suite: str) -> str:
 
 
 def _packages(apt: list[str], wanted: str) -> list[str]:
-    """The package that holds the image, and on Ubuntu those that hold the modules."""
+    """The packages that hold the kernel, its modules and their lists: the image's package, and what
+    it depends on of the same version. On Ubuntu, others hold modules that few systems need."""
     cache = ["apt-cache", *apt[2:]]
     if wanted and not re.match(r"[a-z]+-", wanted):
         names = output_of(
@@ -255,7 +260,7 @@ def _packages(apt: list[str], wanted: str) -> list[str]:
         ]
         if not names:
             raise LabError(f"LAB_KERNEL={wanted}: apt knows no linux-image-{wanted}…")
-        return [names[-1]]
+        return _same_version(cache, names[-1])
     meta = arch().package
     if not output_of([*cache, "pkgnames", meta]):
         meta = "linux-image-generic"
@@ -266,12 +271,23 @@ def _packages(apt: list[str], wanted: str) -> list[str]:
     image = re.search(r"Depends: (linux-image-\S*\d\S*)", depends)
     if not image:
         raise LabError(f"{meta} depends on no kernel package")
-    packages = [image[1]]
-    version = image[1].removeprefix("linux-image-").removeprefix("unsigned-")
-    for name in (f"linux-modules-{version}", f"linux-modules-extra-{version}"):
-        if name in output_of([*cache, "pkgnames", name]).split():
-            packages.append(name)
-    return packages
+    extra = f"linux-modules-extra-{_version(image[1])}"
+    has_extra = extra in output_of([*cache, "pkgnames", extra]).split()
+    return _same_version(cache, image[1]) + ([extra] if has_extra else [])
+
+
+def _version(image: str) -> str:
+    return image.removeprefix("linux-image-").removeprefix("unsigned-")
+
+
+def _same_version(cache: list[str], image: str) -> list[str]:
+    """The package and all that it depends on whose names have its version."""
+    listed = output_of(
+        [
+            *cache, "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts",
+            "--no-breaks", "--no-replaces", "--no-enhances", image])
+    names = set(re.findall(r"^(?:  .?Depends: )?(linux-\S+)$", listed, re.M))
+    return [image, *sorted(name for name in names - {image} if name.endswith(_version(image)))]
 
 
 def _host_kernel(folder: Path) -> None:
