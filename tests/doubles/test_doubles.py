@@ -115,10 +115,10 @@ class Doubles(unittest.TestCase):
 
     def test_hello_device_names_the_network(self):
         for difference, network, address in (
-            ("", "Ethernet (RoCE)", "its GID"),
-            ("lid_1", "Ethernet (RoCE)", "its GID"),
+            ("", "Ethernet (RoCE)", "its GID; examples use GID index 1"),
+            ("lid_1", "Ethernet (RoCE)", "its GID; examples use GID index 1"),
             ("iwarp", "Ethernet (iWARP)", "its IP address, with rdma_cm"),
-            ("no_link_layer", "another network", "its GID"),
+            ("no_link_layer", "another network", "its GID; examples use GID index 0"),
         ):
             with self.subTest(difference):
                 outcome = run(
@@ -126,7 +126,7 @@ class Doubles(unittest.TestCase):
                     differences=difference)
                 self.assertFalse(outcome.failed, outcome.text())
                 self.assertIn(f"port 1: active, {network}, ", outcome.text())
-                self.assertIn(f"-> peers reach this port by {address};", outcome.text())
+                self.assertIn(f"    -> peers reach this port by {address}\n", outcome.text())
                 self.assertNotIn("InfiniBand", outcome.text())
 
     def test_a_port_that_cannot_be_used(self):
