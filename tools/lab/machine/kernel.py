@@ -22,7 +22,7 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Sequence
 
 from lab import obstacles
 from lab.errors import LabError
@@ -336,7 +336,7 @@ def initramfs_of(group: str) -> "tuple[Kernel, Path]":
     return kernel, siw.initramfs(kernel)
 
 
-def initramfs(kernel: Kernel, more: "list[str]" = [], built: "list[Path]" = []) -> Path:
+def initramfs(kernel: Kernel, more: Sequence[str] = (), built: Sequence[Path] = ()) -> Path:
     """A small initramfs: busybox, the modules in the order in which they are loaded, and init.sh.
 
     @param more names of further modules, of which some may be missing or built in
@@ -385,7 +385,7 @@ def _busybox() -> Path:
     raise LabError("no static busybox: install busybox-static")
 
 
-def _load_order(kernel: Kernel, more: "list[str]") -> list[Path]:
+def _load_order(kernel: Kernel, more: Sequence[str]) -> list[Path]:
     """The modules and what they depend on, dependencies first; built-in ones need no loading."""
     depends: dict[str, tuple[str, list[str]]] = {}
     for line in (kernel.modules / "modules.dep").read_text().splitlines():

@@ -48,7 +48,8 @@ def _module(of: kernel.Kernel) -> Path:
                 if built.returncode:
                     raise LabError(f"siw does not build:\n{built.stdout}")
                 folder.mkdir(exist_ok=True)
-                kbuild.strip(source / "siw.ko", module)
+                kbuild.strip(source / "siw.ko", source / "stripped.ko")
+                (source / "stripped.ko").rename(module)
     return module
 
 
