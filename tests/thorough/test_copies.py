@@ -134,7 +134,7 @@ class Examples(copies.Copies):
             for command in self.commands(examples.find(number)):
                 fast = re.sub(r"\.\./\.\./(\w+)/src/\*\.cpp", "", command)
                 libraries = "-lrdmashared " * ("rdmashared/src/*.cpp" in command) + "-lrdmacommon"
-                fast = fast.replace(" -lrdmacm", f" -L'{static}/lib' {libraries} -lrdmacm")
+                fast = fast.replace(" $(pkg-config", f" -L'{static}/lib' {libraries} $(pkg-config")
                 with self.subTest(command):
                     program = self.compile(examples.find(number), fast)
                     copies.run([program, "--help"], self.top)
