@@ -31,6 +31,11 @@ if SANITIZED:  # whose library has to be the first one
         ).stdout.strip())
 
 
+# In rdma-core 44, rping's main thread may destroy the channel before its other thread, which has
+# handled the last event, asks for one more. A later version ends that thread first.
+END_OF_THE_CHANNEL = "rdma_get_cm_event", "rdma_get_cm_event: Bad file descriptor"
+
+
 def on_device(*argv, **options):
     return subprocess.run(
         PLACE.wrap(list(argv)), stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -74,16 +79,25 @@ class Traced(unittest.TestCase):
                 {type(call[key]) for key in ("pid", "tid", "begin", "end", "depth")}, {int}, call)
         return sorted(calls, key=lambda call: call.begin)
 
-    def pair(self, *argv, client=None):
-        """A stock tool as server and as client. @return the calls of both, and what both printed"""
+    def pair(self, *argv, client=None, defect=None):
+        """A stock tool as server and as client. @return the calls of both, and what both printed
+
+        @param defect a defect of the tool: the call that may fail at the end, and what the tool
+        prints before it ends with -1"""
+        failing, says = defect or ("", "")
         outcome = pair.run(
             PLACE, [*self.under(".s"), *argv],
             pair.Client(READY, lambda _: [*self.under(".c"), *(client or [*argv, PLACE.address])]))
-        self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
+        has_failed = {
+            role: bool(defect) and says in outcome.of(role) for role in ("server", "client")}
+        self.assertEqual(
+            outcome.status, {role: 255 if failed else 0 for role, failed in has_failed.items()},
+            outcome.text())
         both = self.calls(".s"), self.calls(".c")
-        for calls in both:
+        for calls, failed in zip(both, has_failed.values()):
             self.assertEqual(
-                [call for call in calls if call.failed and call.result != "did not return"], [])
+                [call.call for call in calls if call.failed and call.result != "did not return"],
+                [failing] if failed else [])
             self.assertEqual(
                 [call for call in calls if "?" in call.text + call.result and not call.tcp], [])
         return *both, outcome
@@ -278,7 +292,8 @@ class StockTools(Traced):
     def test_rping(self):
         count, size = 3, 100
         ours = ["-a", PLACE.address, "-p", self.port, "-C", str(count), "-S", str(size)]
-        server, client, _ = self.pair("rping", "-s", *ours, client=["rping", "-c", *ours])
+        server, client, _ = self.pair(
+            "rping", "-s", *ours, client=["rping", "-c", *ours], defect=END_OF_THE_CHANNEL)
         sizes = {
             opcode: [
                 wr["length"] for wr in requests(server, "ibv_post_send") if wr["opcode"] == opcode]
