@@ -20,7 +20,8 @@ from lab.errors import LabError
 from lab.machine import headers, kbuild, kernel
 
 SOURCE = "drivers/infiniband/sw/siw"
-# What the module needs, where that is not built in. The second looks for the first as it is loaded.
+# Modules that siw needs, if the kernel does not have them built in. The second one looks for the
+# first one when it is loaded.
 NEEDS = ["crc32c_generic", "libcrc32c"]
 
 
