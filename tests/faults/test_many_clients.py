@@ -83,17 +83,20 @@ class Many(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
 
     def test_sixty_four_at_once(self):
-        """20 of them rping's own, which compares what comes back (-V)."""
+        """20 of them rping's own, which compares what comes back (-V), and prints it (-v). Its exit
+        status does not count: in rdma-core 44, two of its threads race at its end (test_trace).
+        """
         before = resources()
         self.serve()
         script = (
-            f"for i in $(seq 20); do rping -c -C 100 -V -a {PLACE.address} -p {self.port} & p=\"$p"
-            " $!\"; done; for q in $p; do wait \"$q\" || exit 1; done")
+            f"for i in $(seq 20); do rping -c -C 100 -V -v -a {PLACE.address} -p {self.port} | "
+            "grep -c '^ping data: ' & done; wait")
         rpings = start(["sh", "-c", script])
         self.addCleanup(self.end, rpings)
         ours = self.client("--clients", "44", "--rounds", "200")
         self.finish(ours)
-        self.finish(rpings)
+        out, err = self.finish(rpings)
+        self.assertEqual(out, "100\n" * 20, err)
         (served, rping, most, rejected, dropped), said = self.stop()
         self.assertEqual((served, rping, rejected, dropped), (64, 20, 0, 0), said)
         self.assertGreaterEqual(most, 44)
