@@ -170,12 +170,14 @@ void Lane::on_cm_event(const rdma_cm_event &event) {
     case RDMA_CM_EVENT_ESTABLISHED:
       established(event);
       break;
-    case RDMA_CM_EVENT_DISCONNECTED:
-      throw Error("the server", "it has closed the connection");
     case RDMA_CM_EVENT_REJECTED:
       if (const auto welcome = welcome_in(private_data(event)))
         throw Error("the server rejects", words_for(welcome->rejection));
-      [[fallthrough]];
+      if (!has_been_up())
+        check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);
+      [[fallthrough]]; // the server closed it before the last packet of connecting had come
+    case RDMA_CM_EVENT_DISCONNECTED:
+      throw Error("the server", "it has closed the connection");
     default:
       check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);
     }

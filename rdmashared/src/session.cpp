@@ -69,8 +69,7 @@ bool Session::take(Batches &came, const std::array<Batches::Way, 256> &ways) {
         has_heard_ |= may; // a ping that waits for memory has no answer
         return may;
       });
-  if (has_taken && !is_established())
-    establish();
+  has_sent_ |= has_taken && !lacks_data_connection();
   for (const auto &batch : came.batches)
     if (batch)
       expected_ = batch->requests.size();
@@ -79,14 +78,6 @@ bool Session::take(Batches &came, const std::array<Batches::Way, 256> &ways) {
     writing_.pop_front();
   }
   return has_taken;
-}
-
-// Makes ESTABLISHED come now. A client sends nothing before all its connections are established, so
-// the packet that tells this host of it is lost or late. The kernel would wait 4 s for another one.
-void Session::establish() {
-  for (const unique_cm_id *id : {&id_, &data_id_})
-    if (*id)
-      rdma_notify(id->get(), IBV_EVENT_COMM_EST); // fails if the packet has just come
 }
 
 void Session::message(const Header &header, std::span<const std::byte> bytes, Batches &came,

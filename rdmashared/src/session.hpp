@@ -52,7 +52,13 @@ public:
     return shape_.long_responses > 0 && !connection_.has_data_connection();
   }
   void established() { --awaited_; }
-  bool is_established() const { return awaited_ == 0; }
+  // Returns true if rdma_cm has reported that all its connections are established.
+  bool is_reported() const { return awaited_ == 0; }
+  // Returns true if the client can be answered. A client sends nothing before all its connections
+  // are established, so a message shows it when the packet that tells this host of it is late or
+  // lost. rdma_notify() would make rdma_cm report it now, but then rdma_destroy_id() may take a
+  // minute (lessons/real_hardware.md).
+  bool is_established() const { return is_reported() || has_sent_; }
 
   // Requests that have come, by the way in which they are handled.
   struct Batches {
@@ -89,7 +95,6 @@ public:
   Clock::time_point began() const { return began_; }
 
 private:
-  void establish();
   void message(const Header &header, std::span<const std::byte> bytes, Batches &came,
                const std::array<Batches::Way, 256> &ways);
   void take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch);
@@ -109,7 +114,8 @@ private:
   size_t expected_ = 1;            // requests of a batch: as many as the last one had
   uint32_t requests_ = 0;          // all requests so far
   uint32_t pings_ = 0;             // pings that have no pong yet
-  uint32_t awaited_ = 1;           // connections that must still be established
+  uint32_t awaited_ = 1;           // connections that rdma_cm has not reported yet
+  bool has_sent_ = false;          // the client, when it had all its connections
   bool wants_to_say_closing_ = false, has_heard_ = true;
   Stats &stats_;
 

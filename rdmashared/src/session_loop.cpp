@@ -150,7 +150,7 @@ void SessionLoop::take_cm_events() {
       continue;
     if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
       session->established();
-      if (session->is_established())
+      if (session->is_reported())
         on_settled_(session->client().host);
     } else if (event->event == RDMA_CM_EVENT_DISCONNECTED && !session->lacks_data_connection())
       session->close(); // a client that leaves earlier has not finished connecting
@@ -226,7 +226,7 @@ void SessionLoop::drop(Session &session, const char *why, bool gave_up) {
 void SessionLoop::tear_down() {
   for (auto next = sessions_.begin(); next != sessions_.end();)
     if (const auto session = next++; session->is_closed()) {
-      if (!session->is_established())
+      if (!session->is_reported())
         on_settled_(session->client().host);
       on_closed_(*session);
       take_down(sessions_, session);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace rdmacommon;
@@ -158,6 +159,13 @@ const std::map<std::string, Lie> client_lies = {
        right(peer);
        right(peer);
      }},
+    {"no-rtu", // no lie until the server has answered without it
+     [](Peer &peer) {
+       right(peer);
+       if (!Incoming(peer).next())
+         throw Error("the server", "it answers nothing");
+       right(peer);
+     }},
     {"cut", // a message of two runs, of which the second is another one
      [](Peer &peer) {
        peer.put(0, {.length = 300 * 64, .max_response = 8, .id = 7, .kind = Kind::request});
@@ -215,6 +223,21 @@ std::string rejection(const unique_cm_event &event) {
   return std::string("rejected: ") + words_for(welcome->rejection);
 }
 
+// Waits for the server's answer, and sends no RTU, the client's last packet.
+unique_cm_event connect_without_rtu(rdma_cm_id *id, const CmOptions &options) {
+  ibv_qp *const qp = std::exchange(id->qp, nullptr); // librdmacm connects no queue pair, then
+  unique_cm_event event =
+      wait_for_cm_event(id->channel, RDMA_CM_EVENT_CONNECT_RESPONSE, options.timeout);
+  id->qp = qp;
+  for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+    ibv_qp_attr attr{.qp_state = state};
+    int mask = 0;
+    check_errno(rdma_init_qp_attr(id, &attr, &mask), "rdma_init_qp_attr");
+    check_rc(ibv_modify_qp(qp, &attr, mask), "ibv_modify_qp");
+  }
+  return event;
+}
+
 std::string one_lie(const std::string &lie, const CmOptions &options) {
   std::optional<DataId> data; // goes after its queue pair
   const unique_event_channel channel = create_event_channel();
@@ -235,7 +258,8 @@ std::string one_lie(const std::string &lie, const CmOptions &options) {
   uint64_t token = 0;
   {
     const unique_cm_event event =
-        next_cm_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, options.timeout);
+        lie == "no-rtu" ? connect_without_rtu(id.get(), options)
+                        : next_cm_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, options.timeout);
     if (event->event == RDMA_CM_EVENT_REJECTED)
       return rejection(event);
     const auto welcome = welcome_in(private_data(*event));

@@ -54,7 +54,6 @@ for _program in SHARED:
         (_program, "server", None): (False, "a server drops the client, and serves the others"),
         (_program, "server", "rdma_disconnect"): (True, "the connection may have ended already"),
         (_program, "server", "rdma_migrate_id"): (True, "it takes its queue pairs down at once"),
-        (_program, "server", "rdma_notify"): (True, "the connection may be up by then"),
         (_program, "client", None): (False, "a shared client says why, and connects again"),
     }
 

@@ -609,6 +609,7 @@ DROPPED = {
     "far-beyond": "the peer's run: it is not the one that must come next",
     "not-next": "the peer's run: it is not the one that must come next",
     "twice": "the peer's run: it is not the one that must come next",
+    "no-rtu": "the peer's run: it is not the one that must come next",
     "cut": "the peer's run: it is not the one that must come next",
     "credits": "the peer: it says that it has taken more runs than were sent",
     "window": "a request: the client has more requests under way than its window",

@@ -132,8 +132,6 @@ PHRASES = {
         "rdma_connect": "asks the server for a connection; the answer is an event",
         "rdma_accept": "answers a connection request with yes",
         "rdma_reject": "answers it with no",
-        "rdma_notify": (
-            "tells rdma_cm of an event, for example that the first message came before the RTU"),
         "rdma_disconnect": (
             "ends a connection: the QP goes to the error state, and the peer gets an event"),
         "rdma_get_cm_event": "takes the next event, and waits for one",
