@@ -148,7 +148,8 @@ void cm_client(int argc, char **argv) {
     return reg_mr(pd.get(), memory, length, access);
   };
   const unique_mr outgoing = region(text.data(), text.size() + 1, 0); // our NIC reads it
-  const unique_mr incoming = region(read_back.data(), read_back.size(), IBV_ACCESS_LOCAL_WRITE);
+  const unique_mr incoming =
+      region(read_back.data(), read_back.size(), access_for_reads(id->verbs));
   const unique_mr theirs_mr = region(&theirs, sizeof theirs, IBV_ACCESS_LOCAL_WRITE);
   const unique_comp_channel completions = create_comp_channel(id->verbs);
   const unique_cq cq = create_cq(id->verbs, 3, completions.get());

@@ -55,9 +55,9 @@ public:
     using namespace rdmacommon;
     // rping's client has no access to our memory: the server READs and WRITEs there.
     const int remote = is_rping ? 0 : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-    const int local = IBV_ACCESS_LOCAL_WRITE;
-    data_mr_ = reg_mr(pd_.get(), memory_->data.data(), memory_->data.size(), local | remote);
-    said_mr_ = reg_mr(pd_.get(), &memory_->said, sizeof memory_->said, local);
+    data_mr_ = reg_mr(pd_.get(), memory_->data.data(), memory_->data.size(),
+                      access_for_reads(id_->verbs) | remote);
+    said_mr_ = reg_mr(pd_.get(), &memory_->said, sizeof memory_->said, IBV_ACCESS_LOCAL_WRITE);
     qp_ = create_cm_qp(id_.get(), pd_.get(), cq,
                        {.max_send_wr = max_requests - 1,
                         .max_recv_wr = 1,

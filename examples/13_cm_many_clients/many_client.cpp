@@ -114,8 +114,7 @@ public:
 private:
   void create_resources() {
     pd_ = alloc_pd(id_->verbs);
-    const int access = IBV_ACCESS_LOCAL_WRITE;
-    mr_ = reg_mr(pd_.get(), memory_.get(), sizeof *memory_, access);
+    mr_ = reg_mr(pd_.get(), memory_.get(), sizeof *memory_, access_for_reads(id_->verbs));
     completions_ = create_comp_channel(id_->verbs);
     cq_ = create_cq(id_->verbs, 3, completions_.get());
     qp_ = create_cm_qp(id_.get(), pd_.get(), cq_.get(),

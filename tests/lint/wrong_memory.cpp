@@ -113,6 +113,17 @@ const Add no_local_write("no-local-write", [](const DeviceOptions &options, bool
   pair.receive();
 });
 
+// The device says that it is an iWARP one.
+const Add no_remote_write("no-remote-write", [](const DeviceOptions &options, bool wrong) {
+  constexpr unsigned read = IBV_ACCESS_REMOTE_READ, write = IBV_ACCESS_REMOTE_WRITE;
+  Pair pair(options, {.access = IBV_ACCESS_LOCAL_WRITE | read | (wrong ? 0 : write),
+                      .qp_access = read | write});
+  pair.port.context->device->transport_type = IBV_TRANSPORT_IWARP;
+  pair.write(pair.mr->rkey, reinterpret_cast<std::uintptr_t>(pair.buffer.get()) + page,
+             IBV_WR_RDMA_READ);
+  wait(pair.sent.get());
+});
+
 const Add short_receive("short-receive", [](const DeviceOptions &options, bool wrong) {
   Pair pair(options);
   pair.receive(page, wrong ? 32 : 64);

@@ -135,6 +135,12 @@ void take_ranges(const Object &queue, const void *pd, const Request &request, bo
     }
     if (target && !(mr->access & IBV_ACCESS_LOCAL_WRITE))
       report(rules::no_local_write, what(), mr->name, mr->history());
+    if (target && request.opcode == IBV_WR_RDMA_READ && is_iwarp(queue.context)) {
+      if (mr->access & IBV_ACCESS_REMOTE_WRITE)
+        used_access()[mr->rkey] |= IBV_ACCESS_REMOTE_WRITE; // by the answer
+      else
+        report(rules::no_remote_write, what(), mr->name, mr->history());
+    }
     Range range{.mr = mr, .length = sge.length};
     if (mr->memory) {
       const std::uint64_t offset = sge.addr - mr->base;
@@ -362,7 +368,7 @@ std::uint64_t will_send(ibv_qp *queue, const std::vector<Request> &requests) {
   ++batches;
   const Site site = Site::here();
   if ((qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_INIT || qp->state == IBV_QPS_RTR) &&
-      queue->context->device->transport_type != IBV_TRANSPORT_IWARP)
+      !is_iwarp(queue->context))
     report(rules::wrong_state,
            print("ibv_post_send in state %s", qp->state == IBV_QPS_RESET  ? "RESET"
                                               : qp->state == IBV_QPS_INIT ? "INIT"

@@ -270,7 +270,10 @@ void will_wait_on(const void *channel);          // the same. Under the lock
 void will_not_wait_for(int fd);                  // fd is a new channel's. Under the lock
 void got_event(const void *cq);
 bool is_ethernet(ibv_context *context, std::uint8_t port); // under no lock
-void check_gid(const Qp &qp);                              // the queue pair has a failed request
+inline bool is_iwarp(const ibv_context *context) {
+  return context->device->transport_type == IBV_TRANSPORT_IWARP;
+}
+void check_gid(const Qp &qp); // the queue pair has a failed request
 void check_address(ibv_context *context, const ibv_ah_attr &address, const std::string &object,
                    const History &history); // under no lock
 
