@@ -7,6 +7,7 @@
 //   iwarp          the transport is iWARP, and the GIDs have the type that such a port reports
 //   no_atomics     the device has no atomics
 //   no_link_layer  the port's link layer and the transport are unspecified, as with EFA
+//   late           a CQ that is polled in place has nothing at every other look
 //   no_device      the list of devices is empty
 //   port_down      the port is not active
 //   no_gid         the port's GID table is empty
@@ -15,6 +16,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -36,6 +38,24 @@ int query_port(ibv_context *context, uint8_t port, ibv_port_attr *attr, size_t s
   if (rc == 0 && is("port_down"))
     attr->state = IBV_PORT_DOWN;
   return rc;
+}
+
+decltype(verbs_context::create_cq_ex) real_create_cq_ex = nullptr;
+decltype(ibv_cq_ex::start_poll) real_start_poll = nullptr;
+
+int start_poll(ibv_cq_ex *cq, ibv_poll_cq_attr *attr) {
+  static bool is_empty = false;
+  is_empty = !is_empty;
+  return is_empty ? ENOENT : real_start_poll(cq, attr);
+}
+
+ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) {
+  ibv_cq_ex *cq = real_create_cq_ex(context, attr);
+  if (cq) {
+    real_start_poll = cq->start_poll;
+    cq->start_poll = start_poll;
+  }
+  return cq;
 }
 
 } // namespace
@@ -71,6 +91,10 @@ ibv_context *ibv_open_device(ibv_device *device) {
   if (verbs->query_port != query_port)
     real_query = verbs->query_port;
   verbs->query_port = query_port;
+  if (is("late")) {
+    real_create_cq_ex = verbs->create_cq_ex;
+    verbs->create_cq_ex = create_cq_ex;
+  }
   return context;
 }
 

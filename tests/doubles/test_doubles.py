@@ -105,6 +105,12 @@ class Doubles(unittest.TestCase):
         self.assertFalse(outcome.failed, outcome.text())
         self.assertIn("no event, so it has more room; RTS", outcome.text())
 
+    def test_completions_that_come_late_are_polled_in_place(self):
+        outcome = run(
+            "--measure", "1", doubles=(OTHER_NIC,), program="completion_costs", differences="late")
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("in place:       message 4, ", outcome.text())
+
     def test_another_event_comes_before_the_awaited_one(self):
         outcome = run(
             "cq-overrun", doubles=(OTHER_NIC,), program="when_it_breaks",
