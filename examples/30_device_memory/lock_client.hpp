@@ -179,6 +179,7 @@ inline void worker(const rdmacommon::PairOptions &options, uint32_t rounds) {
     rdmacommon::check_wc(client.store_and_release(counter, value + 1), "the WRITE of a counter");
   }
   // [worker]
+  client.load(0); // the answer comes after all WRITEs are in the server's memory (lesson 04)
   client.exchange().send_done();
 }
 
