@@ -47,10 +47,16 @@ struct Client {
   std::optional<Exchange> exchange; // none any more: it has finished, or is gone
 };
 
+Port open_with_atomics(const DeviceOptions &options) {
+  Port port = open_port(options);
+  require_atomics(port.context.get()); // before a region asks for them
+  return port;
+}
+
 class LockServer {
 public:
   LockServer(const PairOptions &options, const Settings &settings)
-      : options_(options), settings_(settings), port_(open_port(options)),
+      : options_(options), settings_(settings), port_(open_with_atomics(options)),
         pd_(alloc_pd(port_.context.get())),
         chip_(port_, pd_.get(), settings.size, settings.required),
         locks_((chip_.size() - locks_begin) / lock_size), counters_(settings.counters),
@@ -61,7 +67,6 @@ public:
         own_cq_(create_cq(port_.context.get(), 1)),
         own_qp_(create_rc_qp(pd_.get(), own_cq_.get(), {.max_send_wr = 1, .max_send_sge = 1})),
         words_(own_qp_.get(), own_cq_.get(), old_mr_.get(), old_, chip_.share(), options.timeout) {
-    require_atomics(port_.context.get());
     connect_to_itself(own_qp_.get(), port_, IBV_ACCESS_REMOTE_ATOMIC);
     if (locks_ < settings.counters)
       throw Error("--counters", "there are " + std::to_string(locks_) + " locks for them");

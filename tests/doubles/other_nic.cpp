@@ -5,7 +5,7 @@
 //   early_event    an asynchronous event of the port comes before the first real one
 //   lid_1          an Ethernet port has the LID 1
 //   iwarp          the transport is iWARP, and the GIDs have the type that such a port reports
-//   no_atomics     the device has no atomics
+//   no_atomics     the device has no atomics, and refuses memory for them
 //   no_link_layer  the port's link layer and the transport are unspecified, as with EFA
 //   late           a CQ that is polled in place has nothing at every other look
 //   no_device      the list of devices is empty
@@ -56,6 +56,13 @@ ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) {
     cq->start_poll = start_poll;
   }
   return cq;
+}
+
+bool refuses(int access) {
+  if (!is("no_atomics") || (access & IBV_ACCESS_REMOTE_ATOMIC) == 0)
+    return false;
+  errno = EINVAL;
+  return true;
 }
 
 } // namespace
@@ -119,6 +126,18 @@ ssize_t _ibv_query_gid_table(ibv_context *context, ibv_gid_entry *entries, size_
                              uint32_t flags, size_t size) {
   static const auto real = REAL(_ibv_query_gid_table);
   return is("no_gid") ? 0 : real(context, entries, max, flags, size);
+}
+
+#undef ibv_reg_mr
+ibv_mr *ibv_reg_mr(ibv_pd *pd, void *address, size_t length, int access) {
+  static const auto real = REAL(ibv_reg_mr);
+  return refuses(access) ? nullptr : real(pd, address, length, access);
+}
+
+#undef ibv_reg_mr_iova
+ibv_mr *ibv_reg_mr_iova(ibv_pd *pd, void *address, size_t length, uint64_t iova, int access) {
+  static const auto real = REAL(ibv_reg_mr_iova);
+  return refuses(access) ? nullptr : real(pd, address, length, iova, access);
 }
 
 ibv_cq *ibv_create_cq(ibv_context *context, int cqe, void *user, ibv_comp_channel *channel,
