@@ -97,11 +97,12 @@ void show_port(ibv_context *context, uint8_t port) {
   const int best = show_gids(context, port, attr.gid_tbl_len, kind.network);
   if (best < 0)
     std::printf("    no usable GID: give the port's network interface an IP address\n");
-  else if (context->device->transport_type == IBV_TRANSPORT_IWARP)
-    std::printf("    -> peers reach this port by %s\n", kind.address);
-  else if (attr.state == IBV_PORT_ACTIVE)
-    std::printf("    -> peers reach this port by %s; examples use GID index %d\n", kind.address,
-                best);
+  else if (attr.state == IBV_PORT_ACTIVE) {
+    std::printf("    -> peers reach this port by %s", kind.address);
+    if (context->device->transport_type == IBV_TRANSPORT_IB) // elsewhere no example uses a GID
+      std::printf("; examples use GID index %d", best);
+    std::printf("\n");
+  }
 }
 // [port]
 

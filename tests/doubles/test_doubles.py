@@ -124,7 +124,7 @@ class Doubles(unittest.TestCase):
             ("", "Ethernet (RoCE)", "its GID; examples use GID index 1"),
             ("lid_1", "Ethernet (RoCE)", "its GID; examples use GID index 1"),
             ("iwarp", "Ethernet (iWARP)", "its IP address, with rdma_cm"),
-            ("no_link_layer", "another network", "its GID; examples use GID index 0"),
+            ("no_link_layer", "another network", "its GID"),
         ):
             with self.subTest(difference):
                 outcome = run(
