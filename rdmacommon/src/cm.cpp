@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -90,7 +91,8 @@ void check_cm_event(const rdma_cm_event &event, rdma_cm_event_type wanted, Where
   else if (event.status == -1) // librdmacm itself has failed, and keeps the reason to itself
     why += ", with status -1";
   else if (event.status != 0)
-    why += ", with status " + std::to_string(event.status) + ", " + std::strerror(-event.status);
+    why += ", with status " + std::to_string(event.status) + ", " +
+           std::strerror(std::abs(event.status));
   throw Error(name_of(event.event), why, hint_for_cm_event(event.event, event.status), where);
 }
 
