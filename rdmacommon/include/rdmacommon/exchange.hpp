@@ -32,7 +32,7 @@ namespace rdmacommon {
 
 /// The address of a queue pair: what one side must know of the other to connect to it.
 struct Endpoint {
-  uint16_t lid; ///< Local identifier of the port (InfiniBand); 0 on RoCE.
+  uint16_t lid; ///< Local identifier of the port (InfiniBand); says nothing on RoCE.
   uint32_t qpn; ///< Queue pair number, 24 bits.
   uint32_t psn; ///< Packet sequence number of the first packet it will send, 24 bits.
   ibv_gid gid;  ///< The port's GID, in network byte order as verbs has it.

@@ -39,8 +39,8 @@ int access_for_reads(const ibv_context *device);
 
 /// Creates a completion queue.
 /// @param device  outlives the queue
-/// @param cqe     for how many completions it has room, at least; one more is an overrun, which
-///                breaks the queue
+/// @param cqe     for how many completions it has room, at least: a device may make more room. A
+///                completion for which there is no room is an overrun, which breaks the queue
 /// @param channel where the queue reports events once it is armed; outlives the queue. Null: none,
 ///                it is only polled
 /// @throws Error if that is more than the device's max_cqe, or there is no memory
