@@ -36,6 +36,7 @@ class CommandLine(unittest.TestCase):
         self.wrong("check", "02.7", says="no exercise 02.7")
         self.wrong("run", says="example")
         self.wrong("exec", says="needs a command")
+        self.wrong("exec", "--on", "a", "--device", "siw0", "--", "true", says="not allowed with")
         self.wrong("shell", says="needs a terminal")
         self.wrong("new", "/tmp/x", says="--from")
 

@@ -23,8 +23,9 @@ def add_parser(subparsers) -> None:
         "exec", help="run a command where the device is: ./lab exec -- ibv_devinfo",
         epilog="In the emulated machine, a command reads all files of the host. Files that it "
         "writes are kept only below this folder.")
-    parser.add_argument("--device", help="the RDMA device, where there are several")
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--device", help="the RDMA device, where there are several")
+    which.add_argument(
         "--on", choices=machine.HOSTS, default="", help="on one of the two hosts of ./lab hosts")
     parser.add_argument(
         "--timeout", type=float, metavar="SECONDS", help="end it after so long, exit status 124")
