@@ -27,10 +27,11 @@ class Wire(unittest.TestCase):
         return {
             name: value - before[name]
             for name, value in counters().items()
-            if value != before[name]
+            if value != before[name] and not name.endswith("_bytes")
         }
 
     def test_send_recv_takes_four_packets(self):
+        """Packets only: the SoftRoCE of Linux 7.3 counts bytes, too."""
         wanted = {"sent_pkts": 4, "rcvd_pkts": 4, "rdma_sends": 2, "rdma_recvs": 2}
         if variants.since(PLACE, variants.ACKNOWLEDGED_LATER):
             wanted["ack_deferred"] = 2
