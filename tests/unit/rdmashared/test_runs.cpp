@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Runs of a peer that means no good: they end in an Error, or in messages that lie within the run.
-#include "area_rings_fixture.hpp"
+#include "rings_fixture.hpp"
 
 #include <array>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tests how far one side of a ring may go before the other side has taken what was sent.
-#include "area_rings_fixture.hpp"
+#include "rings_fixture.hpp"
 
 namespace {
 

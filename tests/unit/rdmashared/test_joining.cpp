@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Processes that connect to a sender and say nothing, or something else, or may not join.
-#include "area_members_fixture.hpp"
+#include "members_fixture.hpp"
 
 #include <grp.h>
 #include <sys/mman.h>

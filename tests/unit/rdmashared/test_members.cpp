@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The processes that join a sender, and how it notices that one has gone.
-#include "area_members_fixture.hpp"
+#include "members_fixture.hpp"
 
 namespace {
 

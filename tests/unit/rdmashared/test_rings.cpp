@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The two rings against each other, without RDMA: the test copies each run from one memory to the
 // other, and delivers its immediate data.
-#include "area_rings_fixture.hpp"
+#include "rings_fixture.hpp"
 
 namespace {
 

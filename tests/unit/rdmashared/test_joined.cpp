@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A worker's side of joining: the answers that it takes, and how it notices the sender's end.
-#include "area_members_fixture.hpp"
+#include "members_fixture.hpp"
 
 #include <rdmashared/caller.hpp>
 
