@@ -7,7 +7,7 @@ import unittest
 import needs_device
 
 PLACE = needs_device.PLACE
-PROGRAM = str(needs_device.BUILD / "tests/shared/in_one_process")
+PROGRAM = str(needs_device.BUILD / "tests/rdmashared/in_one_process")
 
 
 class Library(unittest.TestCase):
