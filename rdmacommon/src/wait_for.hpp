@@ -6,6 +6,7 @@
 
 namespace rdmacommon {
 
+// The clock of all deadlines. Nobody can set it.
 using Clock = std::chrono::steady_clock;
 
 /// The time that is left until `deadline`, never less than 0. It is rounded up: with less than a

@@ -42,6 +42,7 @@
 
 namespace rdmashared {
 
+// The clock of all deadlines. Nobody can set it.
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t busy_turns = 64; // a loop that always has something to do looks around so often
@@ -104,6 +105,7 @@ template <typename Options> Options with_log(Options options) {
 
 constexpr int64_t a_day = 24 * 3'600'000; // in ms
 
+// A numeric option: its value, and the range that it must be in.
 struct OptionLimits {
   const char *name;
   int64_t value, least, most;

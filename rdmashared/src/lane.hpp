@@ -51,6 +51,7 @@ private:
 
 class SenderLoop;
 
+// A connection to one server, which is made again when it breaks. Of the thread of its SenderLoop.
 class Lane {
 public:
   // The interval at which a connection that is up checks that the server lives.

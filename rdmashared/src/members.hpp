@@ -54,6 +54,7 @@ struct SenderThread {
   std::function<void(uint32_t number)> left; // calls Members::is_free() once the number is free
 };
 
+// The worker processes of a sender, by their numbers.
 class Members {
 public:
   static constexpr uint32_t max_half_open = 64; // processes that have not said hello yet, at most

@@ -78,6 +78,7 @@ struct Answer {
   uint32_t length;               // bytes of the response; valid once there is an outcome
 };
 
+// The memory that one worker process and its sender share, as one of them has it mapped.
 class Area {
 public:
   static rdmacommon::File make(const AreaShape &shape);
@@ -212,6 +213,7 @@ private:
 constexpr uint32_t max_workers = 1024; // workers of one board, at most
 constexpr uint32_t max_servers = 256;
 
+// The page that all workers of a sender can read.
 struct Board {
   std::array<char, 8> magic;
   uint32_t version, size;

@@ -112,6 +112,7 @@ inline void add(Counts &all, const Stats &more) {
 void add_to(Metrics &metrics, std::span<const Stats *const> stats, std::string_view waited,
             std::string_view took);
 
+// The RDMA resources of a connection: queue pairs, completion queue, and the memory of both rings.
 class Connection {
 public:
   // Posts all receives. The protection domain is this connection's own: no key of another one opens

@@ -26,6 +26,7 @@
 
 namespace rdmashared {
 
+// A thread of a sender, and what belongs to it alone.
 class SenderLoop {
 public:
   // The functions are called in the loop's thread.

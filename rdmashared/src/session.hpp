@@ -32,6 +32,7 @@ inline uint64_t memory_for(const Shape &shape) {
          uint64_t{shape.long_responses} * shape.largest;
 }
 
+// A client's connection. Of the thread of its SessionLoop.
 class Session {
 public:
   // @param id    taken, unless this throws

@@ -20,6 +20,7 @@
 
 namespace rdmashared {
 
+// A thread of a server, and its sessions.
 class SessionLoop {
 public:
   // @param pool       for handlers; without threads they run in this loop

@@ -101,6 +101,7 @@ inline uint32_t longest_message(uint32_t slots) {
   return slots - slots / 4;
 }
 
+// The use of a connection: messages in the rings, or long responses alone.
 enum class Purpose : uint16_t { requests, data };
 
 // The private data of a connection request: at most 56 bytes. On the wire there is also the oldest
@@ -114,6 +115,7 @@ struct Hello {
   uint16_t version = newest_version; // the newest one that both speak
 };
 
+// The reason for which a server takes no client; none: it takes it.
 enum class Rejection : uint16_t {
   none,
   version,
@@ -136,9 +138,11 @@ struct Welcome {
   uint64_t token; // the session's token, which a data connection must name
 };
 
+// A Hello as it is sent.
 struct HelloBytes {
   std::byte bytes[52];
 };
+// A Welcome as it is sent.
 struct WelcomeBytes {
   std::byte bytes[32];
 };
@@ -154,6 +158,7 @@ std::optional<Welcome> welcome_in(std::span<const std::byte> bytes);
 
 const char *words_for(Rejection rejection);
 
+// The kind of a message. Its number is sent.
 enum class Kind : uint8_t {
   // Kinds that the sender sends:
   request = 1,  // wants a response

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Each documentation comment of the public headers begins with a noun, or with a verb in the third
-person: a reader sees what it is about without the code. Each type has one. No other comment begins
-with a word that leaves out what the comment is about."""
+person: a reader sees what it is about without the code. Each type has one, and so has each internal
+type of the libraries. No other comment begins with a word that leaves out what the comment is
+about."""
 import re
 import unittest
 
@@ -93,6 +94,17 @@ class Documentation(unittest.TestCase):
             f"{path.relative_to(ROOT)}:{line}: {name}"
             for path in headers()
             for line, name in undocumented(path.read_text())
+        ]
+        self.assertEqual(wrong, [])
+
+    def test_internal_types(self):
+        """Their comments begin with two slashes."""
+        wrong = [
+            f"{path.relative_to(ROOT)}:{line}: {name}"
+            for folder in ("rdmacommon/src", "rdmashared/src")
+            for path in sorted((ROOT / folder).glob("*.hpp"))
+            for line, name in undocumented(
+                re.sub(r"^// (?!\[)", "/// ", path.read_text(), flags=re.M))
         ]
         self.assertEqual(wrong, [])
 
