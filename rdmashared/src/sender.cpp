@@ -102,7 +102,7 @@ private:
     try {
       loop.run();
     } catch (const std::exception &error) { // the host, or its device, has not what it needs
-      loop.say_over();
+      loop.mark_ended();
       const std::lock_guard lock(mutex_);
       failure_ = error.what();
       is_unsupported_ = dynamic_cast<const rdmacommon::Unsupported *>(&error) != nullptr;

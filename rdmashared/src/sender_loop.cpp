@@ -33,11 +33,11 @@ SenderLoop::SenderLoop(const SenderOptions &options, const Shape &shape,
 }
 
 SenderLoop::~SenderLoop() {
-  say_over();
+  mark_ended();
   loop_.close();
 }
 
-void SenderLoop::say_over() {
+void SenderLoop::mark_ended() {
   board_->is_over.store(1);
   for (const auto &worker : workers_) // also those that have not asked for it
     worker->member.event->ring();

@@ -44,7 +44,7 @@ public:
   void stop() {
     loop_.send([this] { is_stopped_ = true; });
   }
-  void say_over(); // every request of its workers fails from here on
+  void mark_ended(); // every request of its workers fails from here on
 
   // Any thread can call these functions.
   int board() const { return board_.fd(); }

@@ -53,13 +53,11 @@ public:
     return shape_.long_responses > 0 && !connection_.has_data_connection();
   }
   void established() { --awaited_; }
-  // Returns true if rdma_cm has reported that all its connections are established.
-  bool is_reported() const { return awaited_ == 0; }
   // Returns true if the client can be answered. A client sends nothing before all its connections
   // are established, so a message shows it when the packet that tells this host of it is late or
   // lost. rdma_notify() would make rdma_cm report it now, but then rdma_destroy_id() may take a
   // minute (lessons/real_hardware.md).
-  bool is_established() const { return is_reported() || has_sent_; }
+  bool is_established() const { return awaited_ == 0 || has_sent_; }
 
   // Requests that have come, by the way in which they are handled.
   struct Batches {
@@ -85,6 +83,7 @@ public:
   void close() noexcept;
   bool was_dropped = false; // the server's mark
   bool gave_up = false;     // likewise: the client has not finished connecting
+  bool is_settled = false;  // likewise: it does not count as half open any more
   bool is_closed() const { return state_->is_closed; }
   rdma_cm_id *id() const { return id_.get(); }
   const Client &client() const { return state_->client; }
@@ -116,7 +115,7 @@ private:
   uint32_t requests_ = 0;          // all requests so far
   uint32_t pings_ = 0;             // pings that have no pong yet
   uint32_t awaited_ = 1;           // connections that rdma_cm has not reported yet
-  bool has_sent_ = false;          // the client, when it had all its connections
+  bool has_sent_ = false;          // true: a message came when the client had all its connections
   bool wants_to_say_closing_ = false, has_heard_ = true;
   Stats &stats_;
 

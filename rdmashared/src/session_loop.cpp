@@ -133,7 +133,7 @@ bool SessionLoop::arm() {
 void SessionLoop::sleep() {
   if (answers_->begin_sleep()) {
     stats_.sleeps += 1;
-    loop_.wait(std::min({next_look_, end_}), true);
+    loop_.wait(std::min({next_check_, end_}), true);
   }
   answers_->end_sleep();
   check_deadlines();
@@ -150,10 +150,12 @@ void SessionLoop::take_cm_events() {
       continue;
     if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
       session->established();
-      if (session->is_reported())
-        on_settled_(session->client().host);
+      if (session->is_established())
+        settle(*session);
     } else if (event->event == RDMA_CM_EVENT_DISCONNECTED && !session->lacks_data_connection())
       session->close(); // a client that leaves earlier has not finished connecting
+    else if (event->event == RDMA_CM_EVENT_UNREACHABLE && session->is_established())
+      continue; // the client's last packet of connecting never came, but its messages do
     else if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT)
       drop(*session, name_of(event->event), !session->is_established());
   }
@@ -199,11 +201,13 @@ void SessionLoop::check_deadlines() {
     for (Session &session : sessions_)
       session.close();
   }
-  if (now < next_look_)
+  if (now < next_check_)
     return;
-  next_look_ = now + tick;
+  next_check_ = now + tick;
   for (Session &session : sessions_)
-    if (!session.is_established() && now - session.began() > options_.connect_within)
+    if (session.is_established())
+      settle(session);
+    else if (now - session.began() > options_.connect_within)
       drop(session, "it does not finish connecting", true);
   each_session([](Session &session) { return session.probe_peer(); });
 }
@@ -223,11 +227,15 @@ void SessionLoop::drop(Session &session, const char *why, bool gave_up) {
   session.close();
 }
 
+void SessionLoop::settle(Session &session) {
+  if (!std::exchange(session.is_settled, true))
+    on_settled_(session.client().host);
+}
+
 void SessionLoop::tear_down() {
   for (auto next = sessions_.begin(); next != sessions_.end();)
     if (const auto session = next++; session->is_closed()) {
-      if (!session->is_reported())
-        on_settled_(session->client().host);
+      settle(*session);
       on_closed_(*session);
       take_down(sessions_, session);
     }

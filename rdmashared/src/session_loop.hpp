@@ -73,6 +73,7 @@ private:
   void move_here(rdma_cm_id *id);
   void check_deadlines();
   void drop(Session &session, const char *why, bool gave_up = false);
+  void settle(Session &session); // it does not count as half open any more
   void tear_down();
 
   const ServerOptions &options_;
@@ -88,7 +89,7 @@ private:
   Loop loop_;
   rdmacommon::unique_event_channel channel_ = rdmacommon::create_event_channel();
   std::list<Session> sessions_;
-  Clock::time_point next_look_ = Clock::now(), end_ = Clock::time_point::max();
+  Clock::time_point next_check_ = Clock::now(), end_ = Clock::time_point::max();
   bool is_over_ = false;
 };
 
