@@ -181,7 +181,7 @@ void connected(const PairOptions &options, uint64_t me, const Settings &settings
     throw Error("the peer's memory", "the words are not in it");
   Remote remote(qp.get(), cq.get(), mr.get(), result, theirs, options.timeout);
   work(remote, me, settings);
-  // The peer answers a READ after the requests before it: they are in its memory now (lesson 04).
+  // The peer answers this READ after the requests before it are in its memory (lesson 04).
   remote.read(counter);
   exchange.send_done(); // the server never sends to this QP, so it may go at once
 }

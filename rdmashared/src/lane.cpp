@@ -175,7 +175,7 @@ void Lane::on_cm_event(const rdma_cm_event &event) {
         throw Error("the server rejects", words_for(welcome->rejection));
       if (!has_been_up())
         check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);
-      [[fallthrough]]; // the server closed it before the last packet of connecting had come
+      [[fallthrough]]; // a server that closes before it has the last packet of connecting sends REJ
     case RDMA_CM_EVENT_DISCONNECTED:
       throw Error("the server", "it has closed the connection");
     default:

@@ -159,7 +159,7 @@ const std::map<std::string, Lie> client_lies = {
        right(peer);
        right(peer);
      }},
-    {"no-rtu", // no lie until the server has answered without it
+    {"no-rtu", // the lie comes after an answer to a client that has sent no RTU
      [](Peer &peer) {
        right(peer);
        if (!Incoming(peer).next())

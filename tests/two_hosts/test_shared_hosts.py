@@ -37,8 +37,7 @@ class Link(Shared):
     def test_the_packet_that_ends_the_connecting_is_lost(self):
         """The client's RTU never arrives: a datagram (BTH opcode 0x64) to UDP port 4791, of class
         7, the connection manager, with attribute 0x14. The first message says the same, and the
-        server tells its kernel. So the connection lasts for longer than the limit for
-        connecting."""
+        server answers it. So the connection lasts for longer than the limit for connecting."""
         self.addCleanup(self.at, B, "tc", "qdisc", "delete", "dev", "wire", "clsact")
         self.at(
             B, "sh", "-c",

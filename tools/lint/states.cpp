@@ -212,7 +212,7 @@ void will_modify(ibv_qp *queue, const ibv_qp_attr &attr, int mask) {
       for (const Named &one : names)
         if (next && required(qp->type, attr.qp_state) & ~mask & one.bit)
           missing += (missing.empty() ? "" : ", ") + std::string(one.name);
-      if (!missing.empty() && !is_iwarp(queue->context)) // there, rdma_cm's driver sets the rest
+      if (!missing.empty() && !is_iwarp(queue->context)) // there, the driver sets the rest
         report(rules::missing_attribute, print("to %s without ", word(attr.qp_state)) + missing,
                qp->name, history);
       const bool allowed =

@@ -31,10 +31,10 @@ unique_pd alloc_pd(ibv_context *device, Where where = Where::here());
 /// @throws Error if the process may not lock so much memory, or the device refuses
 unique_mr reg_mr(ibv_pd *pd, void *address, size_t length, int access, Where where = Where::here());
 
-/// Returns the access flags for memory that the READs of this side fill. An iWARP device takes what
-/// comes in answer to a READ for a WRITE of the peer's (lesson 34_iwarp), so the flags let the peer
-/// write there.
-/// @param device the region's
+/// Returns the access flags for memory that the READs of this side fill. An iWARP device treats the
+/// answer to a READ as a WRITE of the peer (lesson 34_iwarp), so there the flags also let the peer
+/// write.
+/// @param device the device of the region
 int access_for_reads(const ibv_context *device);
 
 /// Creates a completion queue.
