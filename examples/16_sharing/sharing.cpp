@@ -64,35 +64,35 @@ std::string own_name() {
 // ---- 1: export and import
 
 // [export]
-void serve_export(const Settings &to) {
+void serve_export(const Settings &settings) {
   const std::string name = own_name();
   const Link listener = listen_as(name);
-  Child importer(unrelated(name, to, "export"));
+  Child importer(unrelated(name, settings, "export"));
   const File memory = make_memory();
   const MappedBoard board(memory.get());
   put(board->slots[0].request, "hello from imported memory");
-  const Port port = open_port(to.device);
+  const Port port = open_port(settings.device);
   const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE;
   const unique_mr mr = reg_mr(pd.get(), &*board, sizeof(Board), access);
 
-  if (!listener.can_receive(to.limit))
+  if (!listener.can_receive(settings.limit))
     throw Error("the other process", "it has not come");
   const Link link = accept_if_us(listener);
   const Exported what{pd->handle, mr->handle, reinterpret_cast<uint64_t>(&*board)};
   const std::array files{port.context->cmd_fd, memory.get()};
   send_with_files(link, to_line(what), files);
-  std::printf("export:      the other process has %s\n", link.receive(to.limit).c_str());
-  const std::string result = link.receive(to.limit);
-  importer.wait(to.limit);
-  if (result.starts_with(cannot) && to.way == "export")
+  std::printf("export:      the other process has %s\n", link.receive(settings.limit).c_str());
+  const std::string result = link.receive(settings.limit);
+  importer.wait(settings.limit);
+  if (result.starts_with(cannot) && settings.way == "export")
     throw Unsupported(result);
   std::printf("             %s\n", result.c_str());
 }
 // [export]
 
 // [import]
-std::string import_and_send(const Settings &to, File &command, const Exported &what) {
+std::string import_and_send(const Settings &settings, File &command, const Exported &what) {
   const unique_context context(ibv_import_device(command.get()));
   if (!context)
     return std::string(cannot).append(": ibv_import_device says ").append(strerrorname_np(errno));
@@ -107,7 +107,7 @@ std::string import_and_send(const Settings &to, File &command, const Exported &w
   const unique_qp qp =
       create_rc_qp(pd.get(), cq.get(),
                    {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
-  const Port port = open_port(to.device); // for its number and GID
+  const Port port = open_port(settings.device); // for its number and GID
   connect_to_itself(qp.get(), port);
   const uint64_t slot = what.address + offsetof(Board, slots);
   ibv_sge from{slot + offsetof(Slot, request), text_size, mr->lkey};
@@ -118,13 +118,13 @@ std::string import_and_send(const Settings &to, File &command, const Exported &w
   return "imported, and sent: ";
 }
 
-void attach_import(const Settings &to) {
-  const Link owner = attach_to(to.attach);
+void attach_import(const Settings &settings) {
+  const Link owner = attach_to(settings.attach);
   std::vector<File> files;
-  const Exported what = parse_exported(receive_with_files(owner, files, 2, to.limit));
+  const Exported what = parse_exported(receive_with_files(owner, files, 2, settings.limit));
   const MappedBoard board(files[1].get());
   owner.send(device_of(files[0]) + " and " + std::to_string(sizeof(Board)) + " bytes of memory");
-  const std::string result = import_and_send(to, files[0], what);
+  const std::string result = import_and_send(settings, files[0], what);
   owner.send(result + get(board->slots[0].reply));
 }
 // [import]
@@ -132,10 +132,10 @@ void attach_import(const Settings &to) {
 // ---- 2: created before the fork
 
 // [before-fork]
-void before_fork(const Settings &to) {
+void before_fork(const Settings &settings) {
   const MappedBoard board(make_memory().get()); // shared; the mapping keeps it
   Slot &slot = board->slots[0];
-  const LoopbackQp rdma(to.device, &*board, sizeof(Board));
+  const LoopbackQp rdma(settings.device, &*board, sizeof(Board));
   ibv_sge room = piece(rdma.mr.get(), &slot.reply, text_size);
   post_recv(rdma.qp.get(), {.sg_list = &room, .num_sge = 1});
   Child child([&](const Link &owner) {
@@ -143,15 +143,15 @@ void before_fork(const Settings &to) {
     // The keys of a region are numbers, and as good here as there. Posting is for the owner.
     const ibv_sge what = piece(rdma.mr.get(), &slot.request, text_size);
     owner.send(std::string(reinterpret_cast<const char *>(&what), sizeof what));
-    owner.receive(to.limit);
+    owner.receive(settings.limit);
     owner.send("the child reads \"" + get(slot.reply) + '"');
   });
   ibv_sge what{};
-  child.link().receive(to.limit).copy(reinterpret_cast<char *>(&what), sizeof what);
+  child.link().receive(settings.limit).copy(reinterpret_cast<char *>(&what), sizeof what);
   post_send(rdma.qp.get(), {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND});
-  rdma.wait_for_message(to.limit);
+  rdma.wait_for_message(settings.limit);
   child.link().send("it has arrived");
-  const std::string seen = child.link().receive(to.limit);
+  const std::string seen = child.link().receive(settings.limit);
   if (seen != "the child reads \"hello from the child\"")
     throw Error("before-fork", seen);
   std::printf("before-fork: the child named the memory, its parent sent it, %s\n", seen.c_str());
@@ -173,23 +173,23 @@ void work(const Link &owner, Slot &slot, const std::string &who, unsigned count,
   owner.send("received \"" + get(slot.reply) + '"');
 }
 
-void attach_worker(const Settings &to) {
-  const Link owner = attach_to(to.attach);
+void attach_worker(const Settings &settings) {
+  const Link owner = attach_to(settings.attach);
   std::vector<File> files;
   const unsigned slot = static_cast<unsigned>(
-      parse_numbers<1>(receive_with_files(owner, files, 1, to.limit), slot_count - 1)[0]);
+      parse_numbers<1>(receive_with_files(owner, files, 1, settings.limit), slot_count - 1)[0]);
   const MappedBoard board(files[0].get());
   if (board->version != board_version)
     throw Error("the board", "it is of another version");
-  work(owner, board->slots[slot], "an unrelated process", requests, to.limit);
+  work(owner, board->slots[slot], "an unrelated process", requests, settings.limit);
 }
 // [worker]
 
 // [serve]
 // Sends what is ready in the worker's slot. What a worker says is checked, and it can say only
 // "ready": which slot that means is up to the owner.
-void serve(const LoopbackQp &rdma, const Board &board, Worker &worker, const Settings &to) {
-  const std::string said = worker.link->receive(to.limit);
+void serve(const LoopbackQp &rdma, const Board &board, Worker &worker, const Settings &settings) {
+  const std::string said = worker.link->receive(settings.limit);
   if (said != "ready") { // it is finished
     const bool printable =
         std::all_of(said.begin(), said.end(), [](char c) { return c >= ' ' && c <= '~'; });
@@ -212,13 +212,13 @@ void serve(const LoopbackQp &rdma, const Board &board, Worker &worker, const Set
       rdma.qp.get(),
       {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED});
   for (int completions = 0; completions < 2; ++completions) // the SEND's, and the receive's
-    rdma.wait_for_message(to.limit);
+    rdma.wait_for_message(settings.limit);
   worker.link->send("done");
 }
 // [serve]
 
-void one_owner(const Settings &to) {
-  const std::string name = to.serve.empty() ? own_name() : to.serve;
+void one_owner(const Settings &settings) {
+  const std::string name = settings.serve.empty() ? own_name() : settings.serve;
   const Link listener = listen_as(name);
   const File memory = make_memory();
   const MappedBoard board(memory.get());
@@ -226,26 +226,27 @@ void one_owner(const Settings &to) {
   // First the processes, then the device: they have nothing of it, and cannot do it any harm.
   std::deque<Child> children;
   for (unsigned i = 0; i + 1 < worker_count; ++i)
-    children.emplace_back(
-        [&](const Link &owner) { work(owner, board->slots[i], "a child", requests, to.limit); });
-  if (to.serve.empty())
-    children.emplace_back(unrelated(name, to, "one-owner"));
+    children.emplace_back([&](const Link &owner) {
+      work(owner, board->slots[i], "a child", requests, settings.limit);
+    });
+  if (settings.serve.empty())
+    children.emplace_back(unrelated(name, settings, "one-owner"));
   else
     std::printf("serving as %s\n", name.c_str());
-  const LoopbackQp rdma(to.device, &*board, sizeof(Board));
+  const LoopbackQp rdma(settings.device, &*board, sizeof(Board));
 
   Link stranger; // nobody yet; the children do not wait for it
   std::vector<Worker> workers;
   for (unsigned i = 0; i < worker_count; ++i)
     workers.push_back({i + 1 < worker_count ? &children[i].link() : &stranger, i, ""});
   const auto limit = [&] { // with a reader who starts the other one by hand
-    return stranger.fd() < 0 && !to.serve.empty() ? 12 * to.limit : to.limit;
+    return stranger.fd() < 0 && !settings.serve.empty() ? 12 * settings.limit : settings.limit;
   };
   // [loop]
   for (Worker *next; (next = next_to_speak(workers, listener, limit())) != nullptr;)
     try {
       if (next->link->fd() >= 0) {
-        serve(rdma, *board, *next, to);
+        serve(rdma, *board, *next, settings);
       } else if (stranger = accept_if_us(listener); stranger.fd() >= 0) {
         send_with_files(stranger, std::to_string(worker_count - 1), std::array{memory.get()});
       }
@@ -260,26 +261,26 @@ void one_owner(const Settings &to) {
 void sharing(int argc, char **argv) {
   CommandLine line{"Three ways for processes to share RDMA resources."};
   DeviceOptions options{line};
-  Settings to{options};
+  Settings settings{options};
   std::chrono::seconds limit{5};
-  line.add("--way", to.way, "which one [all]", {"all", "export", "before-fork", "one-owner"});
-  line.add("--serve", to.serve,
+  line.add("--way", settings.way, "which one [all]", {"all", "export", "before-fork", "one-owner"});
+  line.add("--serve", settings.serve,
            "one-owner: let a worker attach by this name, instead of starting one");
-  line.add("--attach", to.attach, "be that worker (with --way export: the importer)");
+  line.add("--attach", settings.attach, "be that worker (with --way export: the importer)");
   line.add("--timeout", limit, "how long a step may take");
   line.parse(argc, argv);
-  to.limit = limit;
+  settings.limit = limit;
 
-  if (!to.attach.empty())
-    return to.way == "export" ? attach_import(to) : attach_worker(to);
-  if (!to.serve.empty())
-    return one_owner(to);
-  if (to.way == "all" || to.way == "export")
-    serve_export(to);
-  if (to.way == "all" || to.way == "before-fork")
-    before_fork(to);
-  if (to.way == "all" || to.way == "one-owner")
-    one_owner(to);
+  if (!settings.attach.empty())
+    return settings.way == "export" ? attach_import(settings) : attach_worker(settings);
+  if (!settings.serve.empty())
+    return one_owner(settings);
+  if (settings.way == "all" || settings.way == "export")
+    serve_export(settings);
+  if (settings.way == "all" || settings.way == "before-fork")
+    before_fork(settings);
+  if (settings.way == "all" || settings.way == "one-owner")
+    one_owner(settings);
 }
 
 } // namespace
