@@ -61,7 +61,7 @@ public:
   /// @param where  the line that made the call
   Error(const std::string &call, const std::string &reason, const std::string &hint = "",
         Where where = Where::here());
-  /// The same without a hint.
+  /// Makes an error without a hint.
   Error(const std::string &call, const std::string &reason, Where where)
       : Error(call, reason, "", where) {}
 };

@@ -120,7 +120,7 @@ unique_cm_id create_cm_id(rdma_event_channel *channel, Where where = Where::here
 unique_cm_id cm_listen(rdma_event_channel *channel, const CmOptions &options, int backlog,
                        Where where = Where::here());
 
-/// The same on an address, and prints nothing. rdma_get_src_port() of the listener has the port.
+/// Listens on an address, and prints nothing. rdma_get_src_port() of the listener has the port.
 unique_cm_id cm_listen(rdma_event_channel *channel, CmAddress &address, int backlog,
                        Where where = Where::here());
 

@@ -116,7 +116,7 @@ public:
   /// comes
   void receive_done(Where where = Where::here());
 
-  /// The same with another limit, for a peer that has much to do.
+  /// Waits for the peer's "done" with another limit, for a peer that has much to do.
   void receive_done(std::chrono::milliseconds limit, Where where = Where::here());
 
   /// Returns true if a receive_…() would not wait: the peer has sent something, or is gone.

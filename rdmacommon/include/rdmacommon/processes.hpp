@@ -77,13 +77,13 @@ public:
   ///         it
   std::string receive(std::chrono::milliseconds limit, Where where = Where::here()) const;
 
-  /// The same with files.
+  /// Receives a text with files, as receive() does without.
   /// @param files filled with what came, close-on-exec; exactly `count`
   /// @throws Error also if there are fewer or more
   std::string receive(std::chrono::milliseconds limit, std::vector<File> &files, size_t count,
                       Where where = Where::here()) const;
 
-  /// The same with as many files as come, 0 to `max_files`: for a text that says how many there
+  /// Receives a text with as many files as come, 0 to `max_files`: the text says how many there
   /// should be.
   std::string receive(std::chrono::milliseconds limit, std::vector<File> &files,
                       Where where = Where::here()) const;

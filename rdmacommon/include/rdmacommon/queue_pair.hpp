@@ -23,12 +23,12 @@ namespace rdmacommon {
 /// @throws Error if a capacity is over the device's limits
 unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *cq, const ibv_qp_cap &cap, Where where = Where::here());
 
-/// The same with a CQ for each of the two queues, for a program that waits for the one or the
-/// other. Used in lesson 05_write_with_imm.
+/// Creates a reliable-connection QP with a CQ for each of the two queues, for a program that waits
+/// for the one or the other. Used in lesson 05_write_with_imm.
 unique_qp create_rc_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const ibv_qp_cap &cap,
                        Where where = Where::here());
 
-/// The same without a receive queue of its own: it takes its receives from `srq`.
+/// Creates a reliable-connection QP that takes its receives from `srq`, and has no receive queue.
 /// Written out in lesson 09_shared_receive.
 /// @param srq of the same PD; outlives the QP
 /// @param cap max_recv_wr and max_recv_sge are ignored
@@ -89,7 +89,7 @@ const char *state_of(ibv_qp *qp, Where where = Where::here());
 void connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options,
              Where where = Where::here());
 
-/// The same, where each side also shares memory. Written out in lesson 04_read_write.
+/// Connects, where each side also shares memory. Written out in lesson 04_read_write.
 /// @param mine what the peer may use, as the access flags allow
 /// @return what the peer shares, as it says; only its NIC knows whether it is true
 RemoteMemory connect(ibv_qp *qp, const Port &port, Exchange &exchange, const PairOptions &options,

@@ -32,8 +32,9 @@ void post_send(ibv_qp *qp, ibv_send_wr request, Where where = Where::here());
 /// @throws Error if the queue is full or the request is not right
 void post_recv(ibv_qp *qp, ibv_recv_wr request, Where where = Where::here());
 
-/// The same with a shared receive queue: the message of any QP that was created with it may take
-/// the request, and its completion goes to that QP's CQ. Introduced in lesson 09_shared_receive.
+/// Posts `request` to a shared receive queue, as post_recv() does to a QP's. The message of any QP
+/// that was created with it may take the request, and its completion goes to that QP's CQ.
+/// Introduced in lesson 09_shared_receive.
 /// @throws Error if the queue is full or the request is not right
 void post_srq_recv(ibv_srq *srq, ibv_recv_wr request, Where where = Where::here());
 
@@ -47,8 +48,8 @@ void post_srq_recv(ibv_srq *srq, ibv_recv_wr request, Where where = Where::here(
 ibv_wc wait_for_completion(ibv_cq *cq, const char *what, std::chrono::seconds timeout,
                            Where where = Where::here());
 
-/// The same where a failure, or that nothing completes, is an outcome and no error. Introduced in
-/// lesson 10_memory_windows, as next_completion().
+/// Polls as wait_for_completion() does, where a failure, or that nothing completes, is an outcome
+/// and no error. Introduced in lesson 10_memory_windows, as next_completion().
 /// @param limit how long; 0 polls once
 /// @return the completion, whatever its status; nothing if there was none in time
 /// @throws Error if the CQ cannot be polled

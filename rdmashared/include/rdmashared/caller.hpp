@@ -142,11 +142,11 @@ public:
   /// @return a copy of it
   /// @throws RequestFailed if there is no response; Error if it has been collected already
   std::vector<std::byte> wait();
-  /// The same for a while. Call it again only if it has returned nothing.
-  /// @param limit how long; 0 looks once
+  /// Waits for the response, at most for `limit`. Call it again only if it has returned nothing.
+  /// @param limit 0 looks once
   /// @return nothing if `limit` has passed, and the request's own limit has not
   std::optional<std::vector<std::byte>> wait(std::chrono::milliseconds limit);
-  /// The same without a copy.
+  /// Waits for the response, and shows it without a copy.
   /// @param in_place called with the response. Its slots are in use until it returns; they are this
   ///                 process's own. An exception that it throws is passed on
   /// @return false if `limit` has passed, and the request's own limit has not
@@ -246,16 +246,18 @@ public:
   ///         or want a response of any length from a sender without SenderOptions::largest_response
   std::vector<std::byte> request(std::span<const std::byte> bytes,
                                  const RequestOptions &options = {});
-  /// The same without a copy of the response.
+  /// Sends a request and waits, and shows the response without a copy.
   void request(std::span<const std::byte> bytes, const InPlace &in_place,
                const RequestOptions &options = {});
-  /// The same for programs that do not use exceptions: does not throw RequestFailed.
+  /// Sends a request and waits, for programs that do not use exceptions: does not throw
+  /// RequestFailed.
   Response call(std::span<const std::byte> bytes, const RequestOptions &options = {});
 
   /// Sends a request. Does not wait, neither for room nor for the response.
   /// @throws RequestFailed with Outcome::no_room, too_long or sender_gone; Error as request()
   Pending request_async(std::span<const std::byte> bytes, const RequestOptions &options = {});
-  /// The same for a program that fills its area, and collects responses when it is full.
+  /// Sends a request, for a program that fills its area, and collects responses when it is full.
+  /// Does not wait.
   /// @return nothing if the area has no room for the request now
   /// @throws as request_async(), apart from Outcome::no_room
   std::optional<Pending> try_request_async(std::span<const std::byte> bytes,
