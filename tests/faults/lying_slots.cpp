@@ -226,9 +226,13 @@ std::string rejection(const unique_cm_event &event) {
 // Waits for the server's answer, and sends no RTU, the client's last packet.
 unique_cm_event connect_without_rtu(rdma_cm_id *id, const CmOptions &options) {
   ibv_qp *const qp = std::exchange(id->qp, nullptr); // librdmacm connects no queue pair, then
-  unique_cm_event event =
-      wait_for_cm_event(id->channel, RDMA_CM_EVENT_CONNECT_RESPONSE, options.timeout);
-  id->qp = qp;
+  pollfd entry{.fd = id->channel->fd, .events = POLLIN, .revents = 0};
+  ::poll(&entry, 1, static_cast<int>(options.timeout.count()) * 1000);
+  unique_cm_event event = take_cm_event(id->channel);
+  id->qp = qp; // before anything throws: it is destroyed by the id
+  if (!event)
+    throw Error("CONNECT_RESPONSE", "no event in time");
+  check_cm_event(*event, RDMA_CM_EVENT_CONNECT_RESPONSE);
   for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
     ibv_qp_attr attr{.qp_state = state};
     int mask = 0;
