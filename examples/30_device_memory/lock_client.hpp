@@ -163,6 +163,7 @@ inline void visitor(const rdmacommon::PairOptions &options, const rdmacommon::Li
   std::snprintf(client.text(), text_size, "written by process %u's NIC", client.known().me);
   client.access(IBV_WR_RDMA_WRITE, answer_begin);
   std::printf("WRITE at offset %zu: \"%s\"\n", answer_begin, client.text());
+  client.access(IBV_WR_RDMA_READ, answer_begin); // its answer comes after the WRITE (lesson 04)
   client.exchange().send_done();
   parent.send("seen");
   parent.receive(a_day);
@@ -179,7 +180,8 @@ inline void worker(const rdmacommon::PairOptions &options, uint32_t rounds) {
     rdmacommon::check_wc(client.store_and_release(counter, value + 1), "the WRITE of a counter");
   }
   // [worker]
-  client.load(0); // the answer comes after all WRITEs are in the server's memory (lesson 04)
+  // Its answer comes after all WRITEs are in the server's memory (lesson 04).
+  client.load(client.known().me % client.known().counters);
   client.exchange().send_done();
 }
 
