@@ -22,6 +22,16 @@ struct ErrnoHint {
   std::string_view anchor;
 };
 
+// These texts stand in several rows.
+constexpr std::string_view no_more_objects =
+    "the cgroup of this container, or the device, allows no more objects: see rdma.max and "
+    "rdma.current";
+constexpr std::string_view no_route =
+    "no route leads from the interface of sgid_index to the peer's GID: see ip route";
+constexpr std::string_view nobody_has_the_gid =
+    "nobody in the network has the peer's GID: it is link-local, of another subnet, or its "
+    "interface is down";
+
 // The first row that matches is taken, so the special ones stand before the general ones.
 constexpr ErrnoHint errno_hints[] = {
     // ---- devices and ports
@@ -238,26 +248,12 @@ constexpr ErrnoHint errno_hints[] = {
      "connection-timeout"},
     // ---- several calls each
     {"ibv_", ENODATA, "the GID table has no entry at this index", "query-einval"},
-    {"ibv_modify_qp", ETIMEDOUT,
-     "nobody in the network has the peer's GID: it is link-local, of another subnet, or its "
-     "interface is down",
-     "rtr-timeout"},
-    {"ibv_create_ah", ETIMEDOUT,
-     "nobody in the network has the peer's GID: it is link-local, of another subnet, or its "
-     "interface is down",
-     "rtr-timeout"},
-    {"ibv_modify_qp", ENETUNREACH,
-     "no route leads from the interface of sgid_index to the peer's GID: see ip route",
-     "rtr-timeout"},
-    {"ibv_create_ah", ENETUNREACH,
-     "no route leads from the interface of sgid_index to the peer's GID: see ip route",
-     "rtr-timeout"},
-    {"ibv_modify_qp", EHOSTUNREACH,
-     "no route leads from the interface of sgid_index to the peer's GID: see ip route",
-     "rtr-timeout"},
-    {"ibv_create_ah", EHOSTUNREACH,
-     "no route leads from the interface of sgid_index to the peer's GID: see ip route",
-     "rtr-timeout"},
+    {"ibv_modify_qp", ETIMEDOUT, nobody_has_the_gid, "rtr-timeout"},
+    {"ibv_create_ah", ETIMEDOUT, nobody_has_the_gid, "rtr-timeout"},
+    {"ibv_modify_qp", ENETUNREACH, no_route, "rtr-timeout"},
+    {"ibv_create_ah", ENETUNREACH, no_route, "rtr-timeout"},
+    {"ibv_modify_qp", EHOSTUNREACH, no_route, "rtr-timeout"},
+    {"ibv_create_ah", EHOSTUNREACH, no_route, "rtr-timeout"},
     {"ibv_modify_qp", ENODEV, "the GID's network interface is gone, or in another namespace",
      "other-namespace"},
     {"ibv_create_ah", ENODEV, "the GID's network interface is gone, or in another namespace",
@@ -270,26 +266,11 @@ constexpr ErrnoHint errno_hints[] = {
     {"ibv_modify_qp", ENOENT,
      "the object has been destroyed, perhaps by a destructor that ran in a child process",
      "after-fork"},
-    {"ibv_open_device", EAGAIN,
-     "the cgroup of this container, or the device, allows no more objects: see rdma.max and "
-     "rdma.current",
-     "cgroup-limit"},
-    {"ibv_alloc_", EAGAIN,
-     "the cgroup of this container, or the device, allows no more objects: see rdma.max and "
-     "rdma.current",
-     "cgroup-limit"},
-    {"ibv_create_", EAGAIN,
-     "the cgroup of this container, or the device, allows no more objects: see rdma.max and "
-     "rdma.current",
-     "cgroup-limit"},
-    {"ibv_reg_", EAGAIN,
-     "the cgroup of this container, or the device, allows no more objects: see rdma.max and "
-     "rdma.current",
-     "cgroup-limit"},
-    {"rdma_create_", EAGAIN,
-     "the cgroup of this container, or the device, allows no more objects: see rdma.max and "
-     "rdma.current",
-     "cgroup-limit"},
+    {"ibv_open_device", EAGAIN, no_more_objects, "cgroup-limit"},
+    {"ibv_alloc_", EAGAIN, no_more_objects, "cgroup-limit"},
+    {"ibv_create_", EAGAIN, no_more_objects, "cgroup-limit"},
+    {"ibv_reg_", EAGAIN, no_more_objects, "cgroup-limit"},
+    {"rdma_create_", EAGAIN, no_more_objects, "cgroup-limit"},
     {"ibv_", EIO,
      "the device was removed or reset while it was open, or its firmware has failed: see dmesg",
      "device-gone"},

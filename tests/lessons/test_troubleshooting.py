@@ -113,9 +113,10 @@ def anchors_of(text: str, is_table: bool = False) -> "tuple[set, list]":
             without.append(" ".join(given))
     if is_table:
         for about, rest in ROW.findall(text):
-            strings = re.findall(r'"((?:\\.|[^"\\])*)"(?=\s*,|\s*$)', rest)
-            if len(strings) == 2 and re.fullmatch("[a-z-]+", strings[1]):
-                found.add(strings[1])
+            # The text, which may be the name of one, and the anchor.
+            anchor = re.fullmatch(r'\s*(?:(?:\s*"(?:\\.|[^"\\])*")+|\w+),\s*"([a-z-]+)"', rest)
+            if anchor:
+                found.add(anchor[1])
             else:
                 without.append(about)
     return found, without
@@ -145,7 +146,9 @@ class Troubleshooting(unittest.TestCase):
         self.assertEqual(anchors_of('throw Error("a", "b", hint("do it", ""));')[1], ['"do it" ""'])
         self.assertEqual(
             anchors_of('    {IBV_WC_X, "do"\n     "it", "flush"},\n', True), ({"flush"}, []))
+        self.assertEqual(anchors_of('    {"call", EX, do_it, "flush"},\n', True), ({"flush"}, []))
         self.assertEqual(anchors_of('    {IBV_WC_X, "do"\n     "it"},\n', True)[1], ["IBV_WC_X"])
+        self.assertEqual(anchors_of('    {"call", EX, do_it},\n', True)[1], ['"call", EX'])
         self.assertEqual(anchors_of('    {"call", EX, "do it", ""},\n', True)[1], ['"call", EX'])
 
     def test_hints_that_were_printed(self):
