@@ -187,7 +187,7 @@ class Export(unittest.TestCase):
         "the sanitizers' library has to be the first one loaded")
     def test_the_import_itself(self):
         # LD_PRELOAD takes a space for the end of a path
-        os.chdir(needs_device.BUILD / "tests/doubles")
+        os.chdir(needs_device.BUILD / "tests/faults")
         outcome = self.export("env", "LD_PRELOAD=./libimport_double.so")
         self.assertEqual(outcome.status[""], 0, outcome.text())
         said = outcome.of("")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Runs examples with the library of tests/examples/close_probe.cpp preloaded: it says what a
-program that closes its device has left open on it."""
+"""Runs examples with the library of close_probe.cpp preloaded: it says what a program that closes
+its device has left open on it."""
 from __future__ import annotations
 
 import os
