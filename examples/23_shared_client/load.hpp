@@ -16,8 +16,8 @@ struct Load {
   uint32_t requests = 200; // for each thread
   uint32_t in_flight = 1;  // for each thread; 1: it waits for each response before it goes on
   uint32_t size = 32, response_size = 32; // bytes; with `is_mixed` at most
-  bool is_long =
-      false; // responses come by the connection of their own; with `is_mixed` half of them
+  // Responses come by the connection of their own; with `is_mixed` half of them.
+  bool is_long = false;
   bool is_mixed = false;     // random lengths, all ways of asking, and some requests dropped
   uint32_t microseconds = 0; // the service's time for each request
   uint32_t seconds = 0;      // 0: `requests`; else as many as there is time for
@@ -30,8 +30,8 @@ struct Load {
 };
 
 struct Score {
-  uint64_t right = 0, lost = 0, not_sent = 0,
-           other = 0; // requests: answered, and failed with that Outcome
+  // Requests: answered, and failed with that Outcome.
+  uint64_t right = 0, lost = 0, not_sent = 0, other = 0;
   Latencies latencies;
 
   void add(const Score &more);

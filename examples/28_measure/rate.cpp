@@ -17,8 +17,8 @@
 #include <rdmacommon/options.hpp>
 #include <rdmacommon/queue_pair.hpp>
 #include <rdmacommon/requests.hpp>
-#include <rdmacommon/work_queues.hpp>
 #include <rdmacommon/stopwatch.hpp>
+#include <rdmacommon/work_queues.hpp>
 
 #include <infiniband/verbs.h>
 

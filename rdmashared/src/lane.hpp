@@ -7,9 +7,9 @@
 // on a host where that runs.
 #pragma once
 
+#include "epoll_loop.hpp"
 #include "memory.hpp"
 #include "ring_connection.hpp"
-#include "epoll_loop.hpp"
 
 #include "rdmashared/sender.hpp"
 

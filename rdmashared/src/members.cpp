@@ -16,8 +16,8 @@
 #include <charconv>
 #include <cstddef>
 #include <cstring>
-#include <string_view>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 namespace rdmashared {

@@ -4,8 +4,8 @@
 // request of the others.
 #pragma once
 
-#include "memory.hpp"
 #include "epoll_loop.hpp"
+#include "memory.hpp"
 
 #include <rdmacommon/processes.hpp>
 

@@ -3,10 +3,10 @@
 // gives the answers back.
 #pragma once
 
-#include "memory.hpp"
-#include "lane.hpp"
 #include "epoll_loop.hpp"
+#include "lane.hpp"
 #include "members.hpp"
+#include "memory.hpp"
 
 #include "rdmashared/sender.hpp"
 

@@ -116,8 +116,8 @@ void Session::take_request(const Header &header, std::span<const std::byte> byte
       throw Error("a request", "the client has too many requests for long responses");
     request.place = static_cast<uint32_t>(free - is_buffer_used_.begin());
     *free = true;
-    request.header.max_response =
-        std::min(header.max_response, most); // its failure goes by the ring
+    // Its failure goes by the ring.
+    request.header.max_response = std::min(header.max_response, most);
   } else if (header.max_response > most) {
     throw Error("a request", "its response cannot be so long");
   } else if (header.max_response <= small_response) {

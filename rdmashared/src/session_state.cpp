@@ -18,8 +18,8 @@ void Answers::add(Received &answered) {
   }
   if (is_dropped) // without the lock: the client's state can go with it, and requests with that
     return answered.done();
-  std::atomic_thread_fence(
-      std::memory_order_seq_cst); // the other thread does it the other way round
+  // The other thread does it the other way round.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (is_asleep_.load(std::memory_order_relaxed) && is_asleep_.exchange(false))
     event_.ring();
 }

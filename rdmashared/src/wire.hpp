@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Layer: wire. The messages between a sender and a server, and the two rings that they go through,
-// without any RDMA call. On the wire everything is in network byte order; in the
-// structs it is in host byte order.
+// without any RDMA call. On the wire everything is in network byte order; in the structs it is
+// in host byte order.
 //
 //     sender                                                            server
 //       |  REQ, Hello: the shape, and where its incoming ring is       --->  |

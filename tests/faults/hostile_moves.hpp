@@ -3,8 +3,8 @@
 // from a seed, and all that a queue pair lets its owner send.
 #pragma once
 
-#include "wire.hpp"
 #include "slot_peer.hpp"
+#include "wire.hpp"
 
 #include <rdmacommon/cm.hpp>
 #include <rdmacommon/immediate.hpp>

@@ -7,8 +7,8 @@
 
 #include <rdmacommon/check.hpp>
 #include <rdmacommon/cm.hpp>
-#include <rdmacommon/exchange.hpp>
 #include <rdmacommon/description.hpp>
+#include <rdmacommon/exchange.hpp>
 #include <rdmacommon/options.hpp>
 
 #include <rdma/rdma_cma.h>

@@ -28,8 +28,8 @@ namespace rdmacommon {
 class SendQueue {
 public:
   /// @param qp    outlives this object. Its SENDs must complete only when they ask to (sq_sig_all
-  ///              0, as create_rc_qp()
-  ///              has it), and its send CQ must have room for `depth` completions of this queue
+  ///              0, as create_rc_qp() has it), and its send CQ must have room for `depth`
+  ///              completions of this queue
   /// @param depth how many requests the queue holds: no more than the max_send_wr with which the QP
   ///              was created
   /// @throws Error if depth is 0

@@ -128,8 +128,8 @@ TEST(Child, IsNotWaitedForLongerThanTheLimitAndDoesNotOutliveItsObject) {
     EXPECT_EQ(b.receive(limit), "here");
     EXPECT_TRUE(contains(error_of([&] { child.wait(milliseconds(1)); }), "does not end"));
   }
-  EXPECT_TRUE(
-      contains(error_of([&b = b] { b.receive(limit); }), "gone")); // its end of the link is closed
+  // Its end of the link is closed.
+  EXPECT_TRUE(contains(error_of([&b = b] { b.receive(limit); }), "gone"));
 }
 
 TEST(Child, IsKilledAlsoWhenItIsStopped) {

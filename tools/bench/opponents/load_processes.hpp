@@ -24,11 +24,11 @@
 #include <vector>
 
 struct ProcessLoad {
-  uint32_t processes = 4, requests = 200,
-           in_flight = 1; // requests and in_flight are each process's
-  uint32_t size = 32;     // bytes of a request, and of its response
-  uint32_t every_us = 0;  // between two requests of a process; 0: as soon as there is room
-  bool is_timed = false;  // measures how long each request takes
+  uint32_t processes = 4;
+  uint32_t requests = 200, in_flight = 1; // each process's
+  uint32_t size = 32;                     // bytes of a request, and of its response
+  uint32_t every_us = 0; // between two requests of a process; 0: as soon as there is room
+  bool is_timed = false; // measures how long each request takes
 
   // Adds these options to the others, and parses all.
   void parse(rdmacommon::CommandLine &line, int argc, char **argv) {

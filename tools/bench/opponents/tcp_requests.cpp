@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The shared client's opponent without RDMA: a server with epoll, and processes that
-// each have a socket. Requests and responses are the same as slot_server's, each behind its length.
+// The shared client's opponent without RDMA: a server with epoll, and processes that each have a
+// socket. Requests and responses are the same as slot_server's, each behind its length.
 //
 // Lesson:  lessons/29_results.md
 // By hand: tcp_requests --connections 4      the server, for as many
