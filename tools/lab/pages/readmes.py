@@ -37,6 +37,14 @@ In the project's folder:
 
 COMPILE = """Each program is one command, in this folder. It needs these packages: {packages}.
 
+With the installed libraries ([how](../../README.md#copy-the-code)):
+
+```sh
+{installed}
+```
+
+With the sources of the libraries:
+
 ```sh
 {lines}
 ```
@@ -96,9 +104,11 @@ def text(lesson: ladder.Lesson) -> str:
 def _compile(lesson: ladder.Lesson, folder: Path) -> str:
     has_asio = any(ASIO in path.read_text() for path in folder.glob("*.?pp"))
     packages = [*PACKAGES, *([ASIO_PACKAGE] if has_asio else [])]
+    programs = examples.of(lesson)["programs"]
     result = COMPILE.format(
         packages=f"{', '.join(packages[:-1])} and {packages[-1]}",
-        lines="\n".join(command(folder, program) for program in examples.of(lesson)["programs"]))
+        installed="\n".join(command(folder, program, installed=True) for program in programs),
+        lines="\n".join(command(folder, program) for program in programs))
     optional = sources.members(sorted(folder.glob("*.?pp")))
     if optional:
         result += MEMBERS.format(
@@ -107,12 +117,14 @@ def _compile(lesson: ladder.Lesson, folder: Path) -> str:
     return result + (MODULE if lesson.kind == "kernel" else "")
 
 
-def command(folder: Path, program: str) -> str:
-    """What compiles one program with the sources of the libraries that it uses."""
+def command(folder: Path, program: str, installed: bool = False) -> str:
+    """What compiles one program, with the sources of the libraries that it uses or with the
+    installed libraries."""
     parts = sources.of_program(folder, program)
     used = sources.libraries(parts)
-    include = " ".join(f"-I../../{name}/include" for name in used)
-    units = [path.name for path in parts if path.suffix == ".cpp"] + [
-        f"../../{name}/src/*.cpp" for name in used]
-    libraries = f"$(pkg-config --cflags --libs {LIBRARIES})"
-    return f"c++ -std=c++20 -pthread {include} {' '.join(units)} {libraries} -o {program}"
+    words = ["c++ -std=c++20 -pthread", *(path.name for path in parts if path.suffix == ".cpp")]
+    if not installed:
+        words[1:1] = [f"-I../../{name}/include" for name in used]
+        words += [f"../../{name}/src/*.cpp" for name in used]
+    libraries = used[-1] if installed else LIBRARIES
+    return f"{' '.join(words)} $(pkg-config --cflags --libs {libraries}) -o {program}"
