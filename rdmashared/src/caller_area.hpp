@@ -92,7 +92,7 @@ public:
   const Waiting waiting_;
   std::array<IdlePolicy, 3> idle_policy_{IdlePolicy(Waiting::poll), IdlePolicy(Waiting::events),
                                          IdlePolicy(Waiting::adaptive)}; // by Waiting
-  Membership joined_;
+  Joined joined_;
   const uint64_t longest_;
   std::atomic<bool> sender_has_gone_ = false;
 

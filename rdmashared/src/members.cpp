@@ -284,7 +284,7 @@ Link connect_to(const std::string &name, milliseconds limit, Where where) {
   return Link(std::move(socket));
 }
 
-Membership join(Link link, milliseconds limit) {
+Joined join(Link link, milliseconds limit) {
   link.send(hello, std::array{pidfd_of_this_process().get()});
   std::vector<File> files;
   const std::string said = link.receive(limit, files, 5);
@@ -303,7 +303,7 @@ Membership join(Link link, milliseconds limit) {
 }
 
 // Returns true if the sender's process has ended, or has let this worker go.
-bool Membership::sender_has_gone() const {
+bool Joined::sender_has_gone() const {
   std::array<pollfd, 2> fds{{{.fd = sender.get(), .events = POLLIN, .revents = 0},
                              {.fd = link.fd(), .events = POLLIN, .revents = 0}}};
   return poll(fds.data(), fds.size(), 0) > 0;

@@ -111,8 +111,8 @@ private:
   std::thread thread_;
 };
 
-// The worker's side.
-struct Membership {
+// A worker's side of a sender that it has joined.
+struct Joined {
   rdmacommon::Link link;
   rdmacommon::File sender; // a pidfd
   std::unique_ptr<SharedBoard> board;
@@ -124,7 +124,7 @@ struct Membership {
 };
 
 // @throws Error if the sender does not answer in time
-Membership join(rdmacommon::Link link, std::chrono::milliseconds limit);
+Joined join(rdmacommon::Link link, std::chrono::milliseconds limit);
 // @throws Error if nobody listens, or a user does who is neither this one nor root
 rdmacommon::Link connect_to(const std::string &name, std::chrono::milliseconds limit,
                             rdmacommon::Where where);

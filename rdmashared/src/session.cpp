@@ -58,12 +58,12 @@ void Session::accept_data(unique_cm_id &id) {
   check_errno(rdma_accept(data_id_.get(), &parameters), "rdma_accept");
 }
 
-bool Session::take(Batches &came, const std::array<Batches::Way, 256> &ways) {
+bool Session::take(Batches &came, const std::array<Batches::Handling, 256> &handling) {
   if (is_closed())
     return false;
   const uint64_t run = uint64_t{shape_.slots} * (shape_.slot_size + sizeof(Received));
   const bool has_taken = connection_.take(
-      [&](const Header &header, auto bytes) { message(header, bytes, came, ways); },
+      [&](const Header &header, auto bytes) { message(header, bytes, came, handling); },
       [&] {
         const bool may = !came.is_empty() || state_->may_take(run);
         has_heard_ |= may; // a ping that waits for memory has no answer
@@ -81,7 +81,7 @@ bool Session::take(Batches &came, const std::array<Batches::Way, 256> &ways) {
 }
 
 void Session::message(const Header &header, std::span<const std::byte> bytes, Batches &came,
-                      const std::array<Batches::Way, 256> &ways) {
+                      const std::array<Batches::Handling, 256> &handling) {
   switch (header.kind) {
   case Kind::ping:
     ++pings_;
@@ -91,7 +91,7 @@ void Session::message(const Header &header, std::span<const std::byte> bytes, Ba
   case Kind::request:
   case Kind::long_request:
   case Kind::post: {
-    auto &batch = came.batches[ways[header.service]];
+    auto &batch = came.batches[handling[header.service]];
     if (!batch)
       batch = std::make_unique<Batch>(state_, expected_, requests_);
     return take_request(header, bytes, *batch);

@@ -61,14 +61,14 @@ public:
 
   // Requests that have come, by the way in which they are handled.
   struct Batches {
-    enum Way : size_t { at_once, urgent, usual };
-    std::array<std::unique_ptr<Batch>, 3> batches; // by Way; null: none
+    enum Handling : size_t { at_once, urgent, usual };
+    std::array<std::unique_ptr<Batch>, 3> batches; // by Handling; null: none
     bool is_empty() const { return !batches[at_once] && !batches[urgent] && !batches[usual]; }
   };
-  // @param ways of each service
+  // @param handling of each service
   // @return false if there was nothing
   // @throws Error if the client has said what it should not, or the connection is broken
-  bool take(Batches &came, const std::array<Batches::Way, 256> &ways);
+  bool take(Batches &came, const std::array<Batches::Handling, 256> &handling);
   void answered(Received &request) { ready_.push_back(&request); }
   bool send(); // @return false if there was nothing
   // @return false if it was not armed: look again
@@ -96,7 +96,7 @@ public:
 
 private:
   void message(const Header &header, std::span<const std::byte> bytes, Batches &came,
-               const std::array<Batches::Way, 256> &ways);
+               const std::array<Batches::Handling, 256> &handling);
   void take_request(const Header &header, std::span<const std::byte> bytes, Batch &batch);
   void cancel(uint64_t id);
   bool send_one(Received &request);

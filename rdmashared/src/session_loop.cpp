@@ -17,8 +17,8 @@ constexpr std::chrono::milliseconds tick(1000); // the interval at which a loop 
 
 using Batches = Session::Batches;
 
-std::array<Batches::Way, 256> ways(const ServerOptions &options, bool has_pool) {
-  std::array<Batches::Way, 256> made{};
+std::array<Batches::Handling, 256> handling_of(const ServerOptions &options, bool has_pool) {
+  std::array<Batches::Handling, 256> made{};
   for (size_t service = 0; service < made.size(); ++service)
     made[service] = !has_pool || options.inline_services.test(service) ? Batches::at_once
                     : options.urgent_services.test(service)            ? Batches::urgent
@@ -34,7 +34,7 @@ SessionLoop::SessionLoop(const ServerOptions &options, const RequestHandler &han
                          Pool &background, std::function<void(const std::string &)> on_settled,
                          std::function<void(const Session &)> on_closed)
     : options_(options), handler_(handler), pool_(pool), background_(background),
-      ways_(ways(options, pool.size() > 0)), on_settled_(std::move(on_settled)),
+      handling_(handling_of(options, pool.size() > 0)), on_settled_(std::move(on_settled)),
       on_closed_(std::move(on_closed)) {
   loop_.watch(channel_->fd, [this] { take_cm_events(); });
   loop_.watch(
@@ -79,14 +79,14 @@ bool SessionLoop::turn() {
 
 bool SessionLoop::take(Session &session) {
   Batches came;
-  const bool was_busy = session.take(came, ways_);
+  const bool was_busy = session.take(came, handling_);
   if (auto &batch = came.batches[Batches::at_once])
     Job(std::move(batch)).handle(handler_, stats_);
-  for (const auto way : {Batches::urgent, Batches::usual})
-    if (auto &batch = came.batches[way]) { // each of the pool's threads may take part
+  for (const auto handling : {Batches::urgent, Batches::usual})
+    if (auto &batch = came.batches[handling]) { // each of the pool's threads may take part
       const auto job = std::make_shared<Job>(std::move(batch));
       for (size_t i = std::min(pool_.size(), job->size()); i > 0; --i)
-        stats_.wakes += add_to_pool(job, way == Batches::urgent);
+        stats_.wakes += add_to_pool(job, handling == Batches::urgent);
     }
   return was_busy;
 }

@@ -79,7 +79,7 @@ private:
   const ServerOptions &options_;
   const RequestHandler &handler_;
   Pool &pool_, &background_;
-  const std::array<Session::Batches::Way, 256> ways_; // the way of each service
+  const std::array<Session::Batches::Handling, 256> handling_; // one for each service
   const std::function<void(const std::string &)> on_settled_;
   const std::function<void(const Session &)> on_closed_;
   std::function<void(rdma_cm_event &)> on_request_;

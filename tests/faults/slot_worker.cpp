@@ -97,7 +97,7 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
   std::printf("here\n");
   std::fflush(stdout);
   for (const auto end = Clock::now() + seconds; Clock::now() < end; ++times_joined) {
-    Membership joined =
+    Joined joined =
         join(connect_to(name, std::chrono::seconds(60), Where::here()), std::chrono::seconds(60));
     const Area &area = *joined.area;
     const auto bytes = area.slots(0);
@@ -183,7 +183,7 @@ private:
     area().submitted() = submitted_;
   }
 
-  const Membership joined_;
+  const Joined joined_;
   uint32_t submitted_ = 0;
 };
 

@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   else
     mine.send(text, sent);
   try {
-    const Membership joined = join(std::move(theirs), std::chrono::milliseconds(0));
+    const Joined joined = join(std::move(theirs), std::chrono::milliseconds(0));
     require(joined.number < max_workers, "a worker has a number");
     require(joined.area->slots(0).size() ==
                 size_t{joined.area->shape().slots} * joined.area->shape().slot_size,

@@ -93,14 +93,14 @@ private:
 };
 
 // Joins from this process.
-inline Membership join_here(Members &members) {
+inline Joined join_here(Members &members) {
   auto [mine, theirs] = make_link();
   members.invite(std::move(mine));
   return join(std::move(theirs), soon);
 }
 
 // Its link is closed, which may be a little later than the thread hears of it.
-inline bool becomes_alone(const Membership &joined) {
+inline bool becomes_alone(const Joined &joined) {
   return is_readable(joined.link.fd(), soon) && joined.sender_has_gone();
 }
 
@@ -132,7 +132,7 @@ public:
 
 private:
   static void run(const Link &test) {
-    std::unique_ptr<Membership> joined;
+    std::unique_ptr<Joined> joined;
     for (;;) {
       std::vector<File> files;
       const std::string said = test.receive(std::chrono::hours(1), files);
@@ -141,7 +141,7 @@ private:
         if (said == "link" || said.starts_with("name ")) {
           Link link = said == "link" ? Link(std::move(files.at(0)))
                                      : connect_to(said.substr(5), soon, rdmacommon::Where::here());
-          joined = std::make_unique<Membership>(join(std::move(link), soon));
+          joined = std::make_unique<Joined>(join(std::move(link), soon));
           answer = "joined " + std::to_string(joined->number);
         } else if (said == "leave") {
           joined.reset();

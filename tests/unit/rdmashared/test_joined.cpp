@@ -13,14 +13,14 @@ bool joins(const std::string &text, const std::vector<int> &files) {
   auto [sender, worker] = make_link();
   sender.send(text, files);
   try {
-    const Membership joined = join(std::move(worker), soon);
+    const Joined joined = join(std::move(worker), soon);
     return true;
   } catch (const Error &) {
     return false;
   }
 }
 
-TEST(Membership, BelievesNoAnswerThatCannotBe) {
+TEST(Joined, BelievesNoAnswerThatCannotBe) {
   const OwnBoard board(1);
   const File area = Area::make(small);
   const Event event;
@@ -44,7 +44,7 @@ TEST(Membership, BelievesNoAnswerThatCannotBe) {
   EXPECT_FALSE(joins(seven, {pidfd, board.fd(), bell, bell, bell}));
 }
 
-TEST(Membership, SaysHelloWithAFileAndHasALimit) {
+TEST(Joined, SaysHelloWithAFileAndHasALimit) {
   auto [sender, worker] = make_link();
   EXPECT_THROW(join(std::move(worker), milliseconds(1)), Error); // nobody answers
   std::vector<File> files;
@@ -52,11 +52,11 @@ TEST(Membership, SaysHelloWithAFileAndHasALimit) {
   EXPECT_FALSE(is_readable(files[0].get())); // it is of a process that lives
 }
 
-TEST(Membership, IsAloneWhenTheMembersGo) {
+TEST(Joined, IsAloneWhenTheMembersGo) {
   FakeThread thread;
   auto members = std::make_unique<Members>(small, std::vector{thread.callbacks()}, std::string(),
                                            std::optional<gid_t>());
-  const Membership here = join_here(*members);
+  const Joined here = join_here(*members);
   EXPECT_FALSE(here.sender_has_gone());
   EXPECT_FALSE(here.sender_has_gone());
   members.reset();
@@ -89,19 +89,19 @@ private:
   Child child_;
 };
 
-TEST(Membership, IsAloneWhenTheSenderIsKilled) {
+TEST(Joined, IsAloneWhenTheSenderIsKilled) {
   const std::string name = a_name();
   SenderProcess sender(name);
-  const Membership here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
+  const Joined here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
   EXPECT_FALSE(here.sender_has_gone());
   sender.kill();
   EXPECT_TRUE(here.sender_has_gone());
 }
 
-TEST(Membership, IsAloneWhenTheSenderIsKilledAndAnotherProcessHasItsLinks) {
+TEST(Joined, IsAloneWhenTheSenderIsKilledAndAnotherProcessHasItsLinks) {
   const std::string name = a_name();
   SenderProcess sender(name);
-  const Membership here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
+  const Joined here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
   sender.hold();
   EXPECT_FALSE(here.sender_has_gone());
   sender.kill();
@@ -110,10 +110,10 @@ TEST(Membership, IsAloneWhenTheSenderIsKilledAndAnotherProcessHasItsLinks) {
 }
 
 // The board and the area stay while the worker has them, whatever has become of the sender.
-TEST(Membership, HasItsMemoryAlsoWhenItIsAlone) {
+TEST(Joined, HasItsMemoryAlsoWhenItIsAlone) {
   const std::string name = a_name();
   SenderProcess sender(name);
-  const Membership here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
+  const Joined here = join(connect_to(name, soon, rdmacommon::Where::here()), soon);
   sender.kill();
   EXPECT_EQ((*here.board)->servers, 1U);
   here.area->slots(0)[0] = std::byte{1};
@@ -131,7 +131,7 @@ Caller caller_of(Members &members) {
 
 // The sender answers each request just after the caller has given it up, and takes no cancel. So
 // each slot has the cancel of an answered request, and a new request with its cancel.
-TEST(Membership, HasRoomForAllThatAWorkerCanSubmit) {
+TEST(Joined, HasRoomForAllThatAWorkerCanSubmit) {
   FakeThread thread;
   Members members(with_requests, {thread.callbacks()}, {}, {});
   Caller caller = caller_of(members);
@@ -156,7 +156,7 @@ TEST(Membership, HasRoomForAllThatAWorkerCanSubmit) {
 
 // The answer can come while a thread gives the request up. Then the sender's ring comes too early
 // for a thread that waits for room: it looks, finds the slots in use, and sleeps again.
-TEST(Membership, WakesThoseWhoWaitForRoomWhenARequestIsGivenUp) {
+TEST(Joined, WakesThoseWhoWaitForRoomWhenARequestIsGivenUp) {
   FakeThread thread;
   Members members(with_requests, {thread.callbacks()}, {}, {});
   Caller caller = caller_of(members);

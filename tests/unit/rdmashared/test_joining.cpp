@@ -139,7 +139,7 @@ bool one_that_speaks_makes_room() {
     only_they_have &= join_here(members).number == i;
   // Each that leaves lets it look there again, too; from here on none does.
   EXPECT_TRUE(thread.wait_for_left(invited));
-  const Membership last = join_here(members);
+  const Joined last = join_here(members);
   only_they_have &= last.number == invited;
   const Link early = std::move(silent.back());
   silent.pop_back();

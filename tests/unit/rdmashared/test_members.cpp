@@ -12,7 +12,7 @@ TEST(Members, JoinByLinkAndByNameOneAfterTheOther) {
   EXPECT_EQ(first.join_by_link(members), "joined 0");
   EXPECT_EQ(second.join_by_name(name), "joined 1");
   EXPECT_EQ(third.join_by_link(members), "joined 2");
-  const Membership here = join_here(members);
+  const Joined here = join_here(members);
   EXPECT_EQ(here.number, 3U);
   EXPECT_TRUE(thread.wait_for_joined(4));
   EXPECT_EQ(thread.joined(), (std::vector<uint32_t>{0, 1, 2, 3}));
@@ -91,7 +91,7 @@ TEST(Members, LeaveByThemselves) {
   EXPECT_EQ(process.join_by_link(members), "joined 0");
   EXPECT_EQ(process.ask("leave"), "done");
   EXPECT_TRUE(thread.wait_for_left(1));
-  { const Membership here = join_here(members); }
+  { const Joined here = join_here(members); }
   EXPECT_TRUE(thread.wait_for_left(2));
   EXPECT_EQ(thread.left(), (std::vector<uint32_t>{0, 1}));
 }
@@ -99,7 +99,7 @@ TEST(Members, LeaveByThemselves) {
 TEST(Members, OneThatGoesOnTalkingHasToLeave) {
   FakeThread thread;
   Members members(small, {thread.callbacks()}, {}, {});
-  const Membership here = join_here(members);
+  const Joined here = join_here(members);
   here.link.send("and another thing");
   EXPECT_TRUE(thread.wait_for_left(1));
   EXPECT_TRUE(becomes_alone(here));
@@ -110,7 +110,7 @@ TEST(Members, CanBeDropped) {
   std::array<FakeThread, 2> threads;
   Members members(small, {threads[0].callbacks(), threads[1].callbacks()}, {}, {});
   EXPECT_EQ(process.join_by_link(members), "joined 0");
-  const Membership other = join_here(members); // the first one, too, of the other thread
+  const Joined other = join_here(members); // the first one, too, of the other thread
   EXPECT_EQ(other.number, 0U);
   members.drop(0, 5); // there is none
   members.drop(1, 0);
@@ -127,16 +127,16 @@ TEST(Members, CanBeDropped) {
 TEST(Members, ANumberIsGivenAgainOnceItIsFree) {
   FakeThread thread;
   Members members(small, {thread.callbacks()}, {}, {});
-  auto first = std::make_unique<Membership>(join_here(members));
-  const Membership second = join_here(members);
+  auto first = std::make_unique<Joined>(join_here(members));
+  const Joined second = join_here(members);
   EXPECT_EQ(first->number, 0U);
   EXPECT_EQ(second.number, 1U);
   first.reset();
   ASSERT_TRUE(thread.wait_for_left(1));
-  const Membership third = join_here(members);
+  const Joined third = join_here(members);
   EXPECT_EQ(third.number, 2U); // answers for the first may still come
   members.is_free(0, 0);
-  const Membership fourth = join_here(members);
+  const Joined fourth = join_here(members);
   EXPECT_EQ(fourth.number, 0U);
   EXPECT_FALSE(second.sender_has_gone());
   EXPECT_FALSE(third.sender_has_gone());
@@ -159,7 +159,7 @@ TEST(Members, AreDividedAmongTheHosts) {
   std::array<FakeThread, 3> threads;
   Members members(small, {threads[0].callbacks(), threads[1].callbacks(), threads[2].callbacks()},
                   {}, {});
-  std::vector<Membership> here;
+  std::vector<Joined> here;
   for (int i = 0; i < 6; ++i)
     here.push_back(join_here(members));
   for (FakeThread &thread : threads) {
