@@ -26,7 +26,7 @@ using namespace rdmacommon;
 namespace {
 
 struct Settings {
-  Shape shape;
+  PingSettings ping;
   uint32_t rounds = 5000, warm_up = 500;
   uint32_t every_us = 0, stall_ms = 0;
   bool is_pinned = false;
@@ -98,10 +98,10 @@ void measure(PingSide &side, const Settings &settings) {
   // [rounds]
   // A round has two messages, one in each direction. A READ is one, though its packets go both
   // ways.
-  const double unit = tick_us / (settings.shape.operation == Operation::read ? 1 : 2);
+  const double unit = tick_us / (settings.ping.operation == Operation::read ? 1 : 2);
   times.sort();
-  std::printf("%s, %u bytes, %s: ", name_of(settings.shape.operation), settings.shape.size,
-              settings.shape.is_polling ? "polling" : "events");
+  std::printf("%s, %u bytes, %s: ", name_of(settings.ping.operation), settings.ping.size,
+              settings.ping.is_polling ? "polling" : "events");
   print_percentiles(times, unit);
   std::printf("the mean is %.3f us, and the first of all took %.3f us\n", times.mean() * unit,
               static_cast<double>(first) * unit);
@@ -137,7 +137,7 @@ void measure_by_timetable(PingSide &side, const Settings &settings) {
 
 void serve(PingSide &side, const Settings &settings) {
   const bool is_asked =
-      settings.shape.operation != Operation::read; // else our NIC is, and we are not
+      settings.ping.operation != Operation::read; // else our NIC is, and we are not
   const uint32_t rounds = is_asked ? settings.warm_up + settings.rounds : 0;
   for (uint32_t round = 1; round <= rounds; ++round) {
     side.receive(round);
@@ -155,7 +155,7 @@ void measure_program(int argc, char **argv) {
   std::string operation = "write", waiting = "poll";
   line.add("--operation", operation, "what each message is [write]", operation_names);
   line.add("--waiting", waiting, "how to learn that one has come [poll]", {"poll", "events"});
-  line.add("--size", settings.shape.size, "bytes of a message [64]", 1, 1 << 20);
+  line.add("--size", settings.ping.size, "bytes of a message [64]", 1, 1 << 20);
   line.add("--rounds", settings.rounds, "that are measured [5000]", 1, 10'000'000);
   line.add("--warm-up", settings.warm_up, "rounds before these [500]", 0, 10'000'000);
   line.add("--every", settings.every_us,
@@ -163,26 +163,26 @@ void measure_program(int argc, char **argv) {
            1'000'000);
   line.add("--stall", settings.stall_ms,
            "for so many milliseconds the server stops, half-way, once [0]", 0, 4000);
-  line.add("--inline", settings.shape.max_inline,
+  line.add("--inline", settings.ping.max_inline,
            "bytes of the largest message that goes inline; 0: none [128]", 0, 128);
   line.add("--pin", settings.is_pinned, "each side stays on one CPU");
   line.parse(argc, argv);
-  settings.shape.operation = operation_of(operation);
-  settings.shape.is_polling = waiting == "poll";
-  if (!settings.shape.is_polling && settings.shape.operation == Operation::write)
+  settings.ping.operation = operation_of(operation);
+  settings.ping.is_polling = waiting == "poll";
+  if (!settings.ping.is_polling && settings.ping.operation == Operation::write)
     line.reject("--waiting events", "nobody is told of a WRITE");
-  if (settings.stall_ms > 0 && settings.shape.operation == Operation::read)
+  if (settings.stall_ms > 0 && settings.ping.operation == Operation::read)
     line.reject("--stall", "a READ does not ask the server's program");
   if (settings.is_pinned)
     pin(options.is_server());
   const Port port = open_port(options);
   Exchange exchange(options);
-  PingSide side(port, exchange, options, settings.shape);
+  PingSide side(port, exchange, options, settings.ping);
   if (options.is_server()) {
     serve(side, settings);
     exchange.receive_done(std::chrono::hours(1));
   } else {
-    if (settings.shape.operation == Operation::write && !side.is_in_order())
+    if (settings.ping.operation == Operation::write && !side.is_in_order())
       std::printf("this device does not promise that the last byte of a WRITE comes last\n");
     print_clocks();
     settings.every_us > 0 ? measure_by_timetable(side, settings) : measure(side, settings);

@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-struct Shape {
+struct PingSettings {
   Operation operation = Operation::write;
   uint32_t size = 64;
   bool is_polling = true;
@@ -36,19 +36,19 @@ struct Shape {
 class PingSide {
 public:
   PingSide(const rdmacommon::Port &port, rdmacommon::Exchange &exchange,
-           const rdmacommon::PairOptions &options, const Shape &shape)
-      : shape_(shape), timeout_(options.timeout), memory_(stride() + shape.size),
+           const rdmacommon::PairOptions &options, const PingSettings &ping)
+      : ping_(ping), timeout_(options.timeout), memory_(stride() + ping.size),
         pd_(rdmacommon::alloc_pd(port.context.get())),
         mr_(rdmacommon::reg_mr(pd_.get(), memory_.data(), memory_.size(), memory_access)),
         channel_(rdmacommon::create_comp_channel(port.context.get())),
-        sent_(create_cq(port, shape.operation == Operation::read)),
-        received_(create_cq(port, shape.operation != Operation::read)),
+        sent_(create_cq(port, ping.operation == Operation::read)),
+        received_(create_cq(port, ping.operation != Operation::read)),
         qp_(rdmacommon::create_rc_qp(pd_.get(), sent_.get(), received_.get(),
                                      {.max_send_wr = depth,
                                       .max_recv_wr = depth,
                                       .max_send_sge = 1,
                                       .max_recv_sge = 1,
-                                      .max_inline_data = shape.max_inline})),
+                                      .max_inline_data = ping.max_inline})),
         queue_(qp_.get(), depth) {
     rdmacommon::to_init(qp_.get(), port, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
     for (uint32_t i = 0; i < depth; ++i)
@@ -61,7 +61,7 @@ public:
   // [ask]
   // The client's round: one message to the server, and one back. Rounds count from 1.
   void ask(uint32_t round) {
-    if (shape_.operation == Operation::read)
+    if (ping_.operation == Operation::read)
       return read();
     send(round);
     receive(round);
@@ -75,26 +75,26 @@ public:
     // for it.
     out().back() = std::byte(round);
     // [ask]
-    ibv_sge piece = rdmacommon::piece(mr_.get(), out().data(), shape_.size);
+    ibv_sge piece = rdmacommon::piece(mr_.get(), out().data(), ping_.size);
     ibv_send_wr request{.sg_list = &piece, .num_sge = 1};
-    if (shape_.size <= shape_.max_inline)
+    if (ping_.size <= ping_.max_inline)
       request.send_flags = IBV_SEND_INLINE;
-    if (shape_.operation == Operation::send)
+    if (ping_.operation == Operation::send)
       request.opcode = IBV_WR_SEND;
     else {
       request.opcode =
-          shape_.operation == Operation::write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM;
+          ping_.operation == Operation::write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM;
       request.wr.rdma = {.remote_addr = theirs_.address, .rkey = theirs_.rkey};
     }
     queue_.add(request); // one in 32 asks for a completion
     queue_.post();
-    if (round > 1 && shape_.operation != Operation::write)
+    if (round > 1 && ping_.operation != Operation::write)
       post_receive(); // for the last one; there are more, and now there is nothing else to do
   }
 
   // [receive]
   void receive(uint32_t round) {
-    if (shape_.operation == Operation::write)
+    if (ping_.operation == Operation::write)
       return spin([&] { return last_byte() == std::byte(round); });
     ibv_wc done{};
     wait(received_.get(), done);
@@ -123,17 +123,17 @@ private:
   // The peer writes to the beginning; what we send lies behind it, on a page of its own, and the
   // peer may read it. Else the two could have a cache line in common, which CPU and NIC would take
   // from each other.
-  size_t stride() const { return (size_t{shape_.size} + 4095) / 4096 * 4096; }
-  std::span<std::byte> in() { return std::span(memory_).first(shape_.size); }
-  std::span<std::byte> out() { return std::span(memory_).subspan(stride(), shape_.size); }
+  size_t stride() const { return (size_t{ping_.size} + 4095) / 4096 * 4096; }
+  std::span<std::byte> in() { return std::span(memory_).first(ping_.size); }
+  std::span<std::byte> out() { return std::span(memory_).subspan(stride(), ping_.size); }
 
   void post_receive() {
-    ibv_sge piece = rdmacommon::piece(mr_.get(), in().data(), shape_.size);
+    ibv_sge piece = rdmacommon::piece(mr_.get(), in().data(), ping_.size);
     rdmacommon::post_recv(qp_.get(), {.sg_list = &piece, .num_sge = 1});
   }
 
   void read() {
-    ibv_sge piece = rdmacommon::piece(mr_.get(), in().data(), shape_.size);
+    ibv_sge piece = rdmacommon::piece(mr_.get(), in().data(), ping_.size);
     queue_.add({.sg_list = &piece,
                 .num_sge = 1,
                 .opcode = IBV_WR_RDMA_READ,
@@ -146,7 +146,7 @@ private:
   }
 
   void wait(ibv_cq *cq, ibv_wc &done) {
-    if (shape_.is_polling)
+    if (ping_.is_polling)
       spin([&] { return rdmacommon::poll_batch(cq, {&done, 1}) == 1; });
     else
       rdmacommon::wait_for_completions(cq, {&done, 1}, "the peer's message", timeout_);
@@ -180,7 +180,7 @@ private:
       queue_.completed(done); // throws if it has failed
   }
 
-  const Shape shape_;
+  const PingSettings ping_;
   const std::chrono::milliseconds timeout_;
   std::vector<std::byte> memory_;
   rdmacommon::unique_pd pd_;
