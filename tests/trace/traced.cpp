@@ -47,8 +47,8 @@ void connect(ibv_qp *qp, const Port &port, std::uint32_t dest_qp) {
 }
 
 // Two connected QPs of this process with one CQ, and memory to send from and to.
-struct Loopback {
-  explicit Loopback(const DeviceOptions &options)
+struct Pair {
+  explicit Pair(const DeviceOptions &options)
       : port(open_port(options)), pd(alloc_pd(port.context.get())),
         mr(reg_mr(pd.get(), memory, sizeof memory,
                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
@@ -91,11 +91,11 @@ struct Loopback {
 void post(const DeviceOptions &options) {
   for (int fd = 3; fd < 200; ++fd) // as daemons do
     close(fd);
-  Loopback loop(options);
-  loop.receive(1);
-  loop.receive(2);
-  ibv_sge words = loop.sge(8), two[] = {loop.sge(10), loop.sge(20)};
-  const auto address = reinterpret_cast<std::uintptr_t>(loop.memory);
+  Pair pair(options);
+  pair.receive(1);
+  pair.receive(2);
+  ibv_sge words = pair.sge(8), two[] = {pair.sge(10), pair.sge(20)};
+  const auto address = reinterpret_cast<std::uintptr_t>(pair.memory);
   ibv_send_wr wr[6]{};
   wr[0] = {.wr_id = UINT64_MAX, .sg_list = two, .num_sge = 2, .opcode = IBV_WR_SEND_WITH_IMM};
   wr[0].send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
@@ -108,11 +108,11 @@ void post(const DeviceOptions &options) {
   wr[5] = {.wr_id = 5, .sg_list = &words, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD};
   for (int i : {1, 2, 3}) {
     wr[i].wr.rdma.remote_addr = address;
-    wr[i].wr.rdma.rkey = loop.mr->rkey;
+    wr[i].wr.rdma.rkey = pair.mr->rkey;
   }
   for (int i : {4, 5}) {
     wr[i].wr.atomic.remote_addr = address;
-    wr[i].wr.atomic.rkey = loop.mr->rkey;
+    wr[i].wr.atomic.rkey = pair.mr->rkey;
     wr[i].wr.atomic.compare_add = UINT64_MAX;
     wr[i].wr.atomic.swap = 12;
   }
@@ -121,21 +121,21 @@ void post(const DeviceOptions &options) {
     wr[i].next = &wr[i + 1];
   ibv_send_wr *bad = nullptr;
   errno = 77;
-  check_rc(ibv_post_send(loop.sender.get(), wr, &bad), "ibv_post_send");
+  check_rc(ibv_post_send(pair.sender.get(), wr, &bad), "ibv_post_send");
   expect(errno == 77, "errno after a call that worked");
-  loop.wait(4); // two signaled ones, two receives
+  pair.wait(4); // two signaled ones, two receives
 
   wr[2].num_sge = 99; // more than the QP holds
   wr[1].next = &wr[2];
   wr[2].next = nullptr;
-  const int error = ibv_post_send(loop.sender.get(), &wr[1], &bad);
+  const int error = ibv_post_send(pair.sender.get(), &wr[1], &bad);
   expect(error == EINVAL && bad == &wr[2], "the refused request");
 
   const int access = IBV_ACCESS_REMOTE_WRITE; // needs LOCAL_WRITE as well
   // The PD is in use; the failure, and its name in the next call, have to be right.
   errno = 0;
-  expect(ibv_dealloc_pd(loop.pd.get()) == EBUSY, "ibv_dealloc_pd of a PD in use");
-  expect(ibv_reg_mr(loop.pd.get(), nullptr, 4096, access) == nullptr && errno == EINVAL,
+  expect(ibv_dealloc_pd(pair.pd.get()) == EBUSY, "ibv_dealloc_pd of a PD in use");
+  expect(ibv_reg_mr(pair.pd.get(), nullptr, 4096, access) == nullptr && errno == EINVAL,
          "errno after a call that failed");
 }
 
@@ -265,7 +265,7 @@ void objects(const DeviceOptions &options) {
 
 void threads(const DeviceOptions &options) {
   constexpr int posters = 4, posts = 500;
-  Loopback loop(options);
+  Pair pair(options);
   std::atomic<bool> done{false};
   std::vector<std::thread> all;
   std::thread opener([&] {
@@ -274,16 +274,16 @@ void threads(const DeviceOptions &options) {
       open_port(options);
       for (int i = 0; i < 20 && cqs.size() < 500; ++i)
         cqs.emplace_back(
-            check_ptr(ibv_create_cq(loop.port.context.get(), 1, nullptr, nullptr, 0), "cq"));
+            check_ptr(ibv_create_cq(pair.port.context.get(), 1, nullptr, nullptr, 0), "cq"));
     }
   });
   for (int number = 0; number < posters; ++number)
     all.emplace_back([&, number] {
-      const unique_cq cq = create_cq(loop.port.context.get(), 16);
+      const unique_cq cq = create_cq(pair.port.context.get(), 16);
       ibv_qp_cap cap = capacity;
       cap.max_recv_wr = posts;
-      const unique_qp qp = create_rc_qp(loop.pd.get(), cq.get(), cap);
-      to_init(qp.get(), loop.port);
+      const unique_qp qp = create_rc_qp(pair.pd.get(), cq.get(), cap);
+      to_init(qp.get(), pair.port);
       for (int i = 0; i < posts; ++i) {
         ibv_recv_wr wr{.wr_id = static_cast<std::uint64_t>(number) << 32 | i}, *bad = nullptr;
         check_rc(ibv_post_recv(qp.get(), &wr, &bad), "ibv_post_recv");
@@ -300,11 +300,11 @@ void threads(const DeviceOptions &options) {
 // ---- fork: a child that uses the device by itself, while the parent's other thread posts
 
 void forks(const DeviceOptions &options) {
-  Loopback loop(options);
+  Pair pair(options);
   std::atomic<bool> done{false};
   std::thread poster([&] {
     while (!done) {
-      const unique_pd pd = alloc_pd(loop.port.context.get());
+      const unique_pd pd = alloc_pd(pair.port.context.get());
     }
   });
   for (int i = 0; i < 20; ++i) {
@@ -325,9 +325,9 @@ void forks(const DeviceOptions &options) {
 // ---- crash: no destructor runs
 
 void crash(const DeviceOptions &options) {
-  Loopback loop(options);
+  Pair pair(options);
   for (std::uint64_t i = 0; i < 20; ++i)
-    loop.receive(i);
+    pair.receive(i);
   std::fflush(stdout);
   std::raise(SIGKILL);
 }
