@@ -9,7 +9,7 @@
 // By hand: sharing --serve NAME     the owner; two of the workers are its children
 //          sharing --attach NAME    a third worker, which has nothing to do with it
 
-#include "board.hpp"
+#include "slots.hpp"
 #include "exported.hpp"
 #include "fd_passing.hpp"
 #include "loopback_qp.hpp"
@@ -69,17 +69,17 @@ void serve_export(const Settings &settings) {
   const Link listener = listen_as(name);
   Child importer(unrelated(name, settings, "export"));
   const File memory = make_memory();
-  const MappedBoard board(memory.get());
-  put(board->slots[0].request, "hello from imported memory");
+  const MappedSlots shared(memory.get());
+  put(shared->slots[0].request, "hello from imported memory");
   const Port port = open_port(settings.device);
   const unique_pd pd = alloc_pd(port.context.get());
   const int access = IBV_ACCESS_LOCAL_WRITE;
-  const unique_mr mr = reg_mr(pd.get(), &*board, sizeof(Board), access);
+  const unique_mr mr = reg_mr(pd.get(), &*shared, sizeof(Slots), access);
 
   if (!listener.can_receive(settings.limit))
     throw Error("the other process", "it has not come");
   const Link link = accept_if_us(listener);
-  const Exported what{pd->handle, mr->handle, reinterpret_cast<uint64_t>(&*board)};
+  const Exported what{pd->handle, mr->handle, reinterpret_cast<uint64_t>(&*shared)};
   const std::array files{port.context->cmd_fd, memory.get()};
   send_with_files(link, to_line(what), files);
   std::printf("export:      the other process has %s\n", link.receive(settings.limit).c_str());
@@ -109,7 +109,7 @@ std::string import_and_send(const Settings &settings, File &command, const Expor
                    {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
   const Port port = open_port(settings.device); // for its number and GID
   connect_to_itself(qp.get(), port);
-  const uint64_t slot = what.address + offsetof(Board, slots);
+  const uint64_t slot = what.address + offsetof(Slots, slots);
   ibv_sge from{slot + offsetof(Slot, request), text_size, mr->lkey};
   ibv_sge into{slot + offsetof(Slot, reply), text_size, mr->lkey};
   post_recv(qp.get(), {.sg_list = &into, .num_sge = 1});
@@ -122,10 +122,10 @@ void attach_import(const Settings &settings) {
   const Link owner = attach_to(settings.attach);
   std::vector<File> files;
   const Exported what = parse_exported(receive_with_files(owner, files, 2, settings.limit));
-  const MappedBoard board(files[1].get());
-  owner.send(device_of(files[0]) + " and " + std::to_string(sizeof(Board)) + " bytes of memory");
+  const MappedSlots shared(files[1].get());
+  owner.send(device_of(files[0]) + " and " + std::to_string(sizeof(Slots)) + " bytes of memory");
   const std::string result = import_and_send(settings, files[0], what);
-  owner.send(result + get(board->slots[0].reply));
+  owner.send(result + get(shared->slots[0].reply));
 }
 // [import]
 
@@ -133,9 +133,9 @@ void attach_import(const Settings &settings) {
 
 // [before-fork]
 void before_fork(const Settings &settings) {
-  const MappedBoard board(make_memory().get()); // shared; the mapping keeps it
-  Slot &slot = board->slots[0];
-  const LoopbackQp rdma(settings.device, &*board, sizeof(Board));
+  const MappedSlots shared(make_memory().get()); // shared; the mapping keeps it
+  Slot &slot = shared->slots[0];
+  const LoopbackQp rdma(settings.device, &*shared, sizeof(Slots));
   ibv_sge room = piece(rdma.mr.get(), &slot.reply, text_size);
   post_recv(rdma.qp.get(), {.sg_list = &room, .num_sge = 1});
   Child child([&](const Link &owner) {
@@ -178,17 +178,17 @@ void attach_worker(const Settings &settings) {
   std::vector<File> files;
   const unsigned slot = static_cast<unsigned>(
       parse_numbers<1>(receive_with_files(owner, files, 1, settings.limit), slot_count - 1)[0]);
-  const MappedBoard board(files[0].get());
-  if (board->version != board_version)
-    throw Error("the board", "it is of another version");
-  work(owner, board->slots[slot], "an unrelated process", requests, settings.limit);
+  const MappedSlots shared(files[0].get());
+  if (shared->version != slots_version)
+    throw Error("the slots", "they are of another version");
+  work(owner, shared->slots[slot], "an unrelated process", requests, settings.limit);
 }
 // [worker]
 
 // [serve]
 // Sends what is ready in the worker's slot. What a worker says is checked, and it can say only
 // "ready": which slot that means is up to the owner.
-void serve(const LoopbackQp &rdma, const Board &board, Worker &worker, const Settings &settings) {
+void serve(const LoopbackQp &rdma, const Slots &shared, Worker &worker, const Settings &settings) {
   const std::string said = worker.link->receive(settings.limit);
   if (said != "ready") { // it is finished
     const bool printable =
@@ -196,7 +196,7 @@ void serve(const LoopbackQp &rdma, const Board &board, Worker &worker, const Set
     worker.last = printable && said.starts_with("received ") ? said : "says what it must not";
     return;
   }
-  const Slot &slot = board.slots[worker.slot];
+  const Slot &slot = shared.slots[worker.slot];
   const uint32_t length = slot.length.load(std::memory_order_acquire); // once: it may change
   if (length == 0 || length > text_size || ++worker.asked > requests) {
     worker.last = "was refused: request " + std::to_string(worker.asked) + ", of " +
@@ -221,19 +221,19 @@ void one_owner(const Settings &settings) {
   const std::string name = settings.serve.empty() ? own_name() : settings.serve;
   const Link listener = listen_as(name);
   const File memory = make_memory();
-  const MappedBoard board(memory.get());
-  board->version = board_version;
+  const MappedSlots shared(memory.get());
+  shared->version = slots_version;
   // First the processes, then the device: they have nothing of it, and cannot do it any harm.
   std::deque<Child> children;
   for (unsigned i = 0; i + 1 < worker_count; ++i)
     children.emplace_back([&](const Link &owner) {
-      work(owner, board->slots[i], "a child", requests, settings.limit);
+      work(owner, shared->slots[i], "a child", requests, settings.limit);
     });
   if (settings.serve.empty())
     children.emplace_back(unrelated(name, settings, "one-owner"));
   else
     std::printf("serving as %s\n", name.c_str());
-  const LoopbackQp rdma(settings.device, &*board, sizeof(Board));
+  const LoopbackQp rdma(settings.device, &*shared, sizeof(Slots));
 
   Link stranger; // nobody yet; the children do not wait for it
   std::vector<Worker> workers;
@@ -246,7 +246,7 @@ void one_owner(const Settings &settings) {
   for (Worker *next; (next = next_to_speak(workers, listener, limit())) != nullptr;)
     try {
       if (next->link->fd() >= 0) {
-        serve(rdma, *board, *next, settings);
+        serve(rdma, *shared, *next, settings);
       } else if (stranger = accept_if_us(listener); stranger.fd() >= 0) {
         send_with_files(stranger, std::to_string(worker_count - 1), std::array{memory.get()});
       }

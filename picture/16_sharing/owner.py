@@ -7,9 +7,9 @@ def draw() -> str:
         330,
         "Fork first, and one owner",
         (
-            "Two children and an unrelated process map the same board of slots. Each writes its"
+            "Two children and an unrelated process map the same memory with slots. Each writes its"
             " request into its own slot and tells the owner over a unix socket. Only the owner has"
-            " opened the device: it has registered the board, posts, and polls."))
+            " opened the device: it has registered this memory, posts, and polls."))
     for i, (name, how) in enumerate(
         (
             ("worker 0, a child", "mapped before the fork"),

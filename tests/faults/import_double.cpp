@@ -84,7 +84,7 @@ extern "C" ibv_mr *ibv_import_mr(ibv_pd *pd, uint32_t handle) {
   char line[512];
   uintptr_t here = 0;
   while (std::fgets(line, sizeof line, maps))
-    if (std::strstr(line, "/memfd:board"))
+    if (std::strstr(line, "/memfd:slots"))
       here = std::strtoull(line, nullptr, 16);
   std::fclose(maps);
   std::fprintf(stderr, "import_mr at %s address\n", here == there ? "the same" : "another");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A process that shares memory with the program of 16_sharing and does one thing wrong: for
 // test_sharing.py.
-#include "board.hpp"
+#include "slots.hpp"
 #include "fd_passing.hpp"
 
 #include <rdmacommon/check.hpp>
@@ -25,8 +25,8 @@ void as_worker(const std::string &name, const std::string &lie) {
   const Link owner = attach_to(name);
   std::vector<File> files;
   const auto number = static_cast<size_t>(std::stoi(receive_with_files(owner, files, 1, limit)));
-  const MappedBoard board(files[0].get());
-  Slot &slot = board->slots.at(number);
+  const MappedSlots shared(files[0].get());
+  Slot &slot = shared->slots.at(number);
   slot.length = lie == "long" ? text_size + 1 : lie == "empty" ? 0 : text_size;
   if (lie == "gone")
     return;
@@ -56,11 +56,11 @@ void as_owner(const std::string &name, const std::string &lie) {
     throw Error("a worker", "none has come");
   const Link worker = accept_if_us(listener);
   const File memory = make_memory();
-  const MappedBoard board(memory.get());
-  board->version = lie == "version" ? board_version + 1 : board_version;
+  const MappedSlots shared(memory.get());
+  shared->version = lie == "version" ? slots_version + 1 : slots_version;
   const File small(check_errno(memfd_create("small", MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd"));
   const File unsealed(check_errno(memfd_create("unsealed", MFD_CLOEXEC), "memfd_create"));
-  check_errno(ftruncate(unsealed.get(), sizeof(Board)), "ftruncate");
+  check_errno(ftruncate(unsealed.get(), sizeof(Slots)), "ftruncate");
   check_errno(fcntl(small.get(), F_ADD_SEALS, F_SEAL_SHRINK), "F_ADD_SEALS");
   const File null(check_errno(open("/dev/null", O_RDWR | O_CLOEXEC), "open"));
   const int file = lie == "small"      ? small.get()

@@ -4,7 +4,7 @@
 // Hints: ./lab hint 16.1
 // Check: ./lab check 16.1
 
-#include "board.hpp"
+#include "slots.hpp"
 #include "fd_passing.hpp"
 #include "loopback_qp.hpp"
 
@@ -29,18 +29,18 @@ void not_the_number(int argc, char **argv) {
   Child reader([&](const Link &owner) {
     // TODO: this is a number, and not a file of ours.
     const File file(std::stoi(owner.receive(limit)));
-    const MappedBoard board(file.get());
+    const MappedSlots shared(file.get());
     owner.receive(limit);
-    owner.send(get(board->slots[1].request));
+    owner.send(get(shared->slots[1].request));
   });
   const File memory = make_memory();
-  const MappedBoard board(memory.get());
-  const LoopbackQp rdma(options, &*board, sizeof(Board));
+  const MappedSlots shared(memory.get());
+  const LoopbackQp rdma(options, &*shared, sizeof(Slots));
   reader.link().send(std::to_string(memory.get()));
 
-  put(board->slots[0].request, "written by the NIC");
-  ibv_sge from = piece(rdma.mr.get(), &board->slots[0].request, text_size);
-  ibv_sge into = piece(rdma.mr.get(), &board->slots[1].request, text_size);
+  put(shared->slots[0].request, "written by the NIC");
+  ibv_sge from = piece(rdma.mr.get(), &shared->slots[0].request, text_size);
+  ibv_sge into = piece(rdma.mr.get(), &shared->slots[1].request, text_size);
   post_recv(rdma.qp.get(), {.sg_list = &into, .num_sge = 1});
   post_send(rdma.qp.get(), {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND});
   rdma.wait_for_message(limit);
