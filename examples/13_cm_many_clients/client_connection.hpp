@@ -53,7 +53,7 @@ public:
       : id_(std::move(id)), is_rping_(is_rping), step_(step), silence_(silence),
         pd_(rdmacommon::alloc_pd(id_->verbs)) {
     using namespace rdmacommon;
-    // rping's client needs no access to our memory: the server READs and WRITEs at the client's.
+    // rping's client needs no access to our memory: the server READs and WRITEs its memory.
     const int remote = is_rping ? 0 : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
     data_mr_ = reg_mr(pd_.get(), memory_->data.data(), memory_->data.size(),
                       access_for_reads(id_->verbs) | remote);

@@ -12,7 +12,7 @@
 
 namespace rdmacommon {
 
-// The list that getaddrinfo(3) makes; it ends by freeaddrinfo(3).
+// The list that getaddrinfo(3) makes; freeaddrinfo(3) frees it.
 using unique_addrinfo = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 /// @param host   name or address; empty: any (with AI_PASSIVE), or this host

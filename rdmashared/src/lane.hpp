@@ -51,7 +51,8 @@ private:
 
 class SenderLoop;
 
-// A connection to one server, which is made again when it breaks. Of the thread of its SenderLoop.
+// A connection to one server, which is made again when it breaks. Only the thread of
+// its SenderLoop uses it.
 class Lane {
 public:
   // The interval at which a connection that is up checks that the server lives.

@@ -213,7 +213,7 @@ private:
 constexpr uint32_t max_workers = 1024; // workers of one board, at most
 constexpr uint32_t max_servers = 256;
 
-// The page that all workers of a sender can read.
+// The page that all workers of one sender thread can read.
 struct Board {
   std::array<char, 8> magic;
   uint32_t version, size;

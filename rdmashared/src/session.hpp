@@ -32,7 +32,7 @@ inline uint64_t memory_for(const Shape &shape) {
          uint64_t{shape.long_responses} * shape.largest;
 }
 
-// A client's connection. Of the thread of its SessionLoop.
+// A client's connection. Only the thread of its SessionLoop uses it.
 class Session {
 public:
   // @param id    taken, unless this throws

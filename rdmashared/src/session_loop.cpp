@@ -155,7 +155,7 @@ void SessionLoop::take_cm_events() {
     } else if (event->event == RDMA_CM_EVENT_DISCONNECTED && !session->lacks_data_connection())
       session->close(); // a client that leaves earlier has not finished connecting
     else if (event->event == RDMA_CM_EVENT_UNREACHABLE && session->is_established())
-      continue; // the client's last packet of connecting never came, but its messages do
+      continue; // RTU never came, but messages do; probe_peer() finds when the client leaves
     else if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT)
       drop(*session, name_of(event->event), !session->is_established());
   }

@@ -101,7 +101,7 @@ inline uint32_t longest_message(uint32_t slots) {
   return slots - slots / 4;
 }
 
-// The use of a connection: messages in the rings, or long responses alone.
+// The use of a connection: messages in the rings, or only long responses.
 enum class Purpose : uint16_t { requests, data };
 
 // The private data of a connection request: at most 56 bytes. On the wire there is also the oldest
@@ -115,7 +115,7 @@ struct Hello {
   uint16_t version = newest_version; // the newest one that both speak
 };
 
-// The reason for which a server takes no client; none: it takes it.
+// The reason why a server refuses a client; none: it accepts the client.
 enum class Rejection : uint16_t {
   none,
   version,

@@ -114,7 +114,7 @@ void be_hostile(const std::string &name, std::chrono::seconds seconds, uint32_t 
         area.wants_room() = any();
         area.room_bell() = any();
         break;
-      case 1: // now and then the end of this membership
+      case 1: // now and then it leaves
         if (random() % 256 == 0)
           area.submitted() = submitted = any();
         break;

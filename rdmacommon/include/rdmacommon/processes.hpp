@@ -77,7 +77,7 @@ public:
   ///         it
   std::string receive(std::chrono::milliseconds limit, Where where = Where::here()) const;
 
-  /// Receives a text with files, as receive() does without.
+  /// Receives a text that comes with files.
   /// @param files filled with what came, close-on-exec; exactly `count`
   /// @throws Error also if there are fewer or more
   std::string receive(std::chrono::milliseconds limit, std::vector<File> &files, size_t count,

@@ -48,8 +48,8 @@ void post_srq_recv(ibv_srq *srq, ibv_recv_wr request, Where where = Where::here(
 ibv_wc wait_for_completion(ibv_cq *cq, const char *what, std::chrono::seconds timeout,
                            Where where = Where::here());
 
-/// Polls as wait_for_completion() does, where a failure, or that nothing completes, is an outcome
-/// and no error. Introduced in lesson 10_memory_windows, as next_completion().
+/// Waits for a completion. A failed one, or none in time, is a result here and no error. Introduced
+/// in lesson 10_memory_windows, as next_completion().
 /// @param limit how long; 0 polls once
 /// @return the completion, whatever its status; nothing if there was none in time
 /// @throws Error if the CQ cannot be polled

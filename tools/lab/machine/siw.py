@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Soft iWARP, the kernel's module siw, for an emulated machine of its own.
+"""SoftiWARP, the kernel's module siw, for an emulated machine of its own.
 
 A kernel that has the module brings it. Debian's kernels do not: there it is built from the
 distribution's package of the kernel's source, against the headers that a lesson's module takes, too
