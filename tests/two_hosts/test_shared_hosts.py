@@ -27,9 +27,10 @@ class Link(Shared):
         self.sender()
         worker = self.attached("--threads", "4", "--seconds", "8", "--timeout", "60")
         self.right(self.attached("--requests", "20"))
+        # One tc for both: on a busy machine, a second one may take longer to start than the second.
         lossy = (
-            "tc qdisc replace dev wire root netem limit 100000 loss 100%; sleep 1; "
-            "tc qdisc replace dev wire root pfifo limit 100000")
+            "(echo qdisc replace dev wire root netem limit 100000 loss 100%; sleep 1; "
+            "echo qdisc replace dev wire root pfifo limit 100000) | tc -batch -")
         self.at(B, "sh", "-c", lossy)
         self.right(worker)
         self.assertIsNone(self.sending.poll())
