@@ -21,7 +21,7 @@ struct Used {
   AreaUse use{area};
 };
 
-TEST(AreaUse, TakesNoMoreOfTheAreaThanItNeeds) {
+TEST(Use, TakesNoMoreOfTheAreaThanItNeeds) {
   Used its;
   for (uint32_t i = 0; i < 1000; ++i) {
     const auto place = its.use.take(1, false);
@@ -31,7 +31,7 @@ TEST(AreaUse, TakesNoMoreOfTheAreaThanItNeeds) {
   }
 }
 
-TEST(AreaUse, TakesAllOfTheArea) {
+TEST(Use, TakesAllOfTheArea) {
   Used its;
   std::set<uint32_t> taken;
   for (uint32_t i = 0; i < slots; ++i) {
@@ -48,7 +48,7 @@ TEST(AreaUse, TakesAllOfTheArea) {
   EXPECT_EQ(again->slot, 77U);
 }
 
-TEST(AreaUse, SlotsOfARequestFollowEachOther) {
+TEST(Use, SlotsOfARequestFollowEachOther) {
   Used its;
   std::vector<AreaUse::Allocation> places;
   for (uint32_t i = 0; i < slots / 2; ++i)
@@ -65,7 +65,7 @@ TEST(AreaUse, SlotsOfARequestFollowEachOther) {
   EXPECT_TRUE(Used().use.take(slots, false));
 }
 
-TEST(AreaUse, WhatNobodyWaitsForIsFreeOnceItIsAnswered) {
+TEST(Use, WhatNobodyWaitsForIsFreeOnceItIsAnswered) {
   Used its;
   const auto first = its.use.take(60, true).value(), second = its.use.take(40, true).value();
   EXPECT_FALSE(its.use.take(1, true)); // no buffer

@@ -54,7 +54,7 @@ std::string failure_in(const std::shared_ptr<SessionState> &state, const Request
 
 // A time limit that ends too early fails a request for nothing; each of some 100 batches begins at
 // another point of the kernel's tick.
-TEST(AreaBatch, IsNeverOlderThanItIs) {
+TEST(Batch, IsNeverOlderThanItIs) {
   const auto state = a_state();
   for (const auto end = Clock::now() + milliseconds(100); Clock::now() < end;) {
     const auto before = Clock::now();
@@ -66,7 +66,7 @@ TEST(AreaBatch, IsNeverOlderThanItIs) {
   }
 }
 
-TEST(AreaBatch, GetsOlder) {
+TEST(Batch, GetsOlder) {
   const auto state = a_state();
   const Batch batch(state, 1, 0);
   while (batch.age() < milliseconds(20)) // else the test's time limit ends it
@@ -74,7 +74,7 @@ TEST(AreaBatch, GetsOlder) {
 }
 
 // A handler that takes what response_space() gives must not write where there is nothing.
-TEST(AreaBatch, WithoutMemoryForAResponseARequestFails) {
+TEST(Batch, WithoutMemoryForAResponseARequestFails) {
   const auto state = a_state(sizeof(Batch));
   const std::string why = "no memory for its response (ServerOptions::memory)";
   EXPECT_NE(
@@ -88,7 +88,7 @@ TEST(AreaBatch, WithoutMemoryForAResponseARequestFails) {
 }
 
 // Posts have no window: a client could send any number of them that have no bytes.
-TEST(AreaBatch, TakesMemoryForEachRequest) {
+TEST(Batch, TakesMemoryForEachRequest) {
   const auto state = a_state();
   constexpr size_t count = 1000;
   {
@@ -99,7 +99,7 @@ TEST(AreaBatch, TakesMemoryForEachRequest) {
 }
 
 // The run of one client waits, since the batch of another has the memory.
-TEST(AreaBatch, WakesTheLoopsOfAllClientsThatWaitForItsMemory) {
+TEST(Batch, WakesTheLoopsOfAllClientsThatWaitForItsMemory) {
   const std::vector loops{std::make_shared<Answers>(), std::make_shared<Answers>()};
   const auto total = std::make_shared<Budget>(mebibyte, loops);
   const auto state_of = [&](size_t loop) {
@@ -119,7 +119,7 @@ TEST(AreaBatch, WakesTheLoopsOfAllClientsThatWaitForItsMemory) {
 }
 
 // The state that a program has made for a client can hold requests of other clients.
-TEST(AreaBatch, TheLastOfAClientCanEndRequestsOfAnother) {
+TEST(Batch, TheLastOfAClientCanEndRequestsOfAnother) {
   const auto answers = std::make_shared<Answers>();
   const auto one_request = [&answers](const std::shared_ptr<void> &clients) {
     auto state = std::make_shared<SessionState>(Client{}, answers,

@@ -50,7 +50,7 @@ long sleepers(std::atomic<uint32_t> &word) {
   return true;
 }
 
-TEST(AreaBoard, EverybodySeesWhatTheSenderWrites) {
+TEST(Board, EverybodySeesWhatTheSenderWrites) {
   const OwnBoard own(3);
   const SharedBoard shared(own.fd());
   EXPECT_EQ(shared->servers, 3U);
@@ -63,7 +63,7 @@ TEST(AreaBoard, EverybodySeesWhatTheSenderWrites) {
   EXPECT_EQ((*shared).bells.back().load(), 5U);
 }
 
-TEST(AreaBoard, OnlyTheSenderWrites) {
+TEST(Board, OnlyTheSenderWrites) {
   const OwnBoard own(1);
   Child child([&](const rdmacommon::Link &parent) {
     std::string can;
@@ -93,7 +93,7 @@ TEST(AreaBoard, OnlyTheSenderWrites) {
   EXPECT_EQ(SharedBoard(own.fd())->is_over.load(), 1U);
 }
 
-TEST(AreaBoard, AnotherVersionIsRefused) {
+TEST(Board, AnotherVersionIsRefused) {
   const auto can_be_attached = [](auto change) {
     const OwnBoard own(2);
     change(*own);
@@ -121,7 +121,7 @@ int mapped_boards() {
   return found;
 }
 
-TEST(AreaBoard, ARefusedBoardIsNotMapped) {
+TEST(Board, ARefusedBoardIsNotMapped) {
   const OwnBoard own(2);
   EXPECT_EQ(mapped_boards(), 1);
   ++own->version;
@@ -129,7 +129,7 @@ TEST(AreaBoard, ARefusedBoardIsNotMapped) {
   EXPECT_EQ(mapped_boards(), 1);
 }
 
-TEST(AreaBoard, OtherFilesAreNoBoard) {
+TEST(Board, OtherFilesAreNoBoard) {
   EXPECT_THROW(SharedBoard(-1), Error);
   EXPECT_THROW(SharedBoard(STDIN_FILENO), Error);
   EXPECT_THROW(SharedBoard(rdmacommon::make_shared_memory("test", sizeof(Board)).get()), Error);
@@ -152,7 +152,7 @@ TEST(AreaBoard, OtherFilesAreNoBoard) {
 
 // ---- bells
 
-TEST(AreaBell, WakesThoseWhoseBitsAreNamed) {
+TEST(Bell, WakesThoseWhoseBitsAreNamed) {
   const OwnBoard board(1);
   std::atomic<uint32_t> &bell = board->bells[3];
   std::atomic<uint32_t> awake = 0; // a bit of each
@@ -181,7 +181,7 @@ TEST(AreaBell, WakesThoseWhoseBitsAreNamed) {
   EXPECT_LT(steady_clock::now(), until); // none of them woke by its time
 }
 
-TEST(AreaBell, ARingBetweenTheLoadAndTheSleepEndsIt) {
+TEST(Bell, ARingBetweenTheLoadAndTheSleepEndsIt) {
   const OwnBoard board(1);
   const uint32_t seen = board->bells[0].load();
   EXPECT_EQ(ring(board->bells[0], 1U << 4), 0U); // also one for somebody else
@@ -190,7 +190,7 @@ TEST(AreaBell, ARingBetweenTheLoadAndTheSleepEndsIt) {
   EXPECT_LT(steady_clock::now(), until);
 }
 
-TEST(AreaBell, ASleepEndsAtItsTime) {
+TEST(Bell, ASleepEndsAtItsTime) {
   const OwnBoard board(1);
   const SharedBoard shared(board.fd());
   for (const auto pause : {milliseconds(0), milliseconds(1), milliseconds(30)}) {
@@ -203,14 +203,14 @@ TEST(AreaBell, ASleepEndsAtItsTime) {
   }
 }
 
-TEST(AreaBell, AnyTimeIsATime) {
+TEST(Bell, AnyTimeIsATime) {
   const OwnBoard board(1);
   EXPECT_NO_THROW(sleep_on(board->changes, 0, 1, steady_clock::time_point::min()));
   EXPECT_NO_THROW(sleep_on(board->changes, 0, 1, steady_clock::time_point() - milliseconds(1)));
   EXPECT_NO_THROW(sleep_on(board->changes, 1, 1, steady_clock::time_point::max())); // it is 0
 }
 
-TEST(AreaBell, WakesAnotherProcessThatCanOnlyRead) {
+TEST(Bell, WakesAnotherProcessThatCanOnlyRead) {
   const OwnBoard own(1);
   Child child([&](const rdmacommon::Link &) {
     const SharedBoard board(own.fd());

@@ -4,7 +4,7 @@
 
 namespace {
 
-TEST(AreaCredits, AFullRingHasNoRoom) {
+TEST(Credits, AFullRingHasNoRoom) {
   Pair pair(shape_of(10, 32), 4);
   std::minstd_rand random(9);
   EXPECT_TRUE(pair.out.has_room(10));
@@ -24,7 +24,7 @@ TEST(AreaCredits, AFullRingHasNoRoom) {
   pair.expect_all_came();
 }
 
-TEST(AreaCredits, ReceiverTellsBeforeTheSenderHasToWaitForever) {
+TEST(Credits, ReceiverTellsBeforeTheSenderHasToWaitForever) {
   for (const uint32_t slots : {8U, 9U, 100U, 1000U}) {
     Pair pair(shape_of(slots, 32), 1);
     std::minstd_rand random(10);
@@ -52,7 +52,7 @@ void have_some_traffic(Pair &pair, std::minstd_rand &random) {
 }
 
 // Nothing else moves: the receiver does not tell less than this by itself.
-TEST(AreaCredits, AMessageOfMostOfTheRingGetsItsRoom) {
+TEST(Credits, AMessageOfMostOfTheRingGetsItsRoom) {
   std::minstd_rand random(16);
   for (const uint32_t slots : {8U, 9U, 15U, 100U, 255U, 256U, 4096U})
     for (int i = 0; i < 10; ++i) {
@@ -62,7 +62,7 @@ TEST(AreaCredits, AMessageOfMostOfTheRingGetsItsRoom) {
     }
 }
 
-TEST(AreaCredits, AtMostRunsAheadAreUnderWay) {
+TEST(Credits, AtMostRunsAheadAreUnderWay) {
   Pair pair(shape_of(1000, 32), 1);
   std::minstd_rand random(11);
   for (uint32_t i = 0; i < runs_ahead + 10; ++i)
@@ -83,7 +83,7 @@ TEST(AreaCredits, AtMostRunsAheadAreUnderWay) {
   EXPECT_FALSE(pair.out.next(piece));
 }
 
-TEST(AreaCredits, TakenMoreThanWasSent) {
+TEST(Credits, TakenMoreThanWasSent) {
   Pair pair(shape_of(16, 32), 1);
   std::minstd_rand random(12);
   EXPECT_THROW(pair.out.taken(1), Error);
@@ -101,7 +101,7 @@ TEST(AreaCredits, TakenMoreThanWasSent) {
   EXPECT_FALSE(pair.out.has_room(16));
 }
 
-TEST(AreaCredits, RunsWithoutCreditAreRefused) {
+TEST(Credits, RunsWithoutCreditAreRefused) {
   InRing many_runs(shape_of(1000, 32));
   for (uint32_t i = 0; i < runs_ahead; ++i)
     many_runs.came({.first = i, .count = 1});
@@ -112,7 +112,7 @@ TEST(AreaCredits, RunsWithoutCreditAreRefused) {
   EXPECT_THROW(many_slots.came({.first = 0, .count = 1}), Error);
 }
 
-TEST(AreaCredits, EachCreditAllowsMoreRuns) {
+TEST(Credits, EachCreditAllowsMoreRuns) {
   Pair pair(shape_of(300, 32), 1);
   std::minstd_rand random(17);
   for (int i = 0; i < 3; ++i) { // each time as many as may be under way: deliver_one() counts them
@@ -124,7 +124,7 @@ TEST(AreaCredits, EachCreditAllowsMoreRuns) {
 }
 
 // The counter of runs has 24 bits on the wire. So it goes round once, and a little further.
-TEST(AreaCredits, TheCounterOfRunsGoesRound) {
+TEST(Credits, TheCounterOfRunsGoesRound) {
   const Shape shape = shape_of(512, 32);
   OutRing out(shape, 1);
   InRing in(shape);

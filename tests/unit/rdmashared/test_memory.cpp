@@ -54,7 +54,7 @@ template <typename Change> bool can_be_attached(const AreaShape &shape, Change c
   }
 }
 
-TEST(AreaMemory, BothEndsHaveTheSame) {
+TEST(Memory, BothEndsHaveTheSame) {
   const File file = Area::make(small);
   const Area one(file.get()), other(file.get());
   EXPECT_EQ(one.shape(), small);
@@ -76,7 +76,7 @@ TEST(AreaMemory, BothEndsHaveTheSame) {
 }
 
 // Fills each part with something else, and then looks whether each still has its own.
-TEST(AreaMemory, NoPartLiesInAnother) {
+TEST(Memory, NoPartLiesInAnother) {
   for (const AreaShape &shape :
        {small, AreaShape{1, 8, 0, 0, 8}, AreaShape{600, 32, 5, 4096, 1000}}) {
     const File file = Area::make(shape);
@@ -113,7 +113,7 @@ TEST(AreaMemory, NoPartLiesInAnother) {
   }
 }
 
-TEST(AreaMemory, SlotsAndResponseBuffersByNumber) {
+TEST(Memory, SlotsAndResponseBuffersByNumber) {
   const File file = Area::make(small);
   const Area area(file.get());
   for (uint32_t i = 0; i < small.slots; ++i) {
@@ -128,7 +128,7 @@ TEST(AreaMemory, SlotsAndResponseBuffersByNumber) {
 }
 
 // A server can write to the pages of the response buffers. Nothing else may be there.
-TEST(AreaMemory, ResponseBuffersHavePagesOfTheirOwn) {
+TEST(Memory, ResponseBuffersHavePagesOfTheirOwn) {
   for (const uint32_t slots : {1U, 10U, 56U, 57U, 1000U})
     for (const uint32_t largest : {1U, 100U, 4096U, 5000U}) {
       const File file = Area::make({slots, 72, 3, largest});
@@ -141,14 +141,14 @@ TEST(AreaMemory, ResponseBuffersHavePagesOfTheirOwn) {
     }
 }
 
-TEST(AreaMemory, ShapesThatCannotBe) {
+TEST(Memory, ShapesThatCannotBe) {
   EXPECT_THROW(Area::make({0, 64, 0, 0}), Error);
   EXPECT_THROW(Area::make({AreaShape::max_slots + 1, 8, 0, 0}), Error);
   EXPECT_THROW(Area::make({8, 60, 0, 0}), Error);
   EXPECT_THROW(Area::make({8, 0, 0, 0}), Error); // a worker divides by it
 }
 
-TEST(AreaMemory, AnotherVersionIsRefused) {
+TEST(Memory, AnotherVersionIsRefused) {
   EXPECT_TRUE(can_be_attached(small, [](Beginning &) {}));
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.magic[0] = 'R'; }));
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.magic[7] = 'b'; }));
@@ -160,7 +160,7 @@ TEST(AreaMemory, AnotherVersionIsRefused) {
   }
 }
 
-TEST(AreaMemory, AShapeThatDoesNotFitIsRefused) {
+TEST(Memory, AShapeThatDoesNotFitIsRefused) {
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slots = 17; }));
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slots = 0; }));
   EXPECT_FALSE(can_be_attached(small, [](Beginning &its) { its.shape.slot_size = 1 << 20; }));
@@ -172,7 +172,7 @@ TEST(AreaMemory, AShapeThatDoesNotFitIsRefused) {
 }
 
 // Numbers so large that their sum goes round past 2^64, and ends where the memory does.
-TEST(AreaMemory, AShapeWhoseLengthOverflowsIsRefused) {
+TEST(Memory, AShapeWhoseLengthOverflowsIsRefused) {
   const auto page_after = [](uint64_t end) { return (end + 4095) / 4096 * 4096; };
   constexpr AreaShape huge{.slots = 1 << 24,
                            .slot_size = 512,
@@ -195,7 +195,7 @@ TEST(AreaMemory, AShapeWhoseLengthOverflowsIsRefused) {
   EXPECT_THROW(Area(file.get()), Error);
 }
 
-TEST(AreaMemory, OtherFilesAreNoArea) {
+TEST(Memory, OtherFilesAreNoArea) {
   EXPECT_THROW(Area(-1), Error);
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
@@ -220,7 +220,7 @@ bool is_mapped(const void *at) {
   return write(to.get(), at, 1) == 1;
 }
 
-TEST(AreaMemory, AForkedChildHasNoAreaAndTakesNothingAway) {
+TEST(Memory, AForkedChildHasNoAreaAndTakesNothingAway) {
   const File file = Area::make(small);
   auto area = std::make_unique<Area>(file.get());
   std::byte *const at = area->slots(0).data();

@@ -28,7 +28,7 @@ void exchange_random_messages(const Shape &shape, uint32_t group, uint32_t seed,
   pair.expect_all_slots_are_free();
 }
 
-TEST(AreaRings, EverythingArrivesOnceInOrderAndWhole) {
+TEST(Rings, EverythingArrivesOnceInOrderAndWhole) {
   std::minstd_rand random(3);
   uint32_t seed = 100;
   for (const uint32_t slot_size : {32U, 64U, 72U})
@@ -37,7 +37,7 @@ TEST(AreaRings, EverythingArrivesOnceInOrderAndWhole) {
         exchange_random_messages(shape_of(slots, slot_size), group, ++seed, 300);
 }
 
-TEST(AreaRings, AMessageOverTheEndOfTheRingAndOfARun) {
+TEST(Rings, AMessageOverTheEndOfTheRingAndOfARun) {
   for (const uint32_t slot_size : {32U, 72U}) {
     Pair pair(shape_of(600, slot_size), 255);
     std::minstd_rand random(4);
@@ -60,7 +60,7 @@ TEST(AreaRings, AMessageOverTheEndOfTheRingAndOfARun) {
   }
 }
 
-TEST(AreaRings, EachPlaceOfALongMessage) {
+TEST(Rings, EachPlaceOfALongMessage) {
   std::minstd_rand random(5);
   for (uint32_t before = 0; before < 13; ++before)
     for (uint32_t bytes = 0; bytes <= 13 * 32 - Header::bytes; bytes += 3) {
@@ -75,7 +75,7 @@ TEST(AreaRings, EachPlaceOfALongMessage) {
     }
 }
 
-TEST(AreaRings, KindsWithALengthOfTheirOwn) {
+TEST(Rings, KindsWithALengthOfTheirOwn) {
   Pair pair(shape_of(16, 32), 255);
   std::minstd_rand random(6);
   Message longer = some_message(100, random);
@@ -91,7 +91,7 @@ TEST(AreaRings, KindsWithALengthOfTheirOwn) {
   pair.expect_all_came();
 }
 
-TEST(AreaRings, AMessageIsPutTogetherFromTwoParts) {
+TEST(Rings, AMessageIsPutTogetherFromTwoParts) {
   Pair pair(shape_of(9, 32), 255);
   std::minstd_rand random(7);
   for (uint32_t i = 0; i < 200; ++i) {
@@ -106,7 +106,7 @@ TEST(AreaRings, AMessageIsPutTogetherFromTwoParts) {
 
 // ---- runs
 
-TEST(AreaRings, AGroupHasSoManySlotsAtMost) {
+TEST(Rings, AGroupHasSoManySlotsAtMost) {
   for (const uint32_t group : {1U, 2U, 7U, 254U, 255U}) {
     Pair pair(shape_of(1000, 32), group);
     std::minstd_rand random(8);

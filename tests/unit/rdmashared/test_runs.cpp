@@ -23,7 +23,7 @@ struct Forged {
   }
 };
 
-TEST(AreaRuns, OnlyTheOneThatMustComeNext) {
+TEST(Runs, OnlyTheOneThatMustComeNext) {
   for (const SlotRun wrong :
        {SlotRun{1, 1}, SlotRun{9, 1}, SlotRun{10, 1}, SlotRun{SlotRun::first_limit - 1, 1},
         SlotRun{0, 0}, SlotRun{0, 11}, SlotRun{0, 255}}) {
@@ -44,7 +44,7 @@ TEST(AreaRuns, OnlyTheOneThatMustComeNext) {
   EXPECT_EQ(forged.came, 11U);
 }
 
-TEST(AreaRuns, ItsBytesEndInItsLastSlot) {
+TEST(Runs, ItsBytesEndInItsLastSlot) {
   for (const uint32_t count : {1U, 2U, 5U, 10U}) {
     for (const uint32_t wrong :
          {0U, (count - 1) * slot_size, count * slot_size + 1, ~uint32_t{0}}) {
@@ -62,7 +62,7 @@ TEST(AreaRuns, ItsBytesEndInItsLastSlot) {
   }
 }
 
-TEST(AreaRuns, AMessageThatIsLongerThanTheRing) {
+TEST(Runs, AMessageThatIsLongerThanTheRing) {
   constexpr uint32_t most = slots * slot_size - Header::bytes;
   for (const uint32_t length : {most + 1, 1U << 31, ~uint32_t{0}}) {
     Forged forged;
@@ -86,7 +86,7 @@ TEST(AreaRuns, AMessageThatIsLongerThanTheRing) {
   EXPECT_EQ(longest.came, 3U);
 }
 
-TEST(AreaRuns, AMessageThatEndsBeforeItsLength) {
+TEST(Runs, AMessageThatEndsBeforeItsLength) {
   Forged at_once;
   at_once.write(0, 100);
   EXPECT_THROW(at_once.take({0, 2}, slot_size + 5), Error);
@@ -111,7 +111,7 @@ TEST(AreaRuns, AMessageThatEndsBeforeItsLength) {
   EXPECT_EQ(whole.came, 2U);
 }
 
-TEST(AreaRuns, TheRingKeepsACopyOfAMessageThatGoesOn) {
+TEST(Runs, TheRingKeepsACopyOfAMessageThatGoesOn) {
   Forged forged;
   forged.write(0, 60);
   forged.take({0, 1}, slot_size);
@@ -181,7 +181,7 @@ void be_hostile(std::minstd_rand &random, Tally &tally) {
   }
 }
 
-TEST(AreaRunsFuzz, NothingThatAPeerWritesDoesHarm) {
+TEST(RunsFuzz, NothingThatAPeerWritesDoesHarm) {
   std::minstd_rand random(13);
   Tally tally;
   for (int i = 0; i < 30'000 && !testing::Test::HasFailure(); ++i)
@@ -191,7 +191,7 @@ TEST(AreaRunsFuzz, NothingThatAPeerWritesDoesHarm) {
   EXPECT_GT(tally.runs, 30'000);
 }
 
-TEST(AreaRunsFuzz, NoiseDoesNoHarm) {
+TEST(RunsFuzz, NoiseDoesNoHarm) {
   std::minstd_rand random(14);
   int errors = 0;
   for (int i = 0; i < 20'000; ++i) {
@@ -208,7 +208,7 @@ TEST(AreaRunsFuzz, NoiseDoesNoHarm) {
   EXPECT_GT(errors, 1000);
 }
 
-TEST(AreaRunsFuzz, ASenderBelievesNoCountThatCannotBe) {
+TEST(RunsFuzz, ASenderBelievesNoCountThatCannotBe) {
   std::minstd_rand random(15);
   for (int i = 0; i < 3000; ++i) {
     OutRing out(shape_of(slots, slot_size), 1 + static_cast<uint32_t>(random()) % 4);

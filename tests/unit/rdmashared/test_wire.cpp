@@ -40,7 +40,7 @@ std::vector<unsigned char> raw(std::span<const std::byte> bytes) {
   return {at, at + bytes.size()};
 }
 
-TEST(AreaWire, HelloIsInNetworkByteOrderWithoutGaps) {
+TEST(Wire, HelloIsInNetworkByteOrderWithoutGaps) {
   std::vector<unsigned char> expected = {'R',  'B',  'X',  'S',  0,    5,    0,    0,    0,    0,
                                          0,    64,   0,    0,    0,    128,  0,    0,    0,    32,
                                          0,    0,    0,    3,    0,    0,    16,   0,    0x11, 0x22,
@@ -50,7 +50,7 @@ TEST(AreaWire, HelloIsInNetworkByteOrderWithoutGaps) {
   EXPECT_EQ(raw(to_bytes(some_hello()).bytes), expected);
 }
 
-TEST(AreaWire, HelloThereAndBack) {
+TEST(Wire, HelloThereAndBack) {
   for (const Purpose purpose : {Purpose::requests, Purpose::data}) {
     Hello hello = some_hello();
     hello.purpose = purpose;
@@ -66,7 +66,7 @@ TEST(AreaWire, HelloThereAndBack) {
   }
 }
 
-TEST(AreaWire, BothSpeakTheNewestVersionThatBothKnow) {
+TEST(Wire, BothSpeakTheNewestVersionThatBothKnow) {
   Rejection why{};
   Hello future = some_hello();
   future.version = newest_version + 2;
@@ -81,7 +81,7 @@ TEST(AreaWire, BothSpeakTheNewestVersionThatBothKnow) {
   }
 }
 
-TEST(AreaWire, HelloMayBeFollowedByZeros) { // rdma_cm fills it up
+TEST(Wire, HelloMayBeFollowedByZeros) { // rdma_cm fills it up
   std::array<std::byte, 196> filled{};
   const HelloBytes bytes = to_bytes(some_hello());
   std::ranges::copy(bytes.bytes, filled.begin());
@@ -91,7 +91,7 @@ TEST(AreaWire, HelloMayBeFollowedByZeros) { // rdma_cm fills it up
   EXPECT_EQ(came->rkey, some_hello().rkey);
 }
 
-TEST(AreaWire, AHelloThatCannotBeIsRefusedWithItsReason) {
+TEST(Wire, AHelloThatCannotBeIsRefusedWithItsReason) {
   Rejection why{};
   const HelloBytes good = to_bytes(some_hello());
   Hello old = some_hello();
@@ -121,7 +121,7 @@ TEST(AreaWire, AHelloThatCannotBeIsRefusedWithItsReason) {
   EXPECT_EQ(why, Rejection::nonsense);
 }
 
-TEST(AreaWire, WelcomeIsInNetworkByteOrderWithoutGaps) {
+TEST(Wire, WelcomeIsInNetworkByteOrderWithoutGaps) {
   const std::vector<unsigned char> expected = {'R',  'B',  'X',  'S',  0,    5,    0,    2,
                                                0,    0,    0,    5,    1,    2,    3,    4,
                                                0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
@@ -129,7 +129,7 @@ TEST(AreaWire, WelcomeIsInNetworkByteOrderWithoutGaps) {
   EXPECT_EQ(raw(to_bytes(some_welcome()).bytes), expected);
 }
 
-TEST(AreaWire, WelcomeThereAndBack) {
+TEST(Wire, WelcomeThereAndBack) {
   const auto came = welcome_in(to_bytes(some_welcome()).bytes);
   ASSERT_TRUE(came);
   EXPECT_EQ(came->rejection, Rejection::full);
@@ -142,7 +142,7 @@ TEST(AreaWire, WelcomeThereAndBack) {
   EXPECT_EQ(rejection->rejection, Rejection::closing);
 }
 
-TEST(AreaWire, AWelcomeThatCannotBe) {
+TEST(Wire, AWelcomeThatCannotBe) {
   const WelcomeBytes good = to_bytes(some_welcome());
   for (size_t length = 0; length < sizeof good; ++length)
     EXPECT_FALSE(welcome_in(std::span(good.bytes).first(length)));
@@ -158,14 +158,14 @@ TEST(AreaWire, AWelcomeThatCannotBe) {
   EXPECT_EQ(came->rejection, Rejection::version);
 }
 
-TEST(AreaWire, EachRefusalHasWordsOfItsOwn) {
+TEST(Wire, EachRefusalHasWordsOfItsOwn) {
   std::set<std::string> words;
   for (uint16_t i = 0; i <= static_cast<uint16_t>(Rejection::unable) + 1; ++i)
     words.insert(words_for(static_cast<Rejection>(i))); // the last is one that nobody knows
   EXPECT_EQ(words.size(), static_cast<size_t>(Rejection::unable) + 2);
 }
 
-TEST(AreaWire, HeaderAndResponseBufferAreInNetworkByteOrder) {
+TEST(Wire, HeaderAndResponseBufferAreInNetworkByteOrder) {
   std::array<std::byte, Header::bytes> header;
   header.fill(std::byte{0xff}); // nothing of what stood there goes onto the wire
   to_wire(header, Header{.length = 0x01020304,
@@ -196,7 +196,7 @@ TEST(AreaWire, HeaderAndResponseBufferAreInNetworkByteOrder) {
   EXPECT_EQ(buffer_back.length, 0x05060708U);
 }
 
-TEST(AreaWire, ShapesAtTheirLimits) {
+TEST(Wire, ShapesAtTheirLimits) {
   const auto with = [](auto change) {
     Shape changed = shape;
     change(changed);
@@ -223,7 +223,7 @@ TEST(AreaWire, ShapesAtTheirLimits) {
   EXPECT_TRUE(with([](Shape &its) { its.long_responses = its.largest = 0; }));
 }
 
-TEST(AreaWire, AMessageTakesAsManySlotsAsItNeeds) {
+TEST(Wire, AMessageTakesAsManySlotsAsItNeeds) {
   EXPECT_EQ(slots_for(0, 32), 1U);
   EXPECT_EQ(slots_for(8, 32), 1U);
   EXPECT_EQ(slots_for(9, 32), 2U);
@@ -232,7 +232,7 @@ TEST(AreaWire, AMessageTakesAsManySlotsAsItNeeds) {
   EXPECT_EQ(slots_for(~uint32_t{0}, 32), (uint64_t{1} << 27) + 1); // no overflow
 }
 
-TEST(AreaWire, AnIdKeepsItsParts) {
+TEST(Wire, AnIdKeepsItsParts) {
   std::minstd_rand random(1);
   for (int i = 0; i < 1000; ++i) {
     const RequestId id{.worker = static_cast<uint16_t>(random()),
@@ -247,7 +247,7 @@ TEST(AreaWire, AnIdKeepsItsParts) {
   EXPECT_EQ(id.packed(), 0xfffefffdfffffffcU);
 }
 
-TEST(AreaWireFuzz, AHelloIsRefusedOrPossible) {
+TEST(WireFuzz, AHelloIsRefusedOrPossible) {
   std::minstd_rand random(2);
   int accepted = 0, not_accepted = 0;
   for (int i = 0; i < 200'000; ++i) {

@@ -27,7 +27,7 @@ from lab.errors import LabError, UsageError
 from lab.machine import machine
 
 LIBRARY = "tools/inject/libverbs_inject.so"
-AT_ONCE = int(os.environ.get("LAB_INJECT_AT_ONCE", "8"))  # runs; most of a run is waiting
+AT_ONCE = 8  # runs; most of a run is waiting
 INJECTED = re.compile(r"verbs-inject: (?:process [\d.]+, )?(\w+), call (\d+): (.*)")
 LEFT = "verbs-inject: left open: "
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|: runtime error: ")
