@@ -15,8 +15,7 @@ namespace {
 constexpr uint32_t magic = 0x52424558; // "RBEX"
 
 [[noreturn]] void refuse(const std::string &why, Where where = Where::here()) {
-  throw Error("the peer's description", why,
-              hint("is the peer one of these programs?", "bad-exchange"), where);
+  throw Error("the peer's description", why, hint_for_other_program(), where);
 }
 
 } // namespace

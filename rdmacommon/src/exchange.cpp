@@ -125,8 +125,7 @@ constexpr size_t stock_length = 4 + 1 + 6 + 1 + 6 + 1 + 32;
 constexpr size_t endpoint_length = stock_length + 1 + mtu_length;
 
 [[noreturn]] void refuse(const std::string &reason, Where where = Where::here()) {
-  throw Error("the peer's address", reason,
-              hint("is the peer one of these programs?", "bad-exchange"), where);
+  throw Error("the peer's address", reason, hint_for_other_program(), where);
 }
 
 /// One field of the line: exactly `digits` hexadecimal digits.
@@ -270,8 +269,7 @@ void Exchange::receive_done(Where where) {
 void Exchange::receive_done(milliseconds limit, Where where) {
   const std::string text = receive_message(done.size(), "the peer's 'done'", limit, where);
   if (text != done)
-    throw Error("the peer's 'done'", "it sent " + in_quotes(text),
-                hint("is the peer one of these programs?", "bad-exchange"), where);
+    throw Error("the peer's 'done'", "it sent " + in_quotes(text), hint_for_other_program(), where);
 }
 
 bool Exchange::can_receive(Where where) const {
@@ -306,7 +304,7 @@ void Exchange::send_message(std::string_view text, Where where) {
 std::string Exchange::receive_message(size_t length, const char *what, milliseconds limit,
                                       Where where) {
   const auto fail = [what, where](const std::string &reason) {
-    throw Error(what, reason, hint("is the peer one of these programs?", "bad-exchange"), where);
+    throw Error(what, reason, hint_for_other_program(), where);
   };
   const Clock::time_point deadline = Clock::now() + limit;
   for (;;) {

@@ -418,6 +418,10 @@ std::string hint(std::string_view what_to_do, std::string_view anchor) {
   return std::string(what_to_do) + "; see lessons/troubleshooting.md#" + std::string(anchor);
 }
 
+std::string hint_for_other_program() {
+  return hint("check that the peer is one of these programs", "bad-exchange");
+}
+
 std::string hint_for_errno(std::string_view call, int error) {
   if (error == ENOMEM && needs_locked_memory(call))
     return hint_for_no_memory();

@@ -25,6 +25,9 @@ std::string hint_for_cm_event(rdma_cm_event_type event, int status);
 /// The hint for an rdma_cm event that is waited for and does not come, or "".
 std::string hint_for_no_cm_event(rdma_cm_event_type wanted);
 
+/// The hint for bytes of a peer that no program with this library sends.
+std::string hint_for_other_program();
+
 /// A hint ends in where to read more: an anchor of the troubleshooting page.
 std::string hint(std::string_view what_to_do, std::string_view anchor);
 
