@@ -57,7 +57,8 @@ public:
     const int remote = is_rping ? 0 : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
     data_mr_ = reg_mr(pd_.get(), memory_->data.data(), memory_->data.size(),
                       access_for_reads(id_->verbs) | remote);
-    said_mr_ = reg_mr(pd_.get(), &memory_->said, sizeof memory_->said, IBV_ACCESS_LOCAL_WRITE);
+    message_mr_ =
+        reg_mr(pd_.get(), &memory_->message, sizeof memory_->message, IBV_ACCESS_LOCAL_WRITE);
     qp_ = create_cm_qp(id_.get(), pd_.get(), cq,
                        {.max_send_wr = max_requests - 1,
                         .max_recv_wr = 1,
@@ -103,14 +104,14 @@ public:
     due_in(awaits_message() ? step_ : silence_);
     switch (static_cast<Work>(wc.wr_id)) {
     case Work::receive:
-      is_rping_ ? rping_said(wc.byte_len) : client_said(wc.byte_len);
+      is_rping_ ? take_rping_buffer(wc.byte_len) : take_description(wc.byte_len);
       break;
     case Work::transfer: // the READ of the ping, or the WRITE of the pong: the client may continue
       post_receive();
       send(RpingBuffer{});
       break;
-    case Work::look:
-      looking_ = false;
+    case Work::probe:
+      probing_ = false;
       break;
     case Work::send:
       break;
@@ -127,9 +128,9 @@ public:
     // memory and changes nothing, but the client's NIC must acknowledge it. If it does not, the
     // completion fails.
     due_in(silence_);
-    if (std::exchange(looking_, true))
+    if (std::exchange(probing_, true))
       return;
-    post({.wr_id = static_cast<uint64_t>(Work::look),
+    post({.wr_id = static_cast<uint64_t>(Work::probe),
           .opcode = IBV_WR_RDMA_WRITE,
           .send_flags = IBV_SEND_SIGNALED});
   }
@@ -154,10 +155,10 @@ public:
   // [close]
 
 private:
-  enum class Work : uint64_t { receive, send, transfer, look };
+  enum class Work : uint64_t { receive, send, transfer, probe };
   struct Memory {
     std::array<char, 65536> data;
-    std::array<char, sizeof(rdmacommon::Description)> said; // by either protocol
+    std::array<char, sizeof(rdmacommon::Description)> message; // by either protocol
   };
 
   void due_in(std::chrono::milliseconds how_long) { deadline_ = Clock::now() + how_long; }
@@ -169,7 +170,8 @@ private:
   }
 
   void post_receive() {
-    ibv_sge into = rdmacommon::piece(said_mr_.get(), memory_->said.data(), memory_->said.size());
+    ibv_sge into =
+        rdmacommon::piece(message_mr_.get(), memory_->message.data(), memory_->message.size());
     rdmacommon::post_recv(
         id_->qp, {.wr_id = static_cast<uint64_t>(Work::receive), .sg_list = &into, .num_sge = 1});
     ++posted_;
@@ -186,12 +188,12 @@ private:
 
   // Our protocol: the client describes its memory, and we describe ours. After that the client
   // WRITEs and READs without us.
-  void client_said(size_t bytes) {
+  void take_description(size_t bytes) {
     using namespace rdmacommon;
     if (described_)
       throw Error("the client", "it says more than it should");
     Description theirs{};
-    std::memcpy(&theirs, memory_->said.data(), sizeof theirs);
+    std::memcpy(&theirs, memory_->message.data(), sizeof theirs);
     described(theirs, bytes); // throws if it is wrong
     described_ = true;
     due_in(silence_);
@@ -201,12 +203,12 @@ private:
 
   // rping: the client first sends the address of its ping, and we READ the ping. Then the client
   // sends the address of another buffer, and we WRITE the ping there.
-  void rping_said(size_t bytes) {
+  void take_rping_buffer(size_t bytes) {
     using namespace rdmacommon;
     RpingBuffer buffer{};
     if (bytes != sizeof buffer)
       throw Error("rping's message", "it has " + std::to_string(bytes) + " bytes, not 16");
-    std::memcpy(&buffer, memory_->said.data(), sizeof buffer);
+    std::memcpy(&buffer, memory_->message.data(), sizeof buffer);
     const uint64_t address = be64toh(buffer.address);
     const uint32_t size = be32toh(buffer.size);
     if (size == 0 || size > memory_->data.size() || address + size < address)
@@ -227,12 +229,12 @@ private:
   const std::chrono::milliseconds step_, silence_;
   Clock::time_point deadline_;
   uint32_t posted_ = 0; // requests whose completions have not come
-  bool closed_ = false, looking_ = false;
+  bool closed_ = false, probing_ = false;
   bool described_ = false; // our protocol: the client has described its memory
   bool pong_ = false;      // rping: we READ or have READ the ping; its pong is next
   uint32_t ping_size_ = 0;
   std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
   rdmacommon::unique_pd pd_; // a PD for each client: another client's rkey opens nothing here
-  rdmacommon::unique_mr data_mr_, said_mr_;
+  rdmacommon::unique_mr data_mr_, message_mr_;
   rdmacommon::unique_cm_qp qp_; // made last, destroyed first
 };

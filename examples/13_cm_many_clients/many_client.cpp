@@ -205,14 +205,17 @@ private:
 template <typename Ready>
 void come(const CmOptions &options, const Settings &settings, uint32_t me, Ready ready) {
   Backoff backoff;
-  uint32_t done = 0;
+  uint32_t round = 0;
   // [client]
   for (uint32_t attempt = 1;; ++attempt) {
     try {
       Connection connection(options);
       ready();
-      for (; done < settings.rounds; ++done, attempt = 0, backoff.reset())
-        connection.write_and_read(me * 1'000'003 + done + 1, settings.size);
+      for (; round < settings.rounds; ++round) {
+        connection.write_and_read(me * 1'000'003 + round + 1, settings.size);
+        attempt = 0; // a new row of failures can begin
+        backoff.reset();
+      }
       connection.disconnect();
       return;
     } catch (const Final &) {
@@ -222,7 +225,7 @@ void come(const CmOptions &options, const Settings &settings, uint32_t me, Ready
         throw;
       const milliseconds pause = backoff.next();
       if (settings.verbose)
-        std::printf("client %u, after %u rounds: %s; again in %d ms\n", me, done, error.what(),
+        std::printf("client %u, after %u rounds: %s; again in %d ms\n", me, round, error.what(),
                     static_cast<int>(pause.count()));
       std::this_thread::sleep_for(pause); // no event reports that the server is back
     }

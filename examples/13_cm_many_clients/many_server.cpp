@@ -36,7 +36,7 @@ using namespace rdmacommon;
 
 namespace {
 
-struct Limits {
+struct Settings {
   uint32_t clients = 8, at_once = 128; // clients: in all (0: no end), and at a time
   std::chrono::seconds silence{5}, grace{10};
 };
@@ -61,7 +61,8 @@ class Server {
 public:
   using Clock = ClientConnection::Clock;
 
-  Server(const CmOptions &options, const Limits &limits) : options_(options), limits_(limits) {
+  Server(const CmOptions &options, const Settings &settings)
+      : options_(options), settings_(settings) {
     loop_.watch(channel_->fd);
   }
 
@@ -89,7 +90,7 @@ private:
   }
 
   bool has_ended() const {
-    const bool enough = limits_.clients > 0 && served_ >= limits_.clients;
+    const bool enough = settings_.clients > 0 && served_ >= settings_.clients;
     return (closing_ || enough) && clients_now() == 0;
   }
 
@@ -137,7 +138,7 @@ private:
     const auto hello = greeting_in(event.param.conn);
     const Refusal why = hello && hello->version != protocol_version ? Refusal::version
                         : closing_                                  ? Refusal::closing
-                        : clients_now() >= limits_.at_once          ? Refusal::full
+                        : clients_now() >= settings_.at_once        ? Refusal::full
                                                                     : Refusal::none;
     if (why != Refusal::none) {
       const Greeting no = greeting(why);
@@ -148,9 +149,9 @@ private:
     // [request]
     try {
       Device &device =
-          devices_.try_emplace(id->verbs, id->verbs, limits_.at_once, loop_).first->second;
+          devices_.try_emplace(id->verbs, id->verbs, settings_.at_once, loop_).first->second;
       auto client = std::make_unique<ClientConnection>(std::move(id), !hello, device.cq.get(),
-                                                       options_.timeout, limits_.silence);
+                                                       options_.timeout, settings_.silence);
       client->accept(event.param.conn);
       const uint32_t number = client->qp()->qp_num;
       device.clients.emplace(number, std::move(client));
@@ -229,15 +230,15 @@ private:
     if (!closing_)
       std::printf("closing: no new clients, and %u may finish\n", clients_now());
     // A second signal means: do not wait.
-    grace_ends_ = closing_ ? Clock::now() : Clock::now() + limits_.grace;
+    grace_ends_ = closing_ ? Clock::now() : Clock::now() + settings_.grace;
     closing_ = true;
   }
 
   const CmOptions &options_;
-  const Limits limits_;
+  const Settings settings_;
   EventLoop loop_;
   unique_event_channel channel_ = create_event_channel();
-  unique_cm_id listener_ = cm_listen(channel_.get(), options_, static_cast<int>(limits_.at_once));
+  unique_cm_id listener_ = cm_listen(channel_.get(), options_, static_cast<int>(settings_.at_once));
   // With the clients in them: declared after, so that they go before the channel that they report
   // to.
   std::map<ibv_context *, Device> devices_;
@@ -249,14 +250,14 @@ private:
 void many_server(int argc, char **argv) {
   CommandLine line{"Serves many clients at a time, ours and rping's. SIGTERM lets them finish."};
   CmOptions options{line, "the address to listen on [all of them]"};
-  Limits limits;
-  line.add("--clients", limits.clients,
+  Settings settings;
+  line.add("--clients", settings.clients,
            "end after so many that were not dropped; 0: serve until SIGTERM [8]", 0, 1'000'000);
-  line.add("--at-once", limits.at_once, "how many clients at a time [128]", 1, 4096);
-  line.add("--silence", limits.silence, "after which a client's host is looked at");
-  line.add("--grace", limits.grace, "how long clients may go on after SIGTERM");
+  line.add("--at-once", settings.at_once, "how many clients at a time [128]", 1, 4096);
+  line.add("--silence", settings.silence, "after which a client's host is looked at");
+  line.add("--grace", settings.grace, "how long clients may go on after SIGTERM");
   line.parse(argc, argv);
-  Server(options, limits).run();
+  Server(options, settings).run();
 }
 
 } // namespace
