@@ -122,10 +122,10 @@ enum Request : uint64_t { receive_request = 1, send_request = 2 };
 
 // [post-recv]
 void post_receive(ibv_qp *qp, ibv_mr *mr, Buffer &buffer) {
-  ibv_sge where{.addr = reinterpret_cast<uint64_t>(buffer.incoming),
-                .length = message_size,
-                .lkey = mr->lkey}; // our NIC checks that this region is ours
-  ibv_recv_wr request{.wr_id = receive_request, .sg_list = &where, .num_sge = 1};
+  ibv_sge sge{.addr = reinterpret_cast<uint64_t>(buffer.incoming),
+              .length = message_size,
+              .lkey = mr->lkey}; // our NIC checks that this region is ours
+  ibv_recv_wr request{.wr_id = receive_request, .sg_list = &sge, .num_sge = 1};
   ibv_recv_wr *refused = nullptr;
   check_rc(ibv_post_recv(qp, &request, &refused), "ibv_post_recv");
 }

@@ -38,8 +38,8 @@ struct Side {
   // [side]
   void receive_into(size_t number) const {
     fill(number, "");
-    ibv_sge where = slot(number);
-    rdmacommon::post_recv(qp, {.wr_id = number, .sg_list = &where, .num_sge = 1});
+    ibv_sge sge = slot(number);
+    rdmacommon::post_recv(qp, {.wr_id = number, .sg_list = &sge, .num_sge = 1});
   }
   void wait_sent() const { rdmacommon::wait_for_completion(sent, "a SEND", timeout); }
   ibv_wc wait_received() const {

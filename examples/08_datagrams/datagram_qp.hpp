@@ -73,8 +73,8 @@ public:
   // [receive]
   // A slot has room for the 40 bytes, and for as much as fits into a packet.
   void receive_into(uint64_t slot) {
-    ibv_sge where = rdmacommon::piece(mr_.get(), slot_at(slot), slot_size_);
-    rdmacommon::post_recv(qp_.get(), {.wr_id = slot, .sg_list = &where, .num_sge = 1});
+    ibv_sge sge = rdmacommon::piece(mr_.get(), slot_at(slot), slot_size_);
+    rdmacommon::post_recv(qp_.get(), {.wr_id = slot, .sg_list = &sge, .num_sge = 1});
   }
   const char *slot_at(uint64_t slot) const { return memory_.data() + slot * slot_size_; }
   // [receive]

@@ -61,8 +61,8 @@ public:
     rdmacommon::check_rc(ibv_modify_srq(srq_.get(), &attr, IBV_SRQ_LIMIT), "ibv_modify_srq(LIMIT)");
     const size_t count = free_.size();
     for (const uint64_t wr_id : free_) {
-      ibv_sge where = rdmacommon::piece(mr_.get(), &buffers_[wr_id], sizeof(Message));
-      rdmacommon::post_srq_recv(srq_.get(), {.wr_id = wr_id, .sg_list = &where, .num_sge = 1});
+      ibv_sge sge = rdmacommon::piece(mr_.get(), &buffers_[wr_id], sizeof(Message));
+      rdmacommon::post_srq_recv(srq_.get(), {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1});
     }
     free_.clear();
     return count;

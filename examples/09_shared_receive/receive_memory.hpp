@@ -44,11 +44,11 @@ inline void measure(const rdmacommon::Port &port, ibv_pd *pd, uint32_t qps, uint
     to_init(all.back().get(), port); // in RESET it takes no receives
   }
   for (uint32_t i = 0; i < receives; ++i) {
-    ibv_sge where = piece(mr.get(), static_cast<Message *>(memory.get()) + i, sizeof(Message));
+    ibv_sge sge = piece(mr.get(), static_cast<Message *>(memory.get()) + i, sizeof(Message));
     if (shared)
-      post_srq_recv(srq.get(), {.sg_list = &where, .num_sge = 1});
+      post_srq_recv(srq.get(), {.sg_list = &sge, .num_sge = 1});
     else
-      post_recv(all[i % qps].get(), {.sg_list = &where, .num_sge = 1});
+      post_recv(all[i % qps].get(), {.sg_list = &sge, .num_sge = 1});
   }
   std::printf("%-25s %8u receives, %5zu KiB registered, %5zu KiB pinned\n",
               shared ? "one for all queue pairs:" : "a queue for each:", receives,

@@ -32,8 +32,8 @@ struct Inbox {
         cq(rdmacommon::create_cq(context, 2)) {}
 
   void post(ibv_qp *qp) {
-    ibv_sge where = rdmacommon::piece(mr.get(), memory.data(), memory.size());
-    rdmacommon::post_recv(qp, {.sg_list = &where, .num_sge = 1});
+    ibv_sge sge = rdmacommon::piece(mr.get(), memory.data(), memory.size());
+    rdmacommon::post_recv(qp, {.sg_list = &sge, .num_sge = 1});
   }
 
   // [print]

@@ -50,12 +50,12 @@ size_t count_words(std::span<const std::byte> request, std::span<std::byte> resp
 // [handler]
 
 // [serve]
-void serve(const CmOptions &where) {
-  Server server({.host = where.host,
-                 .port = where.cm_port,
+void serve(const CmOptions &options) {
+  Server server({.host = options.host,
+                 .port = options.cm_port,
                  .exit_after = 1,
                  .handler_threads = 2,
-                 .connect_within = where.timeout,
+                 .connect_within = options.timeout,
                  .log = log_line},
                 count_words);
   std::printf("listening on rdma_cm port %u\n", server.port());
@@ -64,12 +64,12 @@ void serve(const CmOptions &where) {
 }
 // [serve]
 
-void ask(const CmOptions &where, uint32_t lines) {
+void ask(const CmOptions &options, uint32_t lines) {
   // [ask]
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
-                 .connect_within = where.timeout,
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                 .connect_within = options.timeout,
                  .log = log_line}); // a thread of its own, which connects
-  sender.wait_until_up(where.timeout);
+  sender.wait_connected(options.timeout);
   Caller caller = sender.caller(); // for any number of threads
 
   // Waits for the response, and reads it where it lies.
@@ -102,19 +102,19 @@ void ask(const CmOptions &where, uint32_t lines) {
   for (uint32_t i = 0; i < lines; ++i)
     pending.push_back(caller.request_async(std::as_bytes(std::span(text))));
   for (Pending &one : pending)
-    if (!one.wait(where.timeout, check))
+    if (!one.wait(options.timeout, check))
       throw Error("a response", "it does not come");
   std::printf("  and %u more, of which %u are right\n", 2 * lines, right);
 }
 
 void use_shared_client(int argc, char **argv) {
   CommandLine line{"A service that counts words, and its client."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   uint32_t lines = 40;
   line.add("--lines", lines, "to ask for one after the other, and then at the same time [40]", 0,
            1000);
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : ask(where, lines);
+  options.is_server() ? serve(options) : ask(options, lines);
 }
 
 } // namespace

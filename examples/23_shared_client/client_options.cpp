@@ -41,7 +41,7 @@ std::vector<ServerAddress> servers_in(const std::string &list, uint16_t port) {
 
 ClientOptions client_options(int argc, char **argv) {
   CommandLine line{"Many workers send requests by connections that they share."};
-  CmOptions where{line, "the server"};
+  CmOptions options{line, "the server"};
   ClientOptions settings;
   SenderOptions &sender = settings.sender;
   Load &load = settings.load;
@@ -94,7 +94,7 @@ ClientOptions client_options(int argc, char **argv) {
   line.parse(argc, argv);
   check_timetable(line, load.every_us, load.in_flight);
   load.processes = std::max(settings.processes, 1U);
-  load.limit = settings.timeout = where.timeout;
+  load.limit = settings.timeout = options.timeout;
   settings.waiting = waiting_of(waiting);
   settings.in_slots = responses != "connection";
   settings.by_connection =
@@ -102,10 +102,10 @@ ClientOptions client_options(int argc, char **argv) {
   if (settings.is_to_serve)
     settings.processes = 0;
   sender.log = log_warning;
-  sender.connect_within = where.timeout;
+  sender.connect_within = options.timeout;
   sender.waiting = waiting_of(sender_waits);
-  sender.servers = servers_in(also, where.cm_port);
-  sender.servers.insert(sender.servers.begin(), {.host = where.host, .port = where.cm_port});
+  sender.servers = servers_in(also, options.cm_port);
+  sender.servers.insert(sender.servers.begin(), {.host = options.host, .port = options.cm_port});
   if (group_id > 0)
     sender.members = group_id;
   return settings;

@@ -83,7 +83,7 @@ void Round::run() {
   Sender sender(options_, std::move(links));
   for (const WorkerProcess &worker : workers_)
     worker.go_on();
-  sender.wait_until_up(settings_.timeout);
+  sender.wait_connected(settings_.timeout);
   for (const WorkerProcess &worker : workers_) // before time is measured
     worker.wait_until_joined(settings_.timeout);
   settings_.is_to_serve ? serve(sender) : measure(sender);

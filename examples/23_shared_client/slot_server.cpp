@@ -24,7 +24,7 @@ namespace {
 
 void slot_server(int argc, char **argv) {
   CommandLine line{"Answers shared clients' requests. SIGTERM lets them finish."};
-  CmOptions where{line, "the address to listen on [all of them]"};
+  CmOptions cm{line, "the address to listen on [all of them]"};
   ServerOptions options{.exit_after = 2};
   std::string waiting = "adaptive";
   uint32_t megabytes = 256, total_megabytes = 1024;
@@ -51,9 +51,9 @@ void slot_server(int argc, char **argv) {
   options.memory = uint64_t{megabytes} << 20;
   options.total_memory = uint64_t{total_megabytes} << 20;
   options.waiting = waiting_of(waiting);
-  options.host = where.host;
-  options.port = where.cm_port;
-  options.connect_within = where.timeout;
+  options.host = cm.host;
+  options.port = cm.cm_port;
+  options.connect_within = cm.timeout;
   options.grace = grace;
   options.log = log_line;
 

@@ -46,12 +46,12 @@ private:
 
 void use(int argc, char **argv) {
   CommandLine line{"Puts and gets values of the cache, in an event loop of asio."};
-  CmOptions where{line, "the server"};
+  CmOptions options{line, "the server"};
   line.parse(argc, argv);
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
-                 .connect_within = where.timeout,
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                 .connect_within = options.timeout,
                  .log = log_line});
-  sender.wait_until_up(where.timeout);
+  sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
 
   asio::io_context loop;

@@ -63,7 +63,7 @@ private:
   std::unordered_map<std::string, std::list<Entry>::iterator> places_;
 };
 
-void serve(const CmOptions &where, size_t most_bytes) {
+void serve(const CmOptions &options, size_t most_bytes) {
   Cache cache(most_bytes);
   const auto answer = [&](Request &&request) {
     const std::string_view text = text_of(request.bytes());
@@ -73,11 +73,11 @@ void serve(const CmOptions &where, size_t most_bytes) {
     cache.put(key, value);
     request.reply(0);
   };
-  Server server({.host = where.host,
-                 .port = where.cm_port,
+  Server server({.host = options.host,
+                 .port = options.cm_port,
                  .exit_after = 1,
                  .handler_threads = 2,
-                 .connect_within = where.timeout,
+                 .connect_within = options.timeout,
                  .log = log_line},
                 answer);
   std::printf("listening on rdma_cm port %u\n", server.port());
@@ -100,19 +100,19 @@ void work(Caller caller, uint32_t number, uint32_t values, const Link &parent) {
   parent.send(std::to_string(hits) + " hits, " + std::to_string(right) + " right");
 }
 
-void ask(const CmOptions &where, uint32_t processes, uint32_t values) {
+void ask(const CmOptions &options, uint32_t processes, uint32_t values) {
   const std::string name = "cache-" + std::to_string(getpid());
   std::vector<std::unique_ptr<Child>> workers; // forked before there is a thread or a device
   for (uint32_t number = 0; number < processes; ++number)
     workers.push_back(std::make_unique<Child>([&, number](const Link &parent) {
-      parent.receive(where.timeout); // there is a sender
-      work(Caller::join(name, Waiting::adaptive, where.timeout), number, values, parent);
+      parent.receive(options.timeout); // there is a sender
+      work(Caller::join(name, Waiting::adaptive, options.timeout), number, values, parent);
     }));
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
                  .name = name,
-                 .connect_within = where.timeout,
+                 .connect_within = options.timeout,
                  .log = log_line});
-  sender.wait_until_up(where.timeout);
+  sender.wait_connected(options.timeout);
   for (const auto &worker : workers)
     worker->link().send("go on");
   for (const auto &worker : workers)
@@ -121,14 +121,14 @@ void ask(const CmOptions &where, uint32_t processes, uint32_t values) {
 
 void run(int argc, char **argv) {
   CommandLine line{"A cache, and processes of one host that use it."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   size_t most_bytes = 1 << 20;
   uint32_t processes = 3, values = 100;
   line.add("--bytes", most_bytes, "that the cache keeps [1 MiB]", 1, size_t{1} << 40);
   line.add("--processes", processes, "that use it [3]", 1, 64);
   line.add("--values", values, "that each process puts and gets [100]", 1, 100'000);
   line.parse(argc, argv);
-  where.is_server() ? serve(where, most_bytes) : ask(where, processes, values);
+  options.is_server() ? serve(options, most_bytes) : ask(options, processes, values);
 }
 
 } // namespace

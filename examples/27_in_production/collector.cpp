@@ -37,7 +37,7 @@ struct Summary {
 };
 
 // One thread runs all handlers, so they need no lock.
-void serve(const CmOptions &where) {
+void serve(const CmOptions &options) {
   std::map<uint64_t, Summary> summaries;
   Dispatcher typed;
   typed.on<Sample>([&](const Sample &sample, Request &&) { // nobody waits for an answer
@@ -47,11 +47,11 @@ void serve(const CmOptions &where) {
     ++summary.count;
   });
   typed.on<Summarize>([&](const Summarize &what) { return summaries[what.of]; });
-  Server server({.host = where.host,
-                 .port = where.cm_port,
+  Server server({.host = options.host,
+                 .port = options.cm_port,
                  .exit_after = 1,
                  .handler_threads = 0,
-                 .connect_within = where.timeout,
+                 .connect_within = options.timeout,
                  .log = log_line},
                 typed);
   std::printf("listening on rdma_cm port %u\n", server.port());
@@ -66,19 +66,19 @@ void work(Caller caller, uint32_t samples) {
   ask<Summary>(caller, Summarize{.of = 0});
 }
 
-void use(const CmOptions &where, uint32_t processes, uint32_t samples) {
+void use(const CmOptions &options, uint32_t processes, uint32_t samples) {
   const std::string name = "collector-" + std::to_string(getpid());
   std::vector<std::unique_ptr<Child>> workers; // forked before there is a thread or a device
   for (uint32_t i = 0; i < processes; ++i)
     workers.push_back(std::make_unique<Child>([&](const Link &parent) {
-      parent.receive(where.timeout); // there is a sender
-      work(Caller::join(name, Waiting::adaptive, where.timeout), samples);
+      parent.receive(options.timeout); // there is a sender
+      work(Caller::join(name, Waiting::adaptive, options.timeout), samples);
     }));
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
                  .name = name,
-                 .connect_within = where.timeout,
+                 .connect_within = options.timeout,
                  .log = log_line});
-  sender.wait_until_up(where.timeout);
+  sender.wait_connected(options.timeout);
   for (const auto &worker : workers)
     worker->link().send("go on");
   for (const auto &worker : workers)
@@ -96,12 +96,12 @@ void use(const CmOptions &where, uint32_t processes, uint32_t samples) {
 
 void run(int argc, char **argv) {
   CommandLine line{"Collects the samples of many processes."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   uint32_t processes = 3, samples = 1000;
   line.add("--processes", processes, "that send samples [3]", 1, 64);
   line.add("--samples", samples, "of each process [1000]", 1, 1'000'000);
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : use(where, processes, samples);
+  options.is_server() ? serve(options) : use(options, processes, samples);
 }
 
 } // namespace

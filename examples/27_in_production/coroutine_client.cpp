@@ -65,19 +65,19 @@ Task put_and_get(Caller &caller, std::string key, uint32_t &left, uint32_t &righ
 
 void use(int argc, char **argv) {
   CommandLine line{"Puts and gets values of the cache, in coroutines."};
-  CmOptions where{line, "the server"};
+  CmOptions options{line, "the server"};
   line.parse(argc, argv);
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
-                 .connect_within = where.timeout,
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                 .connect_within = options.timeout,
                  .log = log_line});
-  sender.wait_until_up(where.timeout);
+  sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   constexpr uint32_t all = 10;
   uint32_t left = all, right = 0;
   for (uint32_t i = 0; i < all; ++i)
     put_and_get(caller, std::to_string(i), left, right);
   while (left > 0)
-    caller.run_ready(where.timeout);
+    caller.run_ready(options.timeout);
   std::printf("%u coroutines have put and got a value, %u got the right one\n", all, right);
 }
 

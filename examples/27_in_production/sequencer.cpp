@@ -40,7 +40,7 @@ constexpr uint32_t longest_log = 1 << 12; // bytes of an answer
 
 // One thread runs all handlers, so they need no lock, and the order of the log is that in which
 // requests came.
-void serve(const CmOptions &where) {
+void serve(const CmOptions &options) {
   uint64_t next = 1;
   std::vector<uint64_t> log;
   Dispatcher typed;
@@ -57,11 +57,11 @@ void serve(const CmOptions &where) {
     const auto bytes = std::as_bytes(std::span(log).subspan(std::min(from, log.size())));
     request.reply(bytes.first(std::min(bytes.size(), request.response_space().size() / 8 * 8)));
   };
-  Server server({.host = where.host,
-                 .port = where.cm_port,
+  Server server({.host = options.host,
+                 .port = options.cm_port,
                  .exit_after = 1,
                  .handler_threads = 0,
-                 .connect_within = where.timeout,
+                 .connect_within = options.timeout,
                  .log = log_line},
                 answer);
   std::printf("listening on rdma_cm port %u\n", server.port());
@@ -89,20 +89,20 @@ std::vector<uint64_t> whole_log(Caller &caller) {
   }
 }
 
-void use(const CmOptions &where, uint32_t processes, uint32_t count) {
+void use(const CmOptions &options, uint32_t processes, uint32_t count) {
   const std::string name = "sequencer-" + std::to_string(getpid());
   std::vector<std::unique_ptr<Child>> workers; // forked before there is a thread or a device
   for (uint32_t i = 0; i < processes; ++i)
     workers.push_back(std::make_unique<Child>([&](const Link &parent) {
-      parent.receive(where.timeout); // there is a sender
-      work(Caller::join(name, Waiting::adaptive, where.timeout), count);
+      parent.receive(options.timeout); // there is a sender
+      work(Caller::join(name, Waiting::adaptive, options.timeout), count);
     }));
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}},
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
                  .largest_response = longest_log,
                  .name = name,
-                 .connect_within = where.timeout,
+                 .connect_within = options.timeout,
                  .log = log_line});
-  sender.wait_until_up(where.timeout);
+  sender.wait_connected(options.timeout);
   for (const auto &worker : workers)
     worker->link().send("go on");
   for (const auto &worker : workers)
@@ -118,12 +118,12 @@ void use(const CmOptions &where, uint32_t processes, uint32_t count) {
 
 void run(int argc, char **argv) {
   CommandLine line{"Numbers and a log for many processes."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   uint32_t processes = 3, count = 100;
   line.add("--processes", processes, "that take numbers [3]", 1, 64);
   line.add("--numbers", count, "that each process takes [100]", 1, 1'000'000);
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : use(where, processes, count);
+  options.is_server() ? serve(options) : use(options, processes, count);
 }
 
 } // namespace

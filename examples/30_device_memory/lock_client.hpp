@@ -47,8 +47,8 @@ public:
         pd_.get(), cq_.get(),
         {.max_send_wr = 2, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
     rdmacommon::to_init(qp_.get(), port_);
-    ibv_sge where = rdmacommon::piece(mr_.get(), &mine_.directory, sizeof mine_.directory);
-    rdmacommon::post_recv(qp_.get(), {.sg_list = &where, .num_sge = 1});
+    ibv_sge sge = rdmacommon::piece(mr_.get(), &mine_.directory, sizeof mine_.directory);
+    rdmacommon::post_recv(qp_.get(), {.sg_list = &sge, .num_sge = 1});
     exchange_.emplace(options, rdmacommon::Where::here());
     const rdmacommon::RemoteMemory chip =
         rdmacommon::connect(qp_.get(), port_, *exchange_, options, {});

@@ -145,7 +145,7 @@ uint32_t Sender::connections() const {
   return options.threads * options.connections * static_cast<uint32_t>(options.servers.size());
 }
 
-void Sender::wait_until_up(milliseconds limit) {
+void Sender::wait_connected(milliseconds limit) {
   std::unique_lock lock(threads_->mutex_);
   const auto is_over = [&] {
     return !threads_->failure_.empty() || threads_->up_ == connections();

@@ -145,7 +145,7 @@ TEST(Clients, AreWaitedForByManyThreads) {
   for (int i = 0; i < 8; ++i)
     threads.emplace_back([&] {
       begun.push(true);
-      sender.wait_until_up(std::chrono::hours(1));
+      sender.wait_connected(std::chrono::hours(1));
       ended.push(true);
     });
   for (size_t i = 0; i < threads.size(); ++i)
@@ -161,7 +161,7 @@ TEST(Clients, MayWaitWithoutALimit) {
   constexpr auto no_limit = std::chrono::milliseconds::max();
   Running server({}, [](Request &&request) { request.reply(request.bytes()); });
   Sender sender({.servers = {server.where()}});
-  sender.wait_until_up(no_limit);
+  sender.wait_connected(no_limit);
   Caller caller = sender.caller();
   Pending answer = caller.request_async(bytes("?"), {.limit = no_limit});
   EXPECT_TRUE(answer.wait(no_limit).has_value());
@@ -175,7 +175,7 @@ TEST(Clients, AreCounted) {
     Connected first(server);
     EXPECT_EQ(ask(first.caller, "?"), "?");
     Sender second({.servers = {server.where()}, .retry_delay = std::chrono::seconds(600)});
-    const std::string why = error_of([&] { second.wait_until_up(std::chrono::milliseconds(1)); });
+    const std::string why = error_of([&] { second.wait_connected(std::chrono::milliseconds(1)); });
     EXPECT_NE(why.find("0 of 1 are up"), why.npos) << why;
   }
   Connected third(server);

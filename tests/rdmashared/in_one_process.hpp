@@ -148,7 +148,7 @@ private:
 class Connected {
 public:
   explicit Connected(SenderOptions options)
-      : sender(std::move(options)), caller((sender.wait_until_up(time_limit), sender.caller())) {}
+      : sender(std::move(options)), caller((sender.wait_connected(time_limit), sender.caller())) {}
   explicit Connected(const Running &server)
       : Connected(SenderOptions{.servers = {server.where()}}) {}
 

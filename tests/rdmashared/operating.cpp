@@ -113,8 +113,8 @@ TEST(Clients, OfOneHostMayNotAllBeHalfOpen) {
   Sender second({.servers = {server.where()}, .log = log.log()});
   log.with("the server rejects: it has as many connections as it takes");
   gate.set_value();
-  first.wait_until_up(time_limit);
-  second.wait_until_up(time_limit); // it has tried again
+  first.wait_connected(time_limit);
+  second.wait_connected(time_limit); // it has tried again
 }
 
 // The second server's end makes the sender log a line, in the thread that has the connections. Then

@@ -132,7 +132,7 @@ TEST(Outcomes, OfASenderThatHasEnded) {
   Running server({}, keep_in(kept));
   auto sender = std::make_unique<Sender>(
       SenderOptions{.servers = {server.where()}, .name = "gone." + std::to_string(getpid())});
-  sender->wait_until_up(time_limit);
+  sender->wait_connected(time_limit);
   Caller caller = Caller::join("gone." + std::to_string(getpid()));
   Pending pending = caller.request_async(bytes("?"), patient());
   int called = 0;
@@ -164,7 +164,7 @@ TEST(Outcomes, OfAnAnswerThatCameBeforeTheSenderEnded) {
   Running server({}, keep_in(kept));
   const std::string name = "gone." + std::to_string(getpid());
   auto sender = std::make_unique<Sender>(SenderOptions{.servers = {server.where()}, .name = name});
-  sender->wait_until_up(time_limit);
+  sender->wait_connected(time_limit);
   Caller caller = Caller::join(name);
   std::vector<Pending> pending;
   pending.push_back(caller.request_async(bytes("?"), patient()));

@@ -172,7 +172,7 @@ private:
 };
 
 // A client is rejected, a request fails, a server stops, another sender finds nobody. @return what
-// wait_until_up() says
+// wait_connected() says
 std::string have_much_to_say(const Log &of_server, const Log &of_sender) {
   std::atomic<bool> has_rejected = false;
   auto running = std::make_unique<Running>(
@@ -191,7 +191,7 @@ std::string have_much_to_say(const Log &of_server, const Log &of_sender) {
   running.reset();
   return error_of([&] {
     Sender sender({.servers = {where}, .log = of_sender});
-    sender.wait_until_up(std::chrono::seconds(1));
+    sender.wait_connected(std::chrono::seconds(1));
   });
 }
 

@@ -218,7 +218,7 @@ TEST(Threads, ConnectAgainWhileOthersGoOn) {
     while (outcome == Outcome::lost);
     EXPECT_EQ(outcome, Outcome::not_sent);
     red.emplace(ServerOptions{.threads = 2}, echo, port);
-    connected.sender.wait_until_up(time_limit);
+    connected.sender.wait_connected(time_limit);
   }
   is_over = true;
   others.join();

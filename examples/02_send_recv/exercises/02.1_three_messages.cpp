@@ -60,8 +60,8 @@ void three_messages(int argc, char **argv) {
   if (options.is_server()) {
     slots = {};
     // TODO: one receive is not enough.
-    ibv_sge where = slot(slots, 0, mr.get());
-    ibv_recv_wr request{.wr_id = 0, .sg_list = &where, .num_sge = 1};
+    ibv_sge sge = slot(slots, 0, mr.get());
+    ibv_recv_wr request{.wr_id = 0, .sg_list = &sge, .num_sge = 1};
     ibv_recv_wr *refused = nullptr;
     check_rc(ibv_post_recv(qp.get(), &request, &refused), "ibv_post_recv");
   }

@@ -47,10 +47,10 @@ void own_peer(int argc, char **argv) {
   to_init(qp.get(), port);
   print_state(qp.get());
 
-  ibv_sge where{.addr = reinterpret_cast<uint64_t>(buffer.incoming),
-                .length = sizeof buffer.incoming,
-                .lkey = mr->lkey};
-  ibv_recv_wr receive{.sg_list = &where, .num_sge = 1};
+  ibv_sge sge{.addr = reinterpret_cast<uint64_t>(buffer.incoming),
+              .length = sizeof buffer.incoming,
+              .lkey = mr->lkey};
+  ibv_recv_wr receive{.sg_list = &sge, .num_sge = 1};
   ibv_recv_wr *refused_receive = nullptr;
   check_rc(ibv_post_recv(qp.get(), &receive, &refused_receive), "ibv_post_recv");
 

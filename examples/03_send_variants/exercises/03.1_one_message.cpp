@@ -38,8 +38,8 @@ void one_message(int argc, char **argv) {
   to_init(qp.get(), port);
   if (options.is_server()) {
     parts = {};
-    ibv_sge where = piece(mr.get(), parts[0].data(), parts[0].size());
-    post_recv(qp.get(), {.sg_list = &where, .num_sge = 1});
+    ibv_sge sge = piece(mr.get(), parts[0].data(), parts[0].size());
+    post_recv(qp.get(), {.sg_list = &sge, .num_sge = 1});
   }
   Exchange exchange(options);
   connect(qp.get(), port, exchange, options);

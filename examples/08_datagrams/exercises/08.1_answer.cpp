@@ -50,8 +50,8 @@ void answer(int argc, char **argv) {
       create_ud_qp(pd.get(), cq.get(), cq.get(),
                    {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1});
   ud_to_rts(qp.get(), port, qkey);
-  ibv_sge where = piece(in.get(), incoming.data(), incoming.size());
-  post_recv(qp.get(), {.sg_list = &where, .num_sge = 1});
+  ibv_sge sge = piece(in.get(), incoming.data(), incoming.size());
+  post_recv(qp.get(), {.sg_list = &sge, .num_sge = 1});
   Exchange exchange(options);
 
   if (options.is_server()) {

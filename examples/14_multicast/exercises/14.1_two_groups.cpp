@@ -43,8 +43,8 @@ void two_groups(int argc, char **argv) {
 
   if (options.is_server()) {
     for (size_t slot = 0; slot < slots; ++slot) {
-      ibv_sge where = piece(mr.get(), memory.data() + slot * slot_size, slot_size);
-      post_recv(qp.get(), {.wr_id = slot, .sg_list = &where, .num_sge = 1});
+      ibv_sge sge = piece(mr.get(), memory.data() + slot * slot_size, slot_size);
+      post_recv(qp.get(), {.wr_id = slot, .sg_list = &sge, .num_sge = 1});
     }
     QpMembership attached(qp.get());
     HostMembership host;

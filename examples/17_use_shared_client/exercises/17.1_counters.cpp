@@ -42,9 +42,10 @@ size_t count(std::span<const std::byte> request, std::span<std::byte> response) 
   return put("0", response);
 }
 
-void serve(const CmOptions &where) {
-  Server server({.host = where.host, .port = where.cm_port, .exit_after = 1, .handler_threads = 4},
-                count);
+void serve(const CmOptions &options) {
+  Server server(
+      {.host = options.host, .port = options.cm_port, .exit_after = 1, .handler_threads = 4},
+      count);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
   std::printf("served %u, dropped %u\n", server.served(), server.dropped());
@@ -59,9 +60,9 @@ std::string answer(Caller &caller, const std::string &request) {
   }
 }
 
-void ask(const CmOptions &where) {
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
-  sender.wait_until_up(where.timeout);
+void ask(const CmOptions &options) {
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   for (const std::string request :
        {"add apples 3", "add pears 10", "add apples 4", "get pears", "get plums"})
@@ -79,9 +80,9 @@ void ask(const CmOptions &where) {
 
 void run(int argc, char **argv) {
   CommandLine line{"Counters that have names."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : ask(where);
+  options.is_server() ? serve(options) : ask(options);
 }
 
 } // namespace

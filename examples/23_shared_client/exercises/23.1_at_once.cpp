@@ -42,19 +42,19 @@ struct Meeting {
   }
 };
 
-void serve(const CmOptions &where) {
+void serve(const CmOptions &options) {
   Meeting meeting;
   Server server(
-      {.host = where.host, .port = where.cm_port, .exit_after = 1, .handler_threads = requests},
+      {.host = options.host, .port = options.cm_port, .exit_after = 1, .handler_threads = requests},
       [&](auto, auto) { return meeting.meet(); });
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
   std::printf("at most %u requests at the same time\n", meeting.most);
 }
 
-void ask(const CmOptions &where) {
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
-  sender.wait_until_up(where.timeout);
+void ask(const CmOptions &options) {
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   uint32_t responses = 0;
   // TODO: each waits for the one before it.
@@ -67,9 +67,9 @@ void ask(const CmOptions &where) {
 
 void run(int argc, char **argv) {
   CommandLine line{"Eight requests, one after the other or all at once."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : ask(where);
+  options.is_server() ? serve(options) : ask(options);
 }
 
 } // namespace

@@ -44,29 +44,30 @@ private:
   bool has_run_ = false;
 };
 
-void serve(const CmOptions &where) {
+void serve(const CmOptions &options) {
   Handlers handlers;
   // TODO: the slow handler has the only thread of the pool.
-  Server server({.host = where.host, .port = where.cm_port, .exit_after = 1, .handler_threads = 1},
-                [&](Request &&request) { handlers(std::move(request)); });
+  Server server(
+      {.host = options.host, .port = options.cm_port, .exit_after = 1, .handler_threads = 1},
+      [&](Request &&request) { handlers(std::move(request)); });
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
 }
 
-void ask(const CmOptions &where) {
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
-  sender.wait_until_up(where.timeout);
+void ask(const CmOptions &options) {
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   Pending first = caller.request_async({}, {.service = slow});
   caller.request({}, RequestOptions{.service = quick});
-  std::printf("both are answered: %s\n", first.wait(where.timeout) ? "yes" : "no");
+  std::printf("both are answered: %s\n", first.wait(options.timeout) ? "yes" : "no");
 }
 
 void overtake(int argc, char **argv) {
   CommandLine line{"A slow request, and a quick one behind it."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : ask(where);
+  options.is_server() ? serve(options) : ask(options);
 }
 
 } // namespace

@@ -38,10 +38,10 @@ Sum sum_of(const Range &range) {
   return {std::accumulate(first, first + range.count, uint64_t{0})};
 }
 
-void serve(const CmOptions &where) {
+void serve(const CmOptions &options) {
   Dispatcher dispatcher;
   dispatcher.on<Range>(sum_of);
-  Server server({.host = where.host, .port = where.cm_port, .exit_after = 1}, dispatcher);
+  Server server({.host = options.host, .port = options.cm_port, .exit_after = 1}, dispatcher);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
 }
@@ -57,9 +57,9 @@ void ask_for(Caller &caller, const Range &range) {
   }
 }
 
-void ask_all(const CmOptions &where) {
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
-  sender.wait_until_up(where.timeout);
+void ask_all(const CmOptions &options) {
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   ask_for(caller, {.first = 6, .count = 2});
   ask_for(caller, {.first = 6, .count = 3});
@@ -69,9 +69,9 @@ void ask_all(const CmOptions &where) {
 
 void any_range(int argc, char **argv) {
   CommandLine line{"Asks for the sum of numbers that the server has, and of some that it has not."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : ask_all(where);
+  options.is_server() ? serve(options) : ask_all(options);
 }
 
 } // namespace

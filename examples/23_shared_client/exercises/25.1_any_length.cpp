@@ -28,16 +28,16 @@ size_t make_bytes(std::span<const std::byte> request, std::span<std::byte> respo
   return length;
 }
 
-void serve(const CmOptions &where) {
-  Server server({.host = where.host, .port = where.cm_port, .exit_after = 1}, make_bytes);
+void serve(const CmOptions &options) {
+  Server server({.host = options.host, .port = options.cm_port, .exit_after = 1}, make_bytes);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
 }
 
-void ask(const CmOptions &where) {
+void ask(const CmOptions &options) {
   // TODO: there is no way for a response of any length.
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
-  sender.wait_until_up(where.timeout);
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   for (const std::string number : {"10", "1000", "100000"})
     // TODO: a response may have the bytes of the request's slots.
@@ -48,9 +48,9 @@ void ask(const CmOptions &where) {
 
 void any_length(int argc, char **argv) {
   CommandLine line{"Asks for responses of several lengths."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : ask(where);
+  options.is_server() ? serve(options) : ask(options);
 }
 
 } // namespace

@@ -22,7 +22,7 @@ namespace {
 
 // The first server carries the request out, and ends at once, without an answer. The second one has
 // the same port, and answers.
-void serve(const CmOptions &where) {
+void serve(const CmOptions &options) {
   uint32_t carried_out = 0;
   std::optional<Request> without_answer;
   std::unique_ptr<Server> server;
@@ -32,7 +32,8 @@ void serve(const CmOptions &where) {
     server->stop();
     server->stop(); // without a grace
   };
-  server = std::make_unique<Server>(ServerOptions{.host = where.host, .port = where.cm_port}, end);
+  server =
+      std::make_unique<Server>(ServerOptions{.host = options.host, .port = options.cm_port}, end);
   const uint16_t port = server->port();
   std::printf("listening on rdma_cm port %u\n", port);
   server->run();
@@ -42,7 +43,7 @@ void serve(const CmOptions &where) {
     ++carried_out;
     request.reply(0);
   };
-  Server second({.host = where.host, .port = port, .exit_after = 1}, answer);
+  Server second({.host = options.host, .port = port, .exit_after = 1}, answer);
   second.run();
   std::printf("the request was carried out %u times\n", carried_out);
 }
@@ -52,9 +53,9 @@ void ask_again(Caller &caller) {
   caller.request({});
 }
 
-void ask(const CmOptions &where) {
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
-  sender.wait_until_up(where.timeout);
+void ask(const CmOptions &options) {
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   try {
     ask_again(caller);
@@ -62,14 +63,14 @@ void ask(const CmOptions &where) {
   } catch (const RequestFailed &failure) {
     std::printf("%s\n", failure.what());
   }
-  caller.wait_connected(where.timeout); // the second server waits for a client
+  caller.wait_connected(options.timeout); // the second server waits for a client
 }
 
 void run(int argc, char **argv) {
   CommandLine line{"Asks a server that ends, and the server after it."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : ask(where);
+  options.is_server() ? serve(options) : ask(options);
 }
 
 } // namespace

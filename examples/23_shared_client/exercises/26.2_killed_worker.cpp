@@ -29,13 +29,13 @@ namespace {
 
 constexpr uint32_t requests = 8;
 
-void serve(const CmOptions &where) {
+void serve(const CmOptions &options) {
   std::atomic<uint32_t> carried_out = 0;
   const auto answer = [&](Request &&request) {
     ++carried_out;
     request.reply(0);
   };
-  Server server({.host = where.host, .port = where.cm_port, .exit_after = 1}, answer);
+  Server server({.host = options.host, .port = options.cm_port, .exit_after = 1}, answer);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
   std::printf("%u requests were carried out\n", carried_out.load());
@@ -60,7 +60,7 @@ void run_workers(const std::string &name, std::atomic<uint32_t> &done,
   std::printf("worker 1 ended with status %d\n", worker.wait(limit));
 }
 
-void ask(const CmOptions &where) {
+void ask(const CmOptions &options) {
   const std::string name = "killed-worker-" + std::to_string(getpid());
   constexpr size_t length = 4096;
   const SharedMemory memory(make_shared_memory("done", length).get(), length);
@@ -68,24 +68,24 @@ void ask(const CmOptions &where) {
   // The sender has a process of its own. This one forks again later, so it stays without threads
   // and without RDMA (lesson 15).
   Child owner([&](const Link &parent) {
-    Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}, .name = name});
-    sender.wait_until_up(where.timeout);
+    Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}, .name = name});
+    sender.wait_connected(options.timeout);
     parent.send("up");
-    parent.receive(where.timeout); // the workers have ended
+    parent.receive(options.timeout); // the workers have ended
   });
-  owner.link().receive(where.timeout);
-  run_workers(name, done, where.timeout);
+  owner.link().receive(options.timeout);
+  run_workers(name, done, options.timeout);
   std::printf("%u requests are done\n", done.load());
   owner.link().send("the workers have ended");
-  if (owner.wait(where.timeout) != 0)
+  if (owner.wait(options.timeout) != 0)
     throw Error("the sender", "it has failed");
 }
 
 void killed_worker(int argc, char **argv) {
   CommandLine line{"Asks by workers, one of which is killed."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : ask(where);
+  options.is_server() ? serve(options) : ask(options);
 }
 
 } // namespace

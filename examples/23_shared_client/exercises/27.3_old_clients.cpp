@@ -46,19 +46,19 @@ struct Sum {
   int64_t largest = 0; // new
 };
 
-void serve(const CmOptions &where) {
+void serve(const CmOptions &options) {
   Dispatcher dispatcher;
   dispatcher.on<Add>([](const Add &add) {
     return Sum{.value = add.a + add.b + add.c, .largest = std::max({add.a, add.b, add.c})};
   });
-  Server server({.host = where.host, .port = where.cm_port, .exit_after = 1}, dispatcher);
+  Server server({.host = options.host, .port = options.cm_port, .exit_after = 1}, dispatcher);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
 }
 
-void ask_both(const CmOptions &where) {
-  Sender sender({.servers = {{.host = where.host, .port = where.cm_port}}});
-  sender.wait_until_up(where.timeout);
+void ask_both(const CmOptions &options) {
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   const Sum sum = ask<Sum>(caller, Add{.a = 1, .b = 2, .c = 3});
   std::printf("the new client: %" PRId64 ", the largest is %" PRId64 "\n", sum.value, sum.largest);
@@ -68,9 +68,9 @@ void ask_both(const CmOptions &where) {
 
 void old_clients(int argc, char **argv) {
   CommandLine line{"Asks with an old and with a new message."};
-  CmOptions where{line, "the server; without it this is the server"};
+  CmOptions options{line, "the server; without it this is the server"};
   line.parse(argc, argv);
-  where.is_server() ? serve(where) : ask_both(where);
+  options.is_server() ? serve(options) : ask_both(options);
 }
 
 } // namespace

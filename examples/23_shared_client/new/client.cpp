@@ -28,15 +28,15 @@ void use(rdmashared::Caller caller) {
 void run(int argc, char **argv) {
   std::string join;
   rdmacommon::CommandLine line{"Asks the server, over its own connection or another process's."};
-  rdmacommon::CmOptions where{line, "the server's address"};
+  rdmacommon::CmOptions options{line, "the server's address"};
   line.add("--join", join, "the name of a process that has the connection");
   line.parse(argc, argv);
-  if (where.host.empty() == join.empty())
+  if (options.host.empty() == join.empty())
     line.reject("--host", "either this or --join must be there");
   if (!join.empty())
     return use(rdmashared::Caller::join(join));
-  rdmashared::Sender sender({.servers = {{where.host, where.cm_port}}, .name = "numbers"});
-  sender.wait_until_up(where.timeout);
+  rdmashared::Sender sender({.servers = {{options.host, options.cm_port}}, .name = "numbers"});
+  sender.wait_connected(options.timeout);
   use(sender.caller());
   std::printf("client --join numbers joins this one, until you press Enter\n");
   std::getchar();

@@ -17,7 +17,7 @@ namespace {
 
 void serve(int argc, char **argv) {
   rdmacommon::CommandLine line{"Keeps a value for each key. SIGINT or SIGTERM ends it."};
-  rdmacommon::CmOptions where{line, "the address to listen on [all of them]"};
+  rdmacommon::CmOptions options{line, "the address to listen on [all of them]"};
   line.parse(argc, argv);
 
   std::map<uint32_t, Value> values;
@@ -35,7 +35,7 @@ void serve(int argc, char **argv) {
     return found == values.end() ? Value{} : found->second;
   });
 
-  rdmashared::Server server({.host = where.host, .port = where.cm_port, .handler_threads = 2},
+  rdmashared::Server server({.host = options.host, .port = options.cm_port, .handler_threads = 2},
                             dispatcher);
   std::printf("listening on rdma_cm port %u\n", server.port());
   rdmashared::serve_until_signal(server);

@@ -26,9 +26,9 @@
 ///   any thread. The destructor waits for the handlers that run. metrics() takes a second at most
 ///   for each thread of the server.
 /// - **Request**: belongs to one thread at a time, and can be moved to another one. Nothing blocks.
-/// - **Sender**: Call everything from any thread, apart from the destructor. wait_until_up() blocks
-///   until its limit; metrics(), a second at most for each thread of the sender; the destructor, as
-///   long as a lookup of a server's name takes.
+/// - **Sender**: Call everything from any thread, apart from the destructor. wait_connected()
+///   blocks until its limit; metrics(), a second at most for each thread of the sender; the
+///   destructor, as long as a lookup of a server's name takes.
 /// - **Caller**: Call everything from any thread, apart from the destructor. request(), call() and
 ///   post() block until RequestOptions::limit; wait_any(), wait_connected() and run_ready(), until
 ///   their limit; join(), up to twice its limit: to connect, and to get an answer. Nothing else

@@ -4,7 +4,7 @@
 /// requests of all callers in groups.
 ///
 ///     rdmashared::Sender sender({.servers = {{.host = "10.77.0.1"}}, .name = "name"});
-///     sender.wait_until_up(std::chrono::seconds(5));
+///     sender.wait_connected(std::chrono::seconds(5));
 ///     rdmashared::Caller caller = sender.caller(); // in other processes: Caller::join("name")
 ///
 /// Written out in lesson 23_shared_client.
@@ -94,7 +94,8 @@ struct SenderOptions {
 };
 
 /// The sender of a host: its connections to servers, and the threads that own them. Any number of
-/// Senders can be in a process.
+/// Senders can be in a process. Several threads may use one at a time; only one may destroy it,
+/// after all calls have returned.
 class Sender {
 public:
   /// Starts the threads, which begin to connect.
@@ -115,7 +116,7 @@ public:
   /// Sleeps until all connections are up.
   /// @throws Error with the reason if they are not within `limit`; the threads go on trying
   /// @throws rdmacommon::Unsupported if a device has no immediate data; the sender has ended then
-  void wait_until_up(std::chrono::milliseconds limit);
+  void wait_connected(std::chrono::milliseconds limit);
   /// True while the threads go on. They end by themselves only if the host has no more of what they
   /// need, such as file descriptors; then every request fails.
   bool is_running() const;
@@ -126,7 +127,7 @@ public:
   Caller caller(Waiting waiting = Waiting::adaptive);
   Counts counts() const; ///< The counts of all connections.
   /// The state of each connection and worker, requests by outcome, and how long they took. Asks
-  /// each thread, and waits a second for it at most. From any thread.
+  /// each thread, and waits a second for it at most.
   Metrics metrics() const;
 
 private:

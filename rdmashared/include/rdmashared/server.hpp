@@ -172,7 +172,8 @@ struct ServerOptions {
 };
 
 /// A server of shared clients: its listener, its connections and its threads. Any number of Servers
-/// can be in a process.
+/// can be in a process. One thread calls run(). Several threads may use everything else at a time;
+/// only one may destroy it, after all calls have returned.
 class Server {
 public:
   /// Listens, and serves from run() on.
@@ -197,7 +198,6 @@ public:
   /// signal handler.
   void stop() noexcept;
 
-  // From any thread.
   Counts counts() const; ///< The counts of all connections.
   /// The state of each client, requests by outcome, and how long they took. Asks each thread, and
   /// waits a second for it at most.
