@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Every example, on soft iWARP: it works, or it says in one line what the device lacks.
 
---record writes examples/iwarp.txt, which lesson 34 shows."""
+--record writes tests/thorough/iwarp.txt, which lesson 34 shows."""
 import sys
 import textwrap
 import unittest
@@ -11,7 +11,7 @@ from lab import examples, ladder, place
 from lab.pair import SKIPPED
 from lab.paths import ROOT
 
-RECORDED = ROOT / "examples/iwarp.txt"
+RECORDED = ROOT / "tests/thorough/iwarp.txt"
 # Of the shared client's programs one stands for all that use rdmashared. The rest of lesson 27's
 # need further arguments.
 OTHERS = {
