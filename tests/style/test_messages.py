@@ -2,7 +2,7 @@
 """The error messages of the library, the examples and ./lab, as a user sees them: plain words, and
 no riddle. This command prints all of them:
 
-    PYTHONPATH=tools:tests/support:tests/lessons python3 tests/style/test_messages.py --list
+    PYTHONPATH=tools:tests/support python3 tests/style/test_messages.py --list
 """
 import ast
 import re
@@ -10,9 +10,7 @@ import sys
 import unittest
 
 from lab.paths import ROOT
-
-sys.path.insert(0, str(ROOT / "tests/lessons"))
-from test_language import phrases  # noqa: E402
+from test_language import phrases
 
 TOPS = ("rdmacommon", "rdmashared", "examples", "tools")
 STRING = r'"(?:[^"\\]|\\.)*"'
