@@ -62,6 +62,14 @@ class Site(unittest.TestCase):
                 self.assertEqual(line.strip(), f"// [{tag}]")
                 self.assertIn(f'id="{anchor}"', (self.html / page).read_text(), page)
 
+    def test_a_solution_has_a_page_that_names_its_lesson(self):
+        """Also if it lies in the folder of another lesson."""
+        lesson = (self.html / "page_lessons_24_shared_server.html").read_text()
+        page = re.search(r'href="([^"]*24_81_overtake_8patch-example.html)"', lesson)[1]
+        text = (self.html / page).read_text()
+        self.assertIn('href="page_lessons_24_shared_server.html"', text)
+        self.assertIn("inline_services", text)
+
     def test_find_knows_every_section(self):
         """What tools/site/find.js shows; tests/thorough/test_browser.py types into the box."""
         text = (self.html / "find_data.js").read_text()

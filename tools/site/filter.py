@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tools"))
 from lab import ladder  # noqa: E402
+from lab.commands import docs  # noqa: E402
 from lab.pages.headings import slug  # noqa: E402
 
 LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s]+)\)")
@@ -63,11 +64,11 @@ def link(match, here: Path) -> str:
         return f"[{text}](#{label(page_of(path), anchor)})"
     if any(
         path.is_relative_to(ROOT / folder) for folder in ("examples", "rdmashared/src")
-    ) and path.suffix in (".cpp", ".hpp", ".c", ".h"):
+    ) and path.suffix in docs.PAGES:
         return f'<a href="{example_page(path)}">{text}</a>'
     if path.suffix == ".hpp":
         return f"[{text}](@ref {path.name})"
-    # A folder, a patch, a source of rdmacommon or an example's README is not part of the site.
+    # A folder, a source of rdmacommon or an example's README is not part of the site.
     return text
 
 

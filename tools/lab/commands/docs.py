@@ -14,6 +14,8 @@ from lab.errors import LabError
 from lab.pages import book, headings
 from lab.paths import ROOT
 
+PAGES = (".cpp", ".hpp", ".c", ".h", ".task", ".patch")  # sources with a page of their own
+
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser("docs", help="build the site: lessons, API, pictures")
@@ -76,14 +78,22 @@ def sections() -> "list[list[str]]":
     return found
 
 
+def lesson_of(source: Path, stem: str) -> str:
+    """The lesson that explains a file: that of an exercise's number, which may lie in the folder of
+    another lesson; else `stem`."""
+    number = re.match(r"(\d\d)\.\d_", source.name)
+    return next((one.stem for one in ladder.read() if number and one.number == number[1]), stem)
+
+
 def example_pages():
-    """A page for each source that a lesson quotes: those of the examples and of the libraries. Its
-    lines are numbered, and each is an anchor."""
+    """A page for each source that a lesson quotes, those of the examples and of the libraries, and
+    for each task and solution. Its lines are numbered, and each is an anchor."""
     folders = [(lesson.stem, ROOT / "examples", lesson.stem) for lesson in ladder.read()]
     folders += [("23_shared_client", ROOT / "rdmashared", part) for part in ("src", "include")]
     folders += [("README", ROOT / "rdmacommon", part) for part in ("src", "include")]
     for stem, top, part in folders:
-        for source in sorted([*(top / part).rglob("*.?pp"), *(top / part).rglob("*.[ch]")]):
+        for source in sorted(
+                path for path in (top / part).rglob("*") if path.suffix in PAGES):
             yield (
                 f"/** @example{{lineno}} {source.relative_to(top).as_posix()}\n * Explained in @ref"
-                f" page_lessons_{stem}. */\n")
+                f" page_lessons_{lesson_of(source, stem)}. */\n")
