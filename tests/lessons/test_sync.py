@@ -83,12 +83,6 @@ class Sync(unittest.TestCase):
                 tags = re.findall(r"^\s*// \[([\w-]+)\]$", source.read_text(), re.M)
                 self.assertEqual({(name, tag) for tag in tags} - shown, set())
 
-    def test_usage_of_a_header(self):
-        new = sync.renewed(
-            "<!-- usage rdmashared/include/rdmashared/messages.hpp -->\n<!-- end -->\n", LESSON)
-        self.assertRegex(new, r"(?s)-->\n```cpp\nstruct .*\n\n[^\n]+\n```\n<!-- end -->\n$")
-        self.assertNotIn("///", new)
-
     def test_output_of_a_changed_program(self):
         """Without the lines that the unchanged one prints as well, if they are not the point."""
         with tempfile.TemporaryDirectory() as folder:
@@ -102,8 +96,6 @@ class Sync(unittest.TestCase):
 
     def test_errors_name_file_and_line(self):
         for text, says in {
-            "<!-- usage rdmashared/src/wire.hpp -->\n<!-- end -->\n": (
-                "no code in its first comment"),
             "x\n<!-- snippet examples/02_send_recv/send_recv.cpp no-such -->\n<!-- end -->\n": (
                 ":2: "),
             "<!-- snippet no/such/file.cpp tag -->\n<!-- end -->\n": "No such file",

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+// [messages]
 struct Put {
   static constexpr uint32_t type = 1;
   uint32_t key;
@@ -21,3 +22,4 @@ struct Value {
   int32_t value;
   uint32_t is_there; // 0: the key has none. That is no failure
 };
+// [messages]

@@ -20,6 +20,7 @@ void serve(int argc, char **argv) {
   rdmacommon::CmOptions options{line, "the address to listen on [all of them]"};
   line.parse(argc, argv);
 
+  // [handlers]
   std::map<uint32_t, Value> values;
   std::mutex mutex; // the handlers run in several threads
   rdmashared::Dispatcher dispatcher;
@@ -37,6 +38,7 @@ void serve(int argc, char **argv) {
 
   rdmashared::Server server({.host = options.host, .port = options.cm_port, .handler_threads = 2},
                             dispatcher);
+  // [handlers]
   std::printf("listening on rdma_cm port %u\n", server.port());
   rdmashared::serve_until_signal(server);
 }

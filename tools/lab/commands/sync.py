@@ -6,8 +6,6 @@ A block begins with a marker and ends with `<!-- end -->`; what stands between i
 
     <!-- snippet examples/02_send_recv/send_recv.cpp post-recv -->
         the lines between two // [post-recv]
-    <!-- usage rdmashared/include/rdmashared/messages.hpp -->
-        the code in a header's first comment
     <!-- output examples/02_send_recv/expected.txt -->
         what a run printed; of a changed program, without the lines that nothing has changed
     <!-- newer examples/10_memory_windows/expected.kernel-6.4.txt -->
@@ -156,15 +154,6 @@ def snippet(path: Path, source: str, tag: str) -> list[str]:
         "c" if source.endswith(".c") else "cpp", textwrap.dedent("\n".join(inner)).splitlines())
 
 
-def usage(path: Path, source: str) -> list[str]:
-    lines = re.findall(
-        r"^///(?: {5}(.*))?$", (ROOT / source).read_text().split("#pragma once")[0], re.M)
-    code = "\n".join(lines).strip()
-    if not code:
-        raise ValueError(f"{source} has no code in its first comment")
-    return fence("cpp", re.sub(r"\n{3,}", "\n\n", code).splitlines())
-
-
 def output(path: Path, source: str) -> list[str]:
     return fence("text", news(ROOT / source))
 
@@ -274,7 +263,6 @@ def ladder_table(path: Path) -> list[str]:
 
 BLOCKS = {
     "snippet": snippet,
-    "usage": usage,
     "output": output,
     "newer": newer,
     "table": table,
