@@ -42,11 +42,11 @@ constexpr unsigned plain = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
 void by_the_verbs(const Port &port, ibv_pd *pd) {
   ibv_context *context = port.context.get();
   const size_t on_chip = max_on_chip(context);
-  require(on_chip == 65536, "the device has 64 KiB");
+  require(on_chip == 131072, "the device has 128 KiB");
   require(!alloc(context, on_chip + 1, 3) && errno == EINVAL, "one byte more is refused");
   require(!alloc(context, 64, 13) && errno == EINVAL, "so is too large an alignment");
   ibv_dm *dm = alloc(context, on_chip, 3);
-  require(dm != nullptr, "all of it can be had");
+  require(dm != nullptr, "all of it is available");
   require(!alloc(context, 4, 3) && errno == ENOMEM, "and then there is no more");
   char bytes[8]{};
   require(ibv_memcpy_to_dm(dm, on_chip - 8, bytes, 8) == 0, "a copy up to the end");
@@ -66,7 +66,7 @@ void by_the_verbs(const Port &port, ibv_pd *pd) {
 }
 
 void by_our_class(const Port &port, ibv_pd *pd) {
-  require(refused([&] { OnChip(port, pd, 65544, false); }, "65536 bytes") ||
+  require(refused([&] { OnChip(port, pd, 131080, false); }, "131072 bytes") ||
               max_on_chip(port.context.get()) == 0,
           "more than there is");
   OnChip chip(port, pd, 4100, false);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Preloaded, it gives whatever device a program opens 64 KiB of memory of its own, by replacing the
-// operations of the context that ibv_query_device_ex, ibv_alloc_dm, ibv_reg_dm_mr and the others
-// call. The memory is the host's, and the regions over it are real, so all of RDMA works on it.
+// Preloaded, it gives whatever device a program opens 128 KiB of memory of its own, by replacing
+// the operations of the context that ibv_query_device_ex, ibv_alloc_dm, ibv_reg_dm_mr and the
+// others call. The memory is the host's, and the regions over it are real, so all of RDMA works on
+// it.
 //
 // Its rules are those of rdma-core's mlx5 provider, and of ibv_alloc_dm(3), or stricter: what it
 // lets through, a NIC does. With FAKE_CALLS=1 it says on stderr what is called.
@@ -25,7 +26,7 @@
 
 namespace {
 
-constexpr size_t most = 64 * 1024, page = 4096;
+constexpr size_t most = 128 * 1024, page = 4096;
 
 struct Memory : ibv_dm {
   char *bytes;

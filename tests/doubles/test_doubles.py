@@ -55,6 +55,12 @@ class Doubles(unittest.TestCase):
                 "fake: ibv_free_dm with 0 regions",
             ])
 
+    def test_all_of_the_chip(self):
+        """Not only the 64 KiB that the program takes by itself."""
+        outcome = run(*QUICK, "--size", "131072", "--require-device-memory")
+        self.assertFalse(outcome.failed, outcome.text())
+        self.assertIn("fake: ibv_reg_dm_mr 131072 bytes at 0", outcome.of("server"))
+
     def test_on_infiniband_by_lid(self):
         outcome = run(*QUICK, doubles=(MEMORY, INFINIBAND))
         self.assertFalse(outcome.failed, outcome.text())
@@ -192,9 +198,9 @@ class Options(unittest.TestCase):
         "sanitize" in needs_device.BUILD.name,
         "the sanitizers' library has to be the first one loaded")
     def test_more_than_there_is(self):
-        outcome = self.server("--size", "65544", doubles=(MEMORY,))
+        outcome = self.server("--size", "131080", doubles=(MEMORY,))
         self.assertEqual(outcome.status[""], 1)
-        self.assertIn("--size 65544: rxe0 has 65536 bytes", outcome.text())
+        self.assertIn("--size 131080: rxe0 has 131072 bytes", outcome.text())
 
     def test_fewer_locks_than_counters(self):
         outcome = self.server("--size", "136")
