@@ -59,7 +59,7 @@ inline rdmacommon::RemoteMemory receive_description(ibv_qp *qp,
   ibv_wc done{};
   wait_for_completions(qp->recv_cq, {&done, 1}, "the peer's description", timeout); // asleep
   check_wc(done, "the peer's description");
-  const RemoteMemory memory = described(theirs, done.byte_len);
+  const RemoteMemory memory = parse_description(theirs, done.byte_len);
   std::printf("theirs  %s\n", to_line(memory).c_str());
   return memory;
 }

@@ -194,7 +194,7 @@ private:
       throw Error("the client", "it says more than it should");
     Description theirs{};
     std::memcpy(&theirs, memory_->message.data(), sizeof theirs);
-    described(theirs, bytes); // throws if it is wrong
+    parse_description(theirs, bytes); // throws if it is wrong
     described_ = true;
     due_in(silence_);
     post_receive(); // for a message that should not come

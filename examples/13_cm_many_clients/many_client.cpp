@@ -85,7 +85,7 @@ public:
         id_->qp,
         {.sg_list = &out, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE});
     if (!rude)
-      server_ = described(memory_->theirs, wait("the server's description").byte_len);
+      server_ = parse_description(memory_->theirs, wait("the server's description").byte_len);
   }
 
   // WRITEs a pattern that nobody else writes, READs it back, compares.

@@ -177,7 +177,7 @@ private:
     wait_for_completions(memory_->cq.get(), {&done, 1}, "the client's description",
                          options_.timeout);
     check_wc(done, "the client's description");
-    std::printf("theirs  %s\n", to_line(described(memory_->theirs, done.byte_len)).c_str());
+    std::printf("theirs  %s\n", to_line(parse_description(memory_->theirs, done.byte_len)).c_str());
     const Description mine = describe(memory_->mr.get());
     ibv_sge sge{.addr = reinterpret_cast<uint64_t>(&mine), .length = sizeof mine, .lkey = 0};
     post_send(

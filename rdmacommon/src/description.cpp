@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t magic = 0x52424558; // "RBEX"
 
-[[noreturn]] void refuse(const std::string &why, Where where = Where::here()) {
+[[noreturn]] void refuse(const std::string &why, Where where) {
   throw Error("the peer's description", why, hint_for_other_program(), where);
 }
 
@@ -58,19 +58,21 @@ Description describe(const ibv_mr *mr) {
           .length = htobe64(mr->length)};
 }
 
-RemoteMemory described(const Description &message, size_t received) {
+RemoteMemory parse_description(const Description &message, size_t received, Where where) {
   if (received != sizeof message)
-    refuse("it has " + std::to_string(received) + " bytes, not " + std::to_string(sizeof message));
+    refuse("it has " + std::to_string(received) + " bytes, not " + std::to_string(sizeof message),
+           where);
   if (be32toh(message.version) != protocol_version)
     refuse("it is of version " + std::to_string(be32toh(message.version)) + ", not " +
-           std::to_string(protocol_version));
+               std::to_string(protocol_version),
+           where);
   const RemoteMemory memory{.address = be64toh(message.address),
                             .rkey = be32toh(message.rkey),
                             .length = be64toh(message.length)};
   if (memory.length == 0)
-    refuse("its memory has no bytes");
+    refuse("its memory has no bytes", where);
   if (memory.address + memory.length - 1 < memory.address)
-    refuse("its memory ends past the last address that there is");
+    refuse("its memory ends past the last address that there is", where);
   return memory;
 }
 

@@ -124,17 +124,18 @@ constexpr size_t mtu_length = 4;
 constexpr size_t stock_length = 4 + 1 + 6 + 1 + 6 + 1 + 32;
 constexpr size_t endpoint_length = stock_length + 1 + mtu_length;
 
-[[noreturn]] void refuse(const std::string &reason, Where where = Where::here()) {
+[[noreturn]] void refuse(const std::string &reason, Where where) {
   throw Error("the peer's address", reason, hint_for_other_program(), where);
 }
 
 /// One field of the line: exactly `digits` hexadecimal digits.
-uint64_t parse_hex(std::string_view text, size_t digits, const char *name) {
+uint64_t parse_hex(std::string_view text, size_t digits, const char *name, Where where) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (text.size() != digits || error != std::errc() || end != text.data() + text.size())
     refuse(std::string(name) + " is " + in_quotes(text) + ", not " + std::to_string(digits) +
-           " hexadecimal digits");
+               " hexadecimal digits",
+           where);
   return value;
 }
 
@@ -143,21 +144,21 @@ std::string mtu_text(ibv_mtu mtu) {
   return std::string(mtu_length - bytes.size(), '0') + bytes;
 }
 
-ibv_mtu parse_mtu(std::string_view text) {
+ibv_mtu parse_mtu(std::string_view text, Where where) {
   for (const ibv_mtu mtu : {IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024, IBV_MTU_2048, IBV_MTU_4096})
     if (text == mtu_text(mtu))
       return mtu;
-  refuse("MTU is " + in_quotes(text) + ", not 0256, 0512, 1024, 2048 or 4096");
+  refuse("MTU is " + in_quotes(text) + ", not 0256, 0512, 1024, 2048 or 4096", where);
 }
 
 /// The fields between colons, of which there must be `count`.
 template <size_t count>
-std::array<std::string_view, count> split(std::string_view line, const char *form) {
+std::array<std::string_view, count> split(std::string_view line, const char *form, Where where) {
   std::array<std::string_view, count> field;
   for (size_t i = 0; i < count; ++i) {
     const size_t colon = line.find(':');
     if ((colon == line.npos) != (i == count - 1))
-      refuse(in_quotes(line) + " is not the rest of " + form);
+      refuse(in_quotes(line) + " is not the rest of " + form, where);
     field[i] = line.substr(0, colon);
     line.remove_prefix(colon == line.npos ? line.size() : colon + 1);
   }
@@ -178,20 +179,20 @@ std::string to_line(const Endpoint &endpoint) {
   return text + (":" + mtu_text(endpoint.mtu));
 }
 
-Endpoint parse_endpoint(std::string_view line) {
+Endpoint parse_endpoint(std::string_view line, Where where) {
   const std::string with_mtu = std::count(line.begin(), line.end(), ':') == 3
                                    ? std::string(line) + stock_mtu
                                    : std::string(line);
-  const auto [lid, qpn, psn, gid, mtu] = split<5>(with_mtu, "LID:QPN:PSN:GID:MTU");
-  Endpoint endpoint{.lid = static_cast<uint16_t>(parse_hex(lid, 4, "LID")),
-                    .qpn = static_cast<uint32_t>(parse_hex(qpn, 6, "QPN")),
-                    .psn = static_cast<uint32_t>(parse_hex(psn, 6, "PSN")),
+  const auto [lid, qpn, psn, gid, mtu] = split<5>(with_mtu, "LID:QPN:PSN:GID:MTU", where);
+  Endpoint endpoint{.lid = static_cast<uint16_t>(parse_hex(lid, 4, "LID", where)),
+                    .qpn = static_cast<uint32_t>(parse_hex(qpn, 6, "QPN", where)),
+                    .psn = static_cast<uint32_t>(parse_hex(psn, 6, "PSN", where)),
                     .gid = {},
-                    .mtu = parse_mtu(mtu)};
+                    .mtu = parse_mtu(mtu, where)};
   if (gid.size() != 2 * sizeof endpoint.gid.raw)
-    parse_hex(gid, 2 * sizeof endpoint.gid.raw, "GID");
+    parse_hex(gid, 2 * sizeof endpoint.gid.raw, "GID", where);
   for (size_t i = 0; i < sizeof endpoint.gid.raw; ++i)
-    endpoint.gid.raw[i] = static_cast<uint8_t>(parse_hex(gid.substr(2 * i, 2), 2, "GID"));
+    endpoint.gid.raw[i] = static_cast<uint8_t>(parse_hex(gid.substr(2 * i, 2), 2, "GID", where));
   return endpoint;
 }
 
@@ -206,13 +207,13 @@ std::string to_line(const RemoteMemory &memory) {
   return text;
 }
 
-RemoteMemory parse_remote_memory(std::string_view text) {
-  const auto [address, rkey, length] = split<3>(text, "ADDRESS:RKEY:LENGTH");
-  const RemoteMemory memory{.address = parse_hex(address, 16, "ADDRESS"),
-                            .rkey = static_cast<uint32_t>(parse_hex(rkey, 8, "RKEY")),
-                            .length = parse_hex(length, 16, "LENGTH")};
+RemoteMemory parse_remote_memory(std::string_view text, Where where) {
+  const auto [address, rkey, length] = split<3>(text, "ADDRESS:RKEY:LENGTH", where);
+  const RemoteMemory memory{.address = parse_hex(address, 16, "ADDRESS", where),
+                            .rkey = static_cast<uint32_t>(parse_hex(rkey, 8, "RKEY", where)),
+                            .length = parse_hex(length, 16, "LENGTH", where)};
   if (memory.address + memory.length < memory.address)
-    refuse("its memory ends past the last address that there is");
+    refuse("its memory ends past the last address that there is", where);
   return memory;
 }
 
@@ -241,7 +242,7 @@ void Exchange::send(const Endpoint &endpoint, Where where) {
 Endpoint Exchange::receive(Where where) {
   const std::string line = receive_message(endpoint_length, "the peer's address", timeout_, where);
   peer_is_stock_ = line.size() == stock_length;
-  return parse_endpoint(line);
+  return parse_endpoint(line, where);
 }
 
 void Exchange::send(const Endpoint &endpoint, const RemoteMemory &memory, Where where) {
@@ -253,9 +254,9 @@ Endpoint Exchange::receive(RemoteMemory &memory, Where where) {
                                            "the peer's address and memory", timeout_, where);
   const std::string_view text = line;
   if (text.size() <= endpoint_length || text[endpoint_length] != ':')
-    refuse(in_quotes(text) + " is not LID:QPN:PSN:GID:MTU:ADDRESS:RKEY:LENGTH");
-  memory = parse_remote_memory(text.substr(endpoint_length + 1));
-  return parse_endpoint(text.substr(0, endpoint_length));
+    refuse(in_quotes(text) + " is not LID:QPN:PSN:GID:MTU:ADDRESS:RKEY:LENGTH", where);
+  memory = parse_remote_memory(text.substr(endpoint_length + 1), where);
+  return parse_endpoint(text.substr(0, endpoint_length), where);
 }
 
 void Exchange::send_done(Where where) {

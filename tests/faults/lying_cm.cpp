@@ -94,7 +94,7 @@ struct Liar {
     completed("the other");
     Description theirs{};
     std::memcpy(&theirs, memory.data(), sizeof theirs);
-    const RemoteMemory remote = described(theirs, sizeof theirs);
+    const RemoteMemory remote = parse_description(theirs, sizeof theirs);
     ibv_sge sge = piece(mr.get(), memory.data(), remote.length + 1);
     post_send(id->qp, {.sg_list = &sge,
                        .num_sge = 1,

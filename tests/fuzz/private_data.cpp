@@ -27,7 +27,7 @@ void description(std::span<const uint8_t> bytes, size_t received) {
   if (!bytes.empty())
     std::memcpy(&message, bytes.data(), std::min(bytes.size(), sizeof message));
   try {
-    const auto memory = rdmacommon::described(message, received);
+    const auto memory = rdmacommon::parse_description(message, received);
     require(memory.length > 0 && memory.address + (memory.length - 1) >= memory.address,
             "memory does not wrap");
   } catch (const rdmacommon::Error &) {

@@ -67,7 +67,7 @@ const char *words_for(Refusal refusal);
 /// A message of 24 bytes that describes the memory that the other side may use.
 ///
 ///     const rdmacommon::Description ours = rdmacommon::describe(mr); // the bytes to SEND
-///     const rdmacommon::RemoteMemory theirs = rdmacommon::described(received, wc.byte_len);
+///     const auto theirs = rdmacommon::parse_description(received, wc.byte_len);
 struct Description {
   uint32_t version; ///< protocol_version
   uint32_t rkey;    ///< The key of the region.
@@ -82,6 +82,7 @@ Description describe(const ibv_mr *mr);
 /// The reverse, of what the other side has sent.
 /// @param received its length in bytes, as the completion of the receive says
 /// @throws Error if it has another length or version, or names no memory that there can be
-RemoteMemory described(const Description &message, size_t received);
+RemoteMemory parse_description(const Description &message, size_t received,
+                               Where where = Where::here());
 
 } // namespace rdmacommon

@@ -45,7 +45,7 @@ std::string to_line(const Endpoint &endpoint);
 
 /// The reverse of to_line(). A line without ":MTU" is a stock tool's, and means an MTU of 1024.
 /// @throws Error if the line does not have exactly this form; the message names the field
-Endpoint parse_endpoint(std::string_view line);
+Endpoint parse_endpoint(std::string_view line, Where where = Where::here());
 
 /// Memory of the other side's that it lets this side use: what an RDMA WRITE, an RDMA READ or an
 /// atomic needs to know. All of it is in host byte order here. Introduced in lesson 04_read_write.
@@ -65,7 +65,7 @@ std::string to_line(const RemoteMemory &memory);
 
 /// The reverse. Introduced in lesson 04_read_write.
 /// @throws Error if the text does not have exactly this form, or names no memory that there can be
-RemoteMemory parse_remote_memory(std::string_view text);
+RemoteMemory parse_remote_memory(std::string_view text, Where where = Where::here());
 
 /// A packet sequence number to start from: random, so that packets left over from an earlier
 /// connection of the same queue pair number are not taken for this one's.

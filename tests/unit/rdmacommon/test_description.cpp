@@ -30,26 +30,36 @@ rdma_conn_param with(const void *data, uint8_t length) {
 
 } // namespace
 
+TEST(Description, AnErrorNamesTheCallersLine) {
+  try {
+    parse_description({}, sizeof(Description));
+    FAIL() << "accepted a description of zeros";
+  } catch (const Error &error) {
+    EXPECT_NE(std::strstr(error.what(), "test_description.cpp"), nullptr) << error.what();
+  }
+}
+
 TEST(Description, ComesBackInHostByteOrder) {
-  const RemoteMemory memory = described(description(0x7f0000001000, 4096), sizeof(Description));
+  const RemoteMemory memory =
+      parse_description(description(0x7f0000001000, 4096), sizeof(Description));
   EXPECT_EQ(memory.address, 0x7f0000001000U);
   EXPECT_EQ(memory.rkey, 0x1234U);
   EXPECT_EQ(memory.length, 4096U);
 }
 
 TEST(Description, MayEndAtTheLastAddress) {
-  EXPECT_NO_THROW(described(description(~uint64_t{0}, 1), sizeof(Description)));
-  EXPECT_THROW(described(description(~uint64_t{0}, 2), sizeof(Description)), Error);
-  EXPECT_THROW(described(description(1, ~uint64_t{0} - 1 + 2), sizeof(Description)), Error);
+  EXPECT_NO_THROW(parse_description(description(~uint64_t{0}, 1), sizeof(Description)));
+  EXPECT_THROW(parse_description(description(~uint64_t{0}, 2), sizeof(Description)), Error);
+  EXPECT_THROW(parse_description(description(1, ~uint64_t{0} - 1 + 2), sizeof(Description)), Error);
 }
 
 TEST(Description, IsCheckedInLengthAndVersion) {
   Description other = description(0, 1);
-  EXPECT_THROW(described(other, sizeof other - 1), Error);
-  EXPECT_THROW(described(other, sizeof other + 1), Error);
-  EXPECT_THROW(described(description(0, 0), sizeof other), Error);
+  EXPECT_THROW(parse_description(other, sizeof other - 1), Error);
+  EXPECT_THROW(parse_description(other, sizeof other + 1), Error);
+  EXPECT_THROW(parse_description(description(0, 0), sizeof other), Error);
   other.version = htobe32(protocol_version + 1);
-  EXPECT_THROW(described(other, sizeof other), Error);
+  EXPECT_THROW(parse_description(other, sizeof other), Error);
 }
 
 TEST(Greeting, IsFoundInAPaddedFieldAtAnyAddress) {

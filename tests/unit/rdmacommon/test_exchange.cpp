@@ -50,6 +50,8 @@ TEST_P(ExchangeRefuses, AndSaysWhatIsWrong) {
     FAIL() << "accepted " << GetParam().line;
   } catch (const Error &error) {
     EXPECT_NE(std::string(error.what()).find(GetParam().field), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("test_exchange.cpp"), std::string::npos)
+        << "the caller's line, not the library's: " << error.what();
   }
 }
 

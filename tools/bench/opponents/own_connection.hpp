@@ -58,7 +58,7 @@ public:
     if (came.private_data == nullptr || came.private_data_len < sizeof theirs)
       throw rdmacommon::Error("the peer", "it does not say where its memory is");
     std::memcpy(&theirs, came.private_data, sizeof theirs); // behind it are zeros
-    const rdmacommon::RemoteMemory memory = rdmacommon::described(theirs, sizeof theirs);
+    const rdmacommon::RemoteMemory memory = rdmacommon::parse_description(theirs, sizeof theirs);
     if (memory.length != in_.size())
       throw rdmacommon::Error("the peer", "it has other slots");
     theirs_ = memory;
