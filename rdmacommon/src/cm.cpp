@@ -85,7 +85,7 @@ unique_cm_event next_cm_event(rdma_event_channel *channel, rdma_cm_event_type wa
 void check_cm_event(const rdma_cm_event &event, rdma_cm_event_type wanted, Where where) {
   if (event.event == wanted)
     return;
-  std::string why = "instead of " + std::string(name_of(wanted));
+  std::string why = "it came instead of " + std::string(name_of(wanted));
   if (event.event == RDMA_CM_EVENT_REJECTED)
     why += ", with reason " + std::to_string(event.status) + ", " + reject_reason(event.status);
   else if (event.status == -1) // librdmacm itself has failed, and keeps the reason to itself

@@ -41,7 +41,7 @@ LIES = {
         "wraps": "the peer's description: its memory ends past the last address",
         "less": "the server's memory: the text is longer",
         "silence": "the peer's description: no completion within 2000 ms",
-        "no-reason": "REJECTED: instead of ESTABLISHED, with reason 28, consumer reject",
+        "no-reason": "REJECTED: it came instead of ESTABLISHED, with reason 28, consumer reject",
         "no-answer": NO_EVENT,
     },
 }
@@ -80,21 +80,22 @@ class Events(unittest.TestCase):
     def test_nobody_listens(self):
         self.assertError(
             client("--host", needs_device.PLACE.address, "--cm-port", FREE_PORT),
-            "REJECTED: instead of ESTABLISHED, with reason 8, invalid service ID",
+            "REJECTED: it came instead of ESTABLISHED, with reason 8, invalid service ID",
             "cm-nobody-listens",
         )
 
     def test_route_error(self):
         self.assertError(
             client("--host", needs_device.PLACE.address, LD_PRELOAD="./libno_route.so"),
-            "ROUTE_ERROR: instead of ROUTE_RESOLVED, with status -110, Connection timed out",
+            "ROUTE_ERROR: it came instead of ROUTE_RESOLVED, with status -110, "
+            "Connection timed out",
             "cm-route",
         )
 
     def test_connect_error(self):
         outcome = liars.run_cm([SERVER, "--timeout", "2"], [LIAR, "--lie", "broken-qp"])
         self.assertIn(
-            "CONNECT_ERROR: instead of ESTABLISHED, with status -1",
+            "CONNECT_ERROR: it came instead of ESTABLISHED, with status -1",
             "\n".join(outcome.of("client")))
         self.assertNotIn("not permitted", "\n".join(outcome.of("client")))
         self.assertIn("troubleshooting.md#cm-connect-error", "\n".join(outcome.of("client")))

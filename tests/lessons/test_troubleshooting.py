@@ -24,7 +24,8 @@ SHOWN = {
     "it-does-not-end": (
         "examples/06_completions/expected.txt",
         "ibv_destroy_cq: waits, since an event is not acknowledged"),
-    "cm-route": ("tests/faults/test_connecting.py", "ROUTE_ERROR: instead of ROUTE_RESOLVED"),
+    "cm-route": (
+        "tests/faults/test_connecting.py", "ROUTE_ERROR: it came instead of ROUTE_RESOLVED"),
     "cm-rejected": ("tests/faults/test_connecting.py", "with reason 28, consumer reject"),
     "no-completion": ("examples/02_send_recv/break/no_receive.txt", "no completion within 5 s"),
     "cq-error": ("examples/06_completions/expected.txt", "CQ error"),

@@ -19,7 +19,7 @@ class Events(unittest.TestCase):
             B.wrap([CLIENT, "--host", NOBODY, "--timeout", "4"]), capture_output=True, text=True,
             timeout=600)
         self.assertEqual(result.returncode, 1, result.stdout)
-        self.assertIn("ADDR_ERROR: instead of ADDR_RESOLVED, with status", result.stderr)
+        self.assertIn("ADDR_ERROR: it came instead of ADDR_RESOLVED, with status", result.stderr)
         self.assertIn("troubleshooting.md#cm-address", result.stderr)
 
     def test_unreachable(self):
@@ -47,7 +47,8 @@ class Events(unittest.TestCase):
                 pass
         said = client.communicate(timeout=600)[1]
         self.assertIn(
-            "UNREACHABLE: instead of ESTABLISHED, with status -110, Connection timed out", said)
+            "UNREACHABLE: it came instead of ESTABLISHED, with status -110, Connection timed out",
+            said)
         self.assertIn("troubleshooting.md#cm-unreachable", said)
 
 

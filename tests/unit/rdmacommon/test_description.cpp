@@ -88,7 +88,7 @@ TEST(CmEvent, SaysWhatCameInsteadAndWhy) {
     check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);
     FAIL();
   } catch (const Error &error) {
-    EXPECT_NE(std::strstr(error.what(), "REJECTED: instead of ESTABLISHED, with reason 8"),
+    EXPECT_NE(std::strstr(error.what(), "REJECTED: it came instead of ESTABLISHED, with reason 8"),
               nullptr);
     EXPECT_NE(std::strstr(error.what(), "#cm-nobody-listens"), nullptr);
   }
@@ -98,8 +98,9 @@ TEST(CmEvent, SaysWhatCameInsteadAndWhy) {
     check_cm_event(event, RDMA_CM_EVENT_ESTABLISHED);
     FAIL();
   } catch (const Error &error) {
-    EXPECT_NE(std::strstr(error.what(), "CONNECT_ERROR: instead of ESTABLISHED, with status -1"),
-              nullptr);
+    EXPECT_NE(
+        std::strstr(error.what(), "CONNECT_ERROR: it came instead of ESTABLISHED, with status -1"),
+        nullptr);
     EXPECT_EQ(std::strstr(error.what(), "not permitted"), nullptr);
   }
   event.event = RDMA_CM_EVENT_ESTABLISHED;
