@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One client of many_server.cpp: everything that belongs to it, and what happens when something of
-// its has completed.
+// One client of many_server.cpp: everything that belongs to it, and what the server does when one
+// of its requests completes.
 //
 // It speaks one of two protocols: ours, that of lesson 12, or that of the stock program rping. A
 // client that sends a wrong message, or none, causes an Error; the code that catches it closes the
@@ -123,7 +123,8 @@ public:
   // [overdue]
   void overdue() {
     if (awaits_message())
-      throw rdmacommon::Error("silence", "nothing for " + std::to_string(step_.count()) + " ms");
+      throw rdmacommon::Error("the client", "it has sent no message for " +
+                                                std::to_string(step_.count()) + " ms");
     // The client works on our memory, or is idle, or its host is dead. A WRITE of 0 bytes needs no
     // memory and changes nothing, but the client's NIC must acknowledge it. If it does not, the
     // completion fails.

@@ -40,11 +40,12 @@ public:
     if (count < 0 && errno != EINTR)
       rdmacommon::throw_errno(errno, "epoll_wait");
     for (int i = 0; i < count; ++i)
-      on_ready(ready.at(static_cast<size_t>(i)).data.fd); // the timer's only ends the sleep
+      on_ready(
+          ready.at(static_cast<size_t>(i)).data.fd); // the timer's descriptor only ends the sleep
   }
 
-  // Returns true if SIGTERM or SIGINT has come.
-  bool is_to_end() const {
+  // Reads a signal. Returns true if SIGTERM or SIGINT has come.
+  bool take_stop_signal() const {
     signalfd_siginfo which{};
     return read(signals_.get(), &which, sizeof which) > 0;
   }
@@ -58,11 +59,11 @@ private:
       value.it_value = {.tv_sec = left.count() / 1'000'000'000,
                         .tv_nsec = left.count() % 1'000'000'000};
     }
-    // It also takes back what the timer has to say from before.
+    // This also clears an expiration that nobody has read.
     rdmacommon::check_errno(timerfd_settime(timer_.get(), 0, &value, nullptr), "timerfd_settime");
   }
 
-  static int signals_to_end() {
+  static int open_stop_signals() {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
@@ -84,5 +85,5 @@ private:
   };
   File epoll_{epoll_create1(EPOLL_CLOEXEC), "epoll_create1"};
   File timer_{timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd_create"};
-  File signals_{signals_to_end(), "signalfd"};
+  File signals_{open_stop_signals(), "signalfd"};
 };

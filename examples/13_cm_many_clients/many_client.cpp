@@ -76,7 +76,7 @@ public:
   explicit Connection(const CmOptions &options, bool rude = false) : timeout_(options.timeout) {
     cm_resolve(id_.get(), channel_.get(), options);
     create_resources();
-    ask();
+    connect_to_server();
     Description mine = describe(mr_.get());
     if (rude)
       mine.version = 0;
@@ -109,7 +109,9 @@ public:
 
   // The server ends the connection: REJECTED instead of DISCONNECTED if it has not seen it
   // established.
-  void wait_for_the_end() { next_cm_event(channel_.get(), RDMA_CM_EVENT_DISCONNECTED, timeout_); }
+  void wait_for_disconnect() {
+    next_cm_event(channel_.get(), RDMA_CM_EVENT_DISCONNECTED, timeout_);
+  }
 
 private:
   void create_resources() {
@@ -133,7 +135,7 @@ private:
     throw Error("the server rejects", words_for(why));
   }
 
-  void ask() {
+  void connect_to_server() {
     const Greeting hello = greeting();
     rdma_conn_param param{.private_data = &hello,
                           .private_data_len = sizeof hello,
@@ -203,7 +205,7 @@ private:
 // One client: does all its rounds, over as many connections as it needs. It calls `ready` when it
 // is connected.
 template <typename Ready>
-void come(const CmOptions &options, const Settings &settings, uint32_t me, Ready ready) {
+void run_client(const CmOptions &options, const Settings &settings, uint32_t me, Ready ready) {
   Backoff backoff;
   uint32_t round = 0;
   // [client]
@@ -238,7 +240,7 @@ void many_client(int argc, char **argv) {
   CmOptions options{line, "name or address of the server [localhost]"};
   Settings settings;
   line.add("--clients", settings.clients, "how many at once [8]", 1, 4096);
-  line.add("--rude", settings.rude, "how many come before and say nonsense [one for every 8]", 0,
+  line.add("--rude", settings.rude, "clients that first send a wrong message [one for every 8]", 0,
            4096);
   line.add("--times", settings.times, "how often each comes [1]", 1, 1'000'000);
   line.add("--rounds", settings.rounds, "how often it WRITEs and READs each time [4]", 0,
@@ -255,13 +257,13 @@ void many_client(int argc, char **argv) {
   if (settings.rude < 0)
     settings.rude = static_cast<int>(settings.clients / 8);
   for (int i = 0; i < settings.rude; ++i)
-    rude.push_back(start(gate, [&] { Connection(options, true).wait_for_the_end(); }));
+    rude.push_back(start(gate, [&] { Connection(options, true).wait_for_disconnect(); }));
   bool good = wait_for(rude);
   for (uint32_t me = 0; me < settings.clients; ++me)
     clients.push_back(start(gate, [&] {
       bool first = true;
       for (uint32_t time = 0; time < settings.times; ++time)
-        come(options, settings, me, [&] {
+        run_client(options, settings, me, [&] {
           if (std::exchange(first, false))
             gate.pass();
         });

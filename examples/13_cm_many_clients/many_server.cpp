@@ -70,8 +70,8 @@ public:
     // [run]
     while (!has_ended()) {
       loop_.sleep_until(next_deadline(), [&](int fd) { dispatch_event(fd); });
-      if (loop_.is_to_end())
-        begin_to_end();
+      if (loop_.take_stop_signal())
+        begin_closing();
       check_deadlines();
       tear_down();
     }
@@ -226,7 +226,7 @@ private:
       });
   }
 
-  void begin_to_end() {
+  void begin_closing() {
     if (!closing_)
       std::printf("closing: no new clients, and %u may finish\n", clients_now());
     // A second signal means: do not wait.
@@ -239,8 +239,8 @@ private:
   EventLoop loop_;
   unique_event_channel channel_ = create_event_channel();
   unique_cm_id listener_ = cm_listen(channel_.get(), options_, static_cast<int>(settings_.at_once));
-  // With the clients in them: declared after, so that they go before the channel that they report
-  // to.
+  // The devices, with their clients. Declared after the channel to which the clients report, so
+  // they are destroyed before it.
   std::map<ibv_context *, Device> devices_;
   bool closing_ = false;
   Clock::time_point grace_ends_;
@@ -254,8 +254,8 @@ void many_server(int argc, char **argv) {
   line.add("--clients", settings.clients,
            "end after so many that were not dropped; 0: serve until SIGTERM [8]", 0, 1'000'000);
   line.add("--at-once", settings.at_once, "how many clients at a time [128]", 1, 4096);
-  line.add("--silence", settings.silence, "after which a client's host is looked at");
-  line.add("--grace", settings.grace, "how long clients may go on after SIGTERM");
+  line.add("--silence", settings.silence, "after which the server probes a client's host");
+  line.add("--grace", settings.grace, "for which clients may go on after SIGTERM");
   line.parse(argc, argv);
   Server(options, settings).run();
 }

@@ -22,7 +22,7 @@ LIES = {
     "version": "the peer's description: it is of version 7, not 1",
     "empty": "the peer's description: its memory has no bytes",
     "wraps": "the peer's description: its memory ends past the last address",
-    "silence": "silence: nothing for 10000 ms",
+    "silence": "the client: it has sent no message for 10000 ms",
     "other-protocol": "of rping's: rping's message: it has 24 bytes, not 16",
     "rping-huge": "of rping's: rping's message: its buffer is impossible",
     "rping-address": "of rping's: a request: completed with status 10, remote access error",
