@@ -37,8 +37,8 @@ void sleep_unless(std::atomic<uint32_t> &is_asleep, HasNews has_news, Sleep slee
 
 // Called by a worker. Sleeps, again and again, until the worker is done.
 // @param bell  changes when the other side rings
-// @param sleep called with the bell as it was before the last look. Returns at once if it is not so
-//              any more; false: the worker gives up
+// @param sleep called with the bell's value from before the last look. Returns at once if the bell
+//              has changed since; returns false if the worker gives up
 // @return whether it is done
 template <typename IsDone, typename Sleep>
 bool sleep_until(const std::atomic<uint32_t> &bell, std::atomic<uint32_t> &sleeps, IsDone is_done,

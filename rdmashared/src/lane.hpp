@@ -51,8 +51,8 @@ private:
 
 class SenderLoop;
 
-// A connection to one server, which is made again when it breaks. Only the thread of
-// its SenderLoop uses it.
+// A connection to one server, which is made again when it breaks. Only the thread of its SenderLoop
+// uses it.
 class Lane {
 public:
   // The interval at which a connection that is up checks that the server lives.
@@ -71,7 +71,7 @@ public:
   size_t turn = 0; // the owner's: which of its queues goes first
 
   bool is_up() const { return state_ == State::up; }
-  const std::string &why() const { return why_; } // it is not up; empty if it is
+  const std::string &why() const { return why_; } // the reason why it is not up
   uint32_t under_way() const { return under_way_; }
   uint32_t window() const { return window_; }
 

@@ -91,7 +91,7 @@ unique_event_channel create_event_channel(Where where = Where::here());
 unique_cm_event take_cm_event(rdma_event_channel *channel, Where where = Where::here());
 
 /// Sleeps until an event comes, whichever it is.
-/// @param wanted  which one should, for the error message
+/// @param wanted  the expected event, for the error message
 /// @param timeout how long. The kernel's own limit for a connection request is more than a minute
 /// @throws Error if none comes in time
 unique_cm_event next_cm_event(rdma_event_channel *channel, rdma_cm_event_type wanted,
@@ -103,7 +103,7 @@ unique_cm_event next_cm_event(rdma_event_channel *channel, rdma_cm_event_type wa
 void check_cm_event(const rdma_cm_event &event, rdma_cm_event_type wanted,
                     Where where = Where::here());
 
-/// next_cm_event() and check_cm_event().
+/// Sleeps until the next event comes, and throws unless it is the wanted one.
 unique_cm_event wait_for_cm_event(rdma_event_channel *channel, rdma_cm_event_type wanted,
                                   std::chrono::milliseconds timeout, Where where = Where::here());
 

@@ -113,8 +113,9 @@ struct PairOptions : DeviceOptions {
   uint16_t tcp_port = 18515;       ///< Port of the exchange; the default is the stock tools'.
   std::chrono::seconds timeout{5}; ///< Limit for one step of the peer's.
   std::chrono::seconds wait{60};   ///< Limit for a server's wait for a client.
-  uint8_t max_rd_atomic = 1; ///< READs and atomics under way at a time, of this side's and of the
-      ///< peer's: the same on both sides. Introduced in lesson 04_read_write.
+  /// READs and atomics under way at a time, of this side's and of the peer's: the same on both
+  /// sides. Introduced in lesson 04_read_write.
+  uint8_t max_rd_atomic = 1;
 };
 
 /// The options of a program that connects by rdma_cm: `--host`, `--cm-port`, `--timeout`, `--wait`.

@@ -34,8 +34,9 @@ class File {
 public:
   explicit File(int fd = -1) : fd_(fd) {} ///< Takes `fd`; -1 is none.
   ~File();
-  File(File &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {} ///< `other` has none then.
-  File &operator=(File &&other) noexcept; ///< `other` has this one's then.
+  File(File &&other) noexcept
+      : fd_(std::exchange(other.fd_, -1)) {} ///< Leaves `other` without one.
+  File &operator=(File &&other) noexcept;    ///< Swaps the two descriptors.
 
   int get() const { return fd_; }                  ///< Stays this object's.
   int release() { return std::exchange(fd_, -1); } ///< Gives the descriptor to the caller.

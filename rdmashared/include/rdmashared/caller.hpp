@@ -57,17 +57,19 @@ enum class Outcome : uint32_t {
   response, ///< There is a response.
   refused,  ///< The server's handler has failed; RequestFailed::server_said() says why.
   lost,     ///< The connection broke, or the sender ended, while it was under way.
-  not_sent, ///< There is no connection, or the sender could not register the memory for a response
-            ///< of any length. The request ends at once.
-  expired,  ///< Its limit passed before the server began, and the server has said so in time.
+  /// There is no connection, or the sender could not register the memory for a response of any
+  /// length. The request ends at once.
+  not_sent,
+  expired, ///< Its limit passed before the server began, and the server has said so in time.
   answer_too_long, ///< More than RequestOptions::max_response or SenderOptions::largest_response.
   timed_out,       ///< Its limit passed without an answer. The server is told to drop it.
-  no_room,     ///< The area of this process is full: at once for a call that does not wait, else
-               ///< until the limit has passed. Or no connection takes it: on each of them, the
-               ///< server has not answered as many requests that this process gave up (`timed_out`,
-               ///< cancel) as SenderOptions::area_slots.
-  too_long,    ///< It, or the response that it asks for, is longer than the area of this process
-               ///< (SenderOptions::area_slots), or three quarters of SenderOptions::slots.
+  /// The area of this process is full: at once for a call that does not wait, else until the limit
+  /// has passed. Or no connection takes the request: on each one, this process has given up
+  /// SenderOptions::area_slots requests (`timed_out`, cancel) that the server has not answered.
+  no_room,
+  /// It, or the response that it asks for, is longer than the area of this process
+  /// (SenderOptions::area_slots), or three quarters of SenderOptions::slots.
+  too_long,
   sender_gone, ///< The sender had ended before the request was made.
 };
 // [outcome]

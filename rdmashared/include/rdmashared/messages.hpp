@@ -57,7 +57,7 @@ template <typename Struct> constexpr bool is_packed() {
 /// fill gaps.
 template <typename Struct>
 concept Plain = std::is_trivially_copyable_v<Struct> && std::is_class_v<Struct> &&
-                    std::endian::native == std::endian::little &&
+                (std::endian::native == std::endian::little) &&
                 (std::is_empty_v<Struct> || std::bool_constant<is_packed<Struct>()>::value);
 
 /// A Plain struct whose member `type` says which one it is.

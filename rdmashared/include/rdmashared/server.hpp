@@ -189,7 +189,7 @@ public:
 
   /// Serves until stop(), or until ServerOptions::exit_after clients have come and gone. Handlers
   /// may still run then: the destructor waits for them. This thread and ServerOptions::threads - 1
-  /// others have the connections. Call it once.
+  /// others own the connections. Call it once.
   /// @throws Error if the host has no more of what a server needs, such as file descriptors
   void run();
 
