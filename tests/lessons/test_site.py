@@ -70,6 +70,13 @@ class Site(unittest.TestCase):
         self.assertIn('href="page_lessons_24_shared_server.html"', text)
         self.assertIn("inline_services", text)
 
+    def test_sources_of_the_libraries_are_linked(self):
+        for lesson, page in (
+            ("02_send_recv", "src_2exchange_8cpp"), ("23_shared_client", "src_2caller_area_8cpp"),
+        ):
+            text = (self.html / f"page_lessons_{lesson}.html").read_text()
+            self.assertTrue(f'href="{page}-example.html' in text, page)
+
     def test_find_knows_every_section(self):
         """What tools/site/find.js shows; tests/thorough/test_browser.py types into the box."""
         text = (self.html / "find_data.js").read_text()

@@ -62,13 +62,14 @@ def link(match, here: Path) -> str:
         if page_of(path) == "README":
             return f"[{text}](index.html)"
         return f"[{text}](#{label(page_of(path), anchor)})"
-    if any(
-        path.is_relative_to(ROOT / folder) for folder in ("examples", "rdmashared/src")
-    ) and path.suffix in docs.PAGES:
+    has_pages = ("examples", "rdmacommon/src", "rdmashared/src")
+    if path.suffix in docs.PAGES and any(
+        path.is_relative_to(ROOT / folder) for folder in has_pages
+    ):
         return f'<a href="{example_page(path)}">{text}</a>'
     if path.suffix == ".hpp":
         return f"[{text}](@ref {path.name})"
-    # A folder, a source of rdmacommon or an example's README is not part of the site.
+    # A folder or an example's README is not part of the site.
     return text
 
 

@@ -27,9 +27,9 @@ def add_parser(subparsers) -> None:
 def main(args) -> int:
     packages.ensure("docs", *(["book"] if args.book else []))
     first = make(build.directory() / "docs")
-    print(f"open {first}")
+    print(f"the site: {first}")
     if args.book:
-        print(f"print {book.make(first.parent)}")
+        print(f"the book: {book.make(first.parent)}")
     return 0
 
 
@@ -50,7 +50,7 @@ def make(out: Path) -> Path:
         ["doxygen", "-"], input=settings, capture_output=True, text=True, cwd=ROOT)
     if result.returncode or result.stderr.strip():
         raise LabError(
-            "doxygen is not content:\n" + (result.stderr.strip() or result.stdout.strip()))
+            "Doxygen reports:\n" + (result.stderr.strip() or result.stdout.strip()))
     (out / "html/find_data.js").write_text(
         f"const sections = {json.dumps(sections(), ensure_ascii=False)};\n")
     return out / "html/index.html"
