@@ -103,7 +103,7 @@ class Names(unittest.TestCase):
 
 def banner(lesson, name):
     lines = examples.exercise_task(name).read_text().splitlines()
-    if not examples.own_program(name):
+    if not examples.readers_copy(name):
         del lines[0]  # the licence
     return list(takewhile(lambda line: line.startswith("//"), lines))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """clang-format has nothing to change, C, C++ and Meson files have at most 100 columns, flake8 finds
-nothing in the Python files (setup.cfg has its rules), and each source names its licence."""
+nothing in the Python files (.flake8 has its rules), and each source names its licence."""
 import shutil
 import subprocess
 import unittest

@@ -85,7 +85,7 @@ def exercises() -> dict[str, ladder.Lesson]:
     return {name: lesson for lesson in ladder.read() for name in of(lesson)["exercises"]}
 
 
-def own_program(name: str) -> Optional[str]:
+def readers_copy(name: str) -> Optional[str]:
     """The lesson's program that the exercise changes; None if it starts from a file of its own."""
     return of(exercises()[name])["own"].get(name)
 
@@ -98,12 +98,12 @@ def exercise_part(name: str, suffix: str) -> Path:
 
 def exercise_task(name: str) -> Path:
     """The file that says what the exercise asks for."""
-    return exercise_part(name, ".task" if own_program(name) else ".cpp")
+    return exercise_part(name, ".task" if readers_copy(name) else ".cpp")
 
 
 def exercise_file(name: str) -> Path:
     """Where the reader writes: for an exercise that changes the lesson's program, a copy of it."""
-    if not own_program(name):
+    if not readers_copy(name):
         return exercise_task(name)
     return WORK / (name + exercise_source(name).suffix)
 
@@ -127,13 +127,13 @@ def exercise_output(name: str, place: Place) -> "dict[str, list[str]]":
 def lesson_output(name: str) -> Optional[Path]:
     """What the program prints that the exercise changes: the exercise's expected output has only
     what differs (normalise.shortened). None for an exercise that changes no program."""
-    return expected_file(exercises()[name].stem) if own_program(name) else None
+    return expected_file(exercises()[name].stem) if readers_copy(name) else None
 
 
 def with_task(name: str, text: str) -> str:
     """What the reader gets of the exercise's source, or of its solution: a lesson's program gets
     the task on top, below its licence."""
-    if not own_program(name):
+    if not readers_copy(name):
         return text
     licence, rest = text.split("\n", 1)
     return f"{licence}\n{exercise_task(name).read_text()}//\n{rest}"
@@ -199,7 +199,7 @@ def sides(program: str) -> tuple[str, str]:
     base = program.partition(".")[0]
     exercise = program.removesuffix(".solution")
     if exercise in exercises():
-        base = own_program(exercise) or base
+        base = readers_copy(exercise) or base
     for lesson in ladder.read():
         if base in lesson.sides:
             server, client = lesson.sides

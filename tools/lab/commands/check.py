@@ -130,7 +130,7 @@ def verdict(
         missing += unmet(role or "program", lines, outcome.of(role), where.device)
     # An exercise may make a mistake on purpose: findings only explain what is wrong.
     # Those that the lesson's program has itself do not.
-    program = examples.own_program(name)
+    program = examples.readers_copy(name)
     known = findings.of_program(program) if program else set()
     return missing and missing + [
         finding.text().replace("\n", "\n  ")
