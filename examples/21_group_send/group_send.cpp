@@ -80,8 +80,8 @@ public:
   // [put]
 
   // [post]
-  // Posts what has been put, in runs of up to `group` slots. Does not wait for more. What the send
-  // queue has no place for stays put, and goes with the next post().
+  // Posts what has been put, in runs of up to `group` slots. Does not wait for more. If the send
+  // queue is full, the other messages wait in their slots for the next post().
   void post(uint32_t group) {
     while (posted_ < put_ && under_way_ < sends) {
       const Run run{.first = posted_, .count = std::min(group, put_ - posted_)};

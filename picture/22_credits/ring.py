@@ -8,9 +8,10 @@ def draw() -> str:
         "Which slots a side may use",
         (
             "A ring of sixteen slots. The slots 0 to 3 are free. The slots 4 to 11 are ahead: they"
-            " belong to two runs that were posted and that no credit has given back. The slots 12"
+            " belong to two runs that were posted and are not free yet. The slots 12"
             " to 14 have been put, and are not posted. Slot 15 is free. posted_ stands at slot 12,"
-            " and put_ at slot 15. A credit gives the oldest run back."))
+            " and put_ at slot 15. A credit and a"
+            " completion free the oldest run."))
     p.text(10, 22, "one side's ring, out", style="bold", role="client")
     for slot in range(16):
         role = "server" if 4 <= slot < 12 else "client" if 12 <= slot < 15 else "plain"
@@ -26,8 +27,8 @@ def draw() -> str:
     p.text(732, 50, "put_", style="small")
     for i, words in enumerate(
         (
-            "sent_ holds 4 and 4: the slots of the two runs that no credit has given back.",
-            "A credit for one run more: the slots 4 to 7 are free.",
+            "sent_ holds 4 and 4: the slots of the two runs, which are not free yet.",
+            "A credit and the completion of the first run: the slots 4 to 7 are free.",
             "While sent_ holds runs_ahead runs, the sender posts no run.")):
         p.text(10, 165 + i * 24, words, style="small")
     return p.svg()

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exercise 21.1 (★): where a run ends.
-// Wanted:   next_run() names the next run of a ring of 1024 slots. A run has at most `group` slots,
-//           and never more than its eight bits can say. It ends where the ring ends, since a WRITE
-//           has one destination.
+// Wanted:   next_run() names the next run of a ring of 1024 slots. In a ring, the slots are used
+//           again from the beginning: message n is in slot n % 1024. A run has at most `group`
+//           slots, and never more than its eight bits can say. It ends where the ring ends, since a
+//           WRITE has one destination.
 // Hints: ./lab hint 21.1
 // Check: ./lab check 21.1
 
