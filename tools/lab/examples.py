@@ -81,8 +81,10 @@ def breaks(lesson: ladder.Lesson) -> list[str]:
 
 
 def exercises() -> dict[str, ladder.Lesson]:
-    """Name ("02.1_three_messages") of each exercise -> its lesson."""
-    return {name: lesson for lesson in ladder.read() for name in of(lesson)["exercises"]}
+    """Name ("02.1_three_messages") of each exercise, by its number -> the lesson in whose folder it
+    lies."""
+    its = {name: lesson for lesson in ladder.read() for name in of(lesson)["exercises"]}
+    return dict(sorted(its.items(), key=lambda item: item[0]))
 
 
 def readers_copy(name: str) -> Optional[str]:
@@ -184,10 +186,12 @@ PORT_OPTION = {"pair": "--tcp-port", "cm-pair": "--cm-port"}
 
 
 def kernel_lesson(program: str) -> Optional[ladder.Lesson]:
-    """The lesson whose module, changed module, or exercise `program` is."""
+    """The lesson whose module or changed module `program` is, or in whose folder this exercise
+    lies."""
+    of_exercise = exercises().get(program.removesuffix(".solution"))
     for lesson in ladder.read():
         if lesson.kind == "kernel" and (
-            program.partition(".")[0] == lesson.program or program.startswith(lesson.number + ".")
+            lesson == of_exercise or lesson.program == program.partition(".")[0]
         ):
             return lesson
     return None

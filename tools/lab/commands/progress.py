@@ -111,8 +111,10 @@ class State:
                 name: ("broken", lesson.stem, name) in done for name in examples.breaks(lesson)}
             for lesson in self.lessons}
         self.exercises: "dict[str, dict[str, bool]]" = {lesson.stem: {} for lesson in self.lessons}
-        for name, lesson in examples.exercises().items():
-            self.exercises[lesson.stem][name] = ("solved", name) in done
+        for name in examples.exercises():
+            # One of a lesson that runs nothing comes with the last lesson before it that does.
+            stem = [lesson.stem for lesson in self.lessons if lesson.number <= name[:2]][-1]
+            self.exercises[stem][name] = ("solved", name) in done
 
     def undone(self, lesson: ladder.Lesson) -> "list[str]":
         """The commands that are left in a lesson, in its order."""

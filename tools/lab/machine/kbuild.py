@@ -41,12 +41,11 @@ def sources(lesson: Lesson, program: str) -> "dict[str, str]":
         if path.name == "Kbuild" or path.suffix in (".c", ".h")
     }
     name, solved = program.removesuffix(".solution"), program.endswith(".solution")
-    if program.startswith(lesson.number + "."):
-        patch = folder / "exercises" / f"{name}.patch"
-    elif "." in program:
+    patch = folder / "exercises" / f"{name}.patch"
+    if not patch.exists():
+        if "." not in program:
+            return files
         patch, solved = folder / "break" / f"{program.partition('.')[2]}.patch", True
-    else:
-        return files
     path = changed_by(patch)
     files[path.name] = _patched(path, patch) if solved else (WORK / f"{name}.c").read_text()
     return files
