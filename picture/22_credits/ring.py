@@ -27,7 +27,7 @@ def draw() -> str:
     p.text(732, 50, "put_", style="small")
     for i, words in enumerate(
         (
-            "sent_ holds 4 and 4: the slots of the two runs, which are not free yet.",
+            "sent_ has two runs of 4 slots each, 4 to 7 and 8 to 11, which are not free yet.",
             "A credit and the completion of the first run: the slots 4 to 7 are free.",
             "While sent_ holds runs_ahead runs, the sender posts no run.")):
         p.text(10, 165 + i * 24, words, style="small")

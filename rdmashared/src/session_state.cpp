@@ -16,7 +16,7 @@ void Answers::add(Received &answered) {
     if (!is_dropped)
       answered_.push_back(&answered);
   }
-  if (is_dropped) // without the lock: the client's state can go with it, and requests with that
+  if (is_dropped) // without the lock: done() may destroy what the mutex belongs to
     return answered.done();
   // The other thread does it the other way round.
   std::atomic_thread_fence(std::memory_order_seq_cst);
