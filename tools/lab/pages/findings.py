@@ -41,11 +41,10 @@ def programs(lessons) -> "list[tuple[str, str, bool]]":
     return result
 
 
-def found(where, folder, program: str, kind: str, broken: bool):
+def found(where, folder, program: str, kind: str):
     """The names of the rules above a note that this program breaks, and its run's outcome."""
     collector = lint.Collector(lambda role, text: None, lambda finding: None)
-    # One that is broken may wait in vain: for no longer than it does for a reader.
-    under = ["env", "RDMA_TIMEOUT=5"] * broken + lint.under(where, folder)
+    under = examples.limited(program) + lint.under(where, folder)
     outcome = examples.run(where, folder, program, kind, under=under, show=collector.show)
     collector.end(outcome)
     return {f.rule.name for f in collector.findings if f.rule.severity != "note"}, outcome
@@ -55,7 +54,7 @@ def each(where, folder, lessons):
     """Runs them, and yields what programs() and found() say of each."""
     jobs = programs(lessons)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        yield from zip(jobs, pool.map(lambda job: found(where, folder, *job), jobs))
+        yield from zip(jobs, pool.map(lambda job: found(where, folder, *job[:2]), jobs))
 
 
 def record(where, folder, lessons) -> None:
