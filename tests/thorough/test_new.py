@@ -1,69 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""./lab new makes a project that builds outside the tree: against the installed libraries, by Meson
-and by CMake, and as a subproject."""
+"""./lab new makes a project that builds outside the tree, against the installed libraries. The
+other ways to build it are test_new_ways.py's."""
 import re
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-import copies
 import needs_device
-from copies import FAST, run
-from lab import examples, pair
+import projects
+from copies import run
 from lab.paths import ROOT
 
 
-class New(copies.Copies):
-    def meson(self, project, *targets, as_subproject=False):
-        """Builds it by Meson. @return what starts a program of it"""
-        if as_subproject:
-            (project / "subprojects").mkdir()
-            (project / "subprojects/rdma-by-example").symlink_to(ROOT)
-            run(["meson", "setup", "build", "--unity=subprojects", *FAST], project)
-        else:
-            run(
-                ["meson", "setup", "build", *FAST], project,
-                PKG_CONFIG_PATH=str(self.installed / "lib/pkgconfig"))
-            self.assertFalse((project / "subprojects").exists())
-        run(["ninja", "-C", "build", *targets], project)
-        return [] if as_subproject else ["env", f"LD_LIBRARY_PATH={self.installed}/lib"]
-
-    def cmake(self, project):
-        """Builds it by CMake, which finds the library's folder for the program as well."""
-        run(
-            [
-                "cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.installed}",
-                "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
-                "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-missing-field-initializers"],
-            project)
-        run(["cmake", "--build", "build", "--parallel", "2"], project)
-
-    def sends_and_receives(self, project, *prefix):
-        argv = [*prefix, str(project / "build/send_recv")]
-        outcome = examples.run_pair(needs_device.PLACE, argv, argv)
-        self.assertEqual(outcome.status, {"server": 0, "client": 0}, outcome.text())
-        self.assertIn('received "hello from the server"', outcome.of("client"))
-
-    def serves_and_is_joined(self, project, *prefix):
-        outcome = pair.run(
-            needs_device.PLACE,
-            [
-                *prefix, "python3", "-I", "-S", str(ROOT / "tests/thorough/joining.py"),
-                str(project / "build"), needs_device.PLACE.address])
-        self.assertRegex(
-            outcome.text(),
-            r"""^client: get: nothing
-client: put: 42 in place of nothing
-client: put: 0 is no key
-client: client --join numbers .*
-joined: get: 42
-joined: put: 42 in place of 42
-joined: put: 0 is no key
-ended: 0 0 0
-$""",
-        )
-
+class New(projects.Projects):
     def test_against_the_installed_library(self):
         project = self.new("--from", "02_send_recv")
         prefix = self.meson(project)
@@ -79,15 +28,6 @@ $""",
             re.findall(r"\]\((?!https?:|#)[^)]*\)", text), [],
             "links to files that the copy does not have")
 
-    def test_as_a_subproject(self):
-        project = self.new("--from", "02_send_recv")
-        self.sends_and_receives(project, *self.meson(project, "send_recv", as_subproject=True))
-
-    def test_by_cmake(self):
-        project = self.new("--from", "02_send_recv")
-        self.cmake(project)
-        self.sends_and_receives(project)
-
     def test_shared_client_against_the_installed_library(self):
         project = self.new("--from", "23_shared_client")
         self.assertEqual(
@@ -96,44 +36,6 @@ $""",
                 "server.cpp", "client.cpp", "ask_again.hpp", "messages.hpp", "meson.build",
                 "CMakeLists.txt", "README.md", "LICENSE", "lessons"})
         self.serves_and_is_joined(project, *self.meson(project))
-
-    def test_shared_client_as_a_subproject(self):
-        project = self.new("--from", "23_shared_client")
-        self.serves_and_is_joined(project, *self.meson(project, as_subproject=True))
-
-    def test_shared_client_by_cmake(self):
-        project = self.new("--from", "23_shared_client")
-        self.cmake(project)
-        self.serves_and_is_joined(project)
-        for arguments, status, says in (
-            ([], 2, "usage: "),
-            (["--host", "a", "--join", "b"], 2, "usage: "),
-            (["--join", "nobody"], 1, "error: "),
-        ):
-            result = subprocess.run(
-                [project / "build/client", *arguments], capture_output=True, text=True)
-            self.assertEqual((result.returncode, result.stdout), (status, ""), arguments)
-            self.assertIn(says, result.stderr)
-
-    def test_programs_run_with_a_later_library(self):
-        """The programs are not built again. The library has new options, in what was reserved for
-        them, a new outcome and a new function."""
-        project = self.new("--from", "23_shared_client")
-        self.meson(project)
-        later = Path(tempfile.mkdtemp(dir=self.top))
-        for name in ("meson.build", "meson_options.txt"):
-            shutil.copy(ROOT / name, later)
-        for name in ("rdmacommon", "rdmashared", "tools/cmake"):
-            shutil.copytree(ROOT / name, later / name)
-        patch = ROOT / "tests/thorough/later_library.patch"
-        run(["patch", "-p1", "--fuzz=0", "-i", patch], later)
-        run(
-            [
-                "meson", "setup", "build", "-Dexamples=false", "--libdir=lib",
-                f"--prefix={later}/installed", "--unity=on", *FAST],
-            later)
-        run(["meson", "install", "-C", "build"], later)
-        self.serves_and_is_joined(project, "env", f"LD_LIBRARY_PATH={later}/installed/lib")
 
     def test_cmake_looks_at_the_version(self):
         version = re.search(r"version: '(\d+)\.(\d+)\.(\d+)'", (ROOT / "meson.build").read_text())
@@ -162,32 +64,6 @@ $""",
                 version: found == "1"
                 for version, found in re.findall(r"^-- (\d.*): (\d)$", said, re.M)},
             wanted)
-
-    def own_library(self):
-        """A project with the sources of the library, one of which has been changed."""
-        project = self.new("--from", "23_shared_client", "--sources")
-        for name in ("include/rdmashared/server.hpp", "src/server.cpp", "LICENSE"):
-            self.assertTrue((project / "rdmashared" / name).exists(), name)
-        with (project / "rdmashared/src/caller.cpp").open("a") as source:
-            source.write(
-                'const char *said_by_the_copy();\nconst char *said_by_the_copy() { return "changed'
-                ' by its reader"; }\n')
-        return project
-
-    def uses_own_library(self, project, *prefix):
-        self.assertIn(b"changed by its reader", (project / "build/client").read_bytes())
-        self.assertNotIn(
-            "librdmashared", run(["readelf", "--dynamic", project / "build/client"], project))
-        self.serves_and_is_joined(project, *prefix)
-
-    def test_sources_against_the_installed_library(self):
-        project = self.own_library()
-        self.uses_own_library(project, *self.meson(project))
-
-    def test_sources_by_cmake(self):
-        project = self.own_library()
-        self.cmake(project)
-        self.uses_own_library(project)
 
     def test_build_files_are_short(self):
         for options in (["--from", "02"], ["--from", "23"], ["--from", "23", "--sources"]):

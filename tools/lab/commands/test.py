@@ -19,8 +19,8 @@ from lab.machine import headers, kernel
 PACKAGES = ["build", "device", "machine", "kernel", "docs", "wire", "bench"]
 # Suites and tests that need a second compiler, a browser or valgrind.
 NEED_MORE = {
-    "maintainer", "thorough", "counts", "fuzz", "test_builds", "test_browser", "test_counts",
-    "test_whole_programs", "test_fuzz"}
+    "maintainer", "release", "thorough", "counts", "fuzz", "test_builds", "test_browser",
+    "test_counts", "test_whole_programs", "test_fuzz"}
 # Tests at the same time. They share the emulated machine's two processors, and each waits for an
 # event now and then. On two real processors, the learner's tests took 633 s with three at once, and
 # 531 s with five, which kept these processors busy for 98 % of the time.
