@@ -43,9 +43,12 @@ size_t count(std::span<const std::byte> request, std::span<std::byte> response) 
 }
 
 void serve(const CmOptions &options) {
-  Server server(
-      {.host = options.host, .port = options.cm_port, .exit_after = 1, .handler_threads = 4},
-      count);
+  Server server({.host = options.host,
+                 .port = options.cm_port,
+                 .exit_after = 1,
+                 .handler_threads = 4,
+                 .connect_within = options.timeout},
+                count);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
   std::printf("served %u, dropped %u\n", server.served(), server.dropped());
@@ -61,7 +64,8 @@ std::string answer(Caller &caller, const std::string &request) {
 }
 
 void ask(const CmOptions &options) {
-  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                 .connect_within = options.timeout});
   sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   for (const std::string request :

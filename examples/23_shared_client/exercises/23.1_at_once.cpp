@@ -44,16 +44,20 @@ struct Meeting {
 
 void serve(const CmOptions &options) {
   Meeting meeting;
-  Server server(
-      {.host = options.host, .port = options.cm_port, .exit_after = 1, .handler_threads = requests},
-      [&](auto, auto) { return meeting.meet(); });
+  Server server({.host = options.host,
+                 .port = options.cm_port,
+                 .exit_after = 1,
+                 .handler_threads = requests,
+                 .connect_within = options.timeout},
+                [&](auto, auto) { return meeting.meet(); });
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
   std::printf("at most %u requests at the same time\n", meeting.most);
 }
 
 void ask(const CmOptions &options) {
-  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                 .connect_within = options.timeout});
   sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   uint32_t responses = 0;

@@ -47,15 +47,19 @@ private:
 void serve(const CmOptions &options) {
   Handlers handlers;
   // TODO: the slow handler has the only thread of the pool.
-  Server server(
-      {.host = options.host, .port = options.cm_port, .exit_after = 1, .handler_threads = 1},
-      [&](Request &&request) { handlers(std::move(request)); });
+  Server server({.host = options.host,
+                 .port = options.cm_port,
+                 .exit_after = 1,
+                 .handler_threads = 1,
+                 .connect_within = options.timeout},
+                [&](Request &&request) { handlers(std::move(request)); });
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
 }
 
 void ask(const CmOptions &options) {
-  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                 .connect_within = options.timeout});
   sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   Pending first = caller.request_async({}, {.service = slow});

@@ -41,7 +41,11 @@ Sum sum_of(const Range &range) {
 void serve(const CmOptions &options) {
   Dispatcher dispatcher;
   dispatcher.on<Range>(sum_of);
-  Server server({.host = options.host, .port = options.cm_port, .exit_after = 1}, dispatcher);
+  Server server({.host = options.host,
+                 .port = options.cm_port,
+                 .exit_after = 1,
+                 .connect_within = options.timeout},
+                dispatcher);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
 }
@@ -58,7 +62,8 @@ void ask_for(Caller &caller, const Range &range) {
 }
 
 void ask_all(const CmOptions &options) {
-  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                 .connect_within = options.timeout});
   sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   ask_for(caller, {.first = 6, .count = 2});

@@ -29,14 +29,19 @@ size_t make_bytes(std::span<const std::byte> request, std::span<std::byte> respo
 }
 
 void serve(const CmOptions &options) {
-  Server server({.host = options.host, .port = options.cm_port, .exit_after = 1}, make_bytes);
+  Server server({.host = options.host,
+                 .port = options.cm_port,
+                 .exit_after = 1,
+                 .connect_within = options.timeout},
+                make_bytes);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
 }
 
 void ask(const CmOptions &options) {
   // TODO: there is no way for a response of any length.
-  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                 .connect_within = options.timeout});
   sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   for (const std::string number : {"10", "1000", "100000"})

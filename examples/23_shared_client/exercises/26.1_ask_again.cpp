@@ -32,8 +32,10 @@ void serve(const CmOptions &options) {
     server->stop();
     server->stop(); // without a grace
   };
-  server =
-      std::make_unique<Server>(ServerOptions{.host = options.host, .port = options.cm_port}, end);
+  server = std::make_unique<Server>(ServerOptions{.host = options.host,
+                                                  .port = options.cm_port,
+                                                  .connect_within = options.timeout},
+                                    end);
   const uint16_t port = server->port();
   std::printf("listening on rdma_cm port %u\n", port);
   server->run();
@@ -43,7 +45,9 @@ void serve(const CmOptions &options) {
     ++carried_out;
     request.reply(0);
   };
-  Server second({.host = options.host, .port = port, .exit_after = 1}, answer);
+  Server second(
+      {.host = options.host, .port = port, .exit_after = 1, .connect_within = options.timeout},
+      answer);
   second.run();
   std::printf("the request was carried out %u times\n", carried_out);
 }
@@ -54,7 +58,8 @@ void ask_again(Caller &caller) {
 }
 
 void ask(const CmOptions &options) {
-  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                 .connect_within = options.timeout});
   sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   try {

@@ -35,7 +35,11 @@ void serve(const CmOptions &options) {
     ++carried_out;
     request.reply(0);
   };
-  Server server({.host = options.host, .port = options.cm_port, .exit_after = 1}, answer);
+  Server server({.host = options.host,
+                 .port = options.cm_port,
+                 .exit_after = 1,
+                 .connect_within = options.timeout},
+                answer);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
   std::printf("%u requests were carried out\n", carried_out.load());
@@ -68,7 +72,9 @@ void ask(const CmOptions &options) {
   // The sender has a process of its own. This one forks again later, so it stays without threads
   // and without RDMA (lesson 15).
   Child owner([&](const Link &parent) {
-    Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}, .name = name});
+    Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                   .name = name,
+                   .connect_within = options.timeout});
     sender.wait_connected(options.timeout);
     parent.send("up");
     parent.receive(options.timeout); // the workers have ended

@@ -51,13 +51,18 @@ void serve(const CmOptions &options) {
   dispatcher.on<Add>([](const Add &add) {
     return Sum{.value = add.a + add.b + add.c, .largest = std::max({add.a, add.b, add.c})};
   });
-  Server server({.host = options.host, .port = options.cm_port, .exit_after = 1}, dispatcher);
+  Server server({.host = options.host,
+                 .port = options.cm_port,
+                 .exit_after = 1,
+                 .connect_within = options.timeout},
+                dispatcher);
   std::printf("listening on rdma_cm port %u\n", server.port());
   server.run();
 }
 
 void ask_both(const CmOptions &options) {
-  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}}});
+  Sender sender({.servers = {{.host = options.host, .port = options.cm_port}},
+                 .connect_within = options.timeout});
   sender.wait_connected(options.timeout);
   Caller caller = sender.caller();
   const Sum sum = ask<Sum>(caller, Add{.a = 1, .b = 2, .c = 3});
