@@ -227,7 +227,7 @@ void SenderLoop::take(Worker &worker, uint32_t entry) {
                            (what.server == any_server || what.server < servers_) &&
                            (!is_long || what.response_buffer < area.long_responses);
   const uint64_t bytes = worker.bytes + bytes_of(what);
-  if (!is_possible || bytes > uint64_t{area.slots} * area.slot_size) // or slots overlap
+  if (!is_possible || bytes > uint64_t{area.slots} * area.slot_size) // more than the area has
     return;
   worker.bytes = bytes;
   request.state = Request::State::waiting;

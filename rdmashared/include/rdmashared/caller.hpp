@@ -63,9 +63,10 @@ enum class Outcome : uint32_t {
   expired, ///< Its limit passed before the server began, and the server has said so in time.
   answer_too_long, ///< More than RequestOptions::max_response or SenderOptions::largest_response.
   timed_out,       ///< Its limit passed without an answer. The server is told to drop it.
-  /// The area of this process is full: at once for a call that does not wait, else until the limit
-  /// has passed. Or no connection takes the request: on each one, this process has given up
-  /// SenderOptions::area_slots requests (`timed_out`, cancel) that the server has not answered.
+  /// The area of this process is full. A call that does not wait fails at once, and another call
+  /// when its limit has passed. Or no connection takes the request: on each one, this process has
+  /// given up SenderOptions::area_slots requests (`timed_out`, cancel) that the server has not
+  /// answered.
   no_room,
   /// It, or the response that it asks for, is longer than the area of this process
   /// (SenderOptions::area_slots), or three quarters of SenderOptions::slots.
