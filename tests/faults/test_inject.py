@@ -17,7 +17,7 @@ from lab.commands import inject
 
 PLACE = needs_device.PLACE
 AGAIN = "./lab test test_inject"
-SEED = "x7"  # of CI: the same tenth in each run of a build
+SEED = "x7"  # by default: the same tenth in each run of a build
 CHOICE = os.environ.get("LAB_INJECT", "")
 ONLY = os.environ.get("LAB_INJECT_ONLY", "")  # "02_send_recv", or one of its programs
 

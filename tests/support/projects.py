@@ -22,16 +22,6 @@ class Projects(copies.Copies):
         run(["ninja", "-C", "build", *targets], project)
         return [] if as_subproject else ["env", f"LD_LIBRARY_PATH={self.installed}/lib"]
 
-    def cmake(self, project):
-        """Builds it by CMake, which finds the library's folder for the program as well."""
-        run(
-            [
-                "cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.installed}",
-                "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
-                "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-missing-field-initializers"],
-            project)
-        run(["cmake", "--build", "build", "--parallel", "2"], project)
-
     def sends_and_receives(self, project, *prefix):
         argv = [*prefix, str(project / "build/send_recv")]
         outcome = examples.run_pair(needs_device.PLACE, argv, argv)

@@ -37,8 +37,8 @@ class Examples(copies.Copies):
         return top
 
     def test_copies_use_the_installed_library(self):
-        """test_new has the copy that is built with the libraries as a subproject, and runs that of
-        02. test_examples runs the same sources."""
+        """test_new_ways has the copy that is built with the libraries as a subproject, and runs
+        that of 02. test_examples runs the same sources."""
         top = self.build_all()
         for lesson in COPIED:
             for program in examples.of(lesson)["programs"]:

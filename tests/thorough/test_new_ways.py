@@ -13,6 +13,16 @@ from lab.paths import ROOT
 
 
 class Ways(projects.Projects):
+    def cmake(self, project):
+        """Builds it by CMake, which finds the library's folder for the program as well."""
+        run(
+            [
+                "cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.installed}",
+                "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
+                "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-missing-field-initializers"],
+            project)
+        run(["cmake", "--build", "build", "--parallel", "2"], project)
+
     def test_as_a_subproject(self):
         project = self.new("--from", "02_send_recv")
         self.sends_and_receives(project, *self.meson(project, "send_recv", as_subproject=True))
