@@ -59,7 +59,7 @@ class Links(unittest.TestCase):
         page = ROOT / "lessons/02_send_recv.md"
         for text in (
             "[x](no_such.md)", "[x](troubleshooting.md#no-such)", "[x](#no-such)",
-            "![x](../picture/x.svg)", "![short](../picture/02_send_recv/flow.svg)"
+            "![x](../pictures/x.svg)", "![short](../pictures/02_send_recv/flow.svg)"
         ):
             self.assertNotEqual(problems(page, text), [], text)
 
@@ -79,7 +79,7 @@ class Links(unittest.TestCase):
             self.assertEqual(
                 [heading for heading in headings if heading in SECTIONS], wanted, lesson.stem)
             if lesson.has_program:
-                self.assertIn("../picture/", text, lesson.stem)
+                self.assertIn("../pictures/", text, lesson.stem)
 
     def test_every_picture_is_shown(self):
         shown = {
@@ -88,7 +88,7 @@ class Links(unittest.TestCase):
             for picture, _, target in LINK.findall(page.read_text())
             if picture
         }
-        self.assertEqual(set((ROOT / "picture").glob("*/*.svg")), shown)
+        self.assertEqual(set((ROOT / "pictures").glob("*/*.svg")), shown)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Sync(unittest.TestCase):
         """None is forgotten by sync.renew(), which fills their lines."""
         pages = set(ROOT.glob("*.md"))
         folders = (
-            "rdmacommon", "rdmashared", "examples", "lessons", "picture", "tests", "tools")
+            "rdmacommon", "rdmashared", "examples", "lessons", "pictures", "tests", "tools")
         for folder in folders:
             pages.update((ROOT / folder).rglob("*.md"))
         known = {*sync.files(), *sync.others(), *(path for path, _ in readmes.all_files())}

@@ -9,7 +9,7 @@ from lab.paths import ROOT
 
 
 COLUMNS = 100  # of C, C++ and Meson files; flake8 counts those of Python
-FOLDERS = ("rdmacommon", "rdmashared", "examples", "tests", "tools", "picture")
+FOLDERS = ("rdmacommon", "rdmashared", "examples", "tests", "tools", "pictures")
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".py", ".sh", ".css"}
 
 
@@ -48,7 +48,7 @@ class Format(unittest.TestCase):
         if not shutil.which("flake8"):
             self.fail("flake8 is missing: ./lab doctor")
         result = subprocess.run(
-            ["flake8", "tools", "tests", "picture"], cwd=ROOT, capture_output=True,
+            ["flake8", "tools", "tests", "pictures"], cwd=ROOT, capture_output=True,
             text=True)
         self.assertEqual((result.stdout, result.stderr), ("", ""))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The plots of a run of ./lab bench, drawn by the same sources as the lesson's:
-picture/29_results/*.py."""
+pictures/29_results/*.py."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """./lab bench --publish: makes a run the one that the lesson shows: its data in
-tools/bench/published, the plots in picture/, and the lesson's tables."""
+tools/bench/published, the plots in pictures/, and the lesson's tables."""
 from __future__ import annotations
 
 import shutil

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the pictures in picture/PAGE are drawn from: NAME.py defines draw() -> str, and trace.txt or
-NAME_trace.txt is a run of the page's example that ./lab dev record has kept.
+"""What the pictures in pictures/PAGE are drawn from: NAME.py defines draw() -> str, and trace.txt
+or NAME_trace.txt is a run of the page's example that ./lab dev record has kept.
 """
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from lab.paths import ROOT
 from lab.wire import recording, timeline_svg
 
-FOLDER = ROOT / "picture"
+FOLDER = ROOT / "pictures"
 
 
 def sources() -> list[Path]:

@@ -40,9 +40,9 @@ def make(out: Path) -> Path:
     out.mkdir(parents=True)
     (out / "examples.dox").write_text("".join(example_pages()))
     # Doxygen puts all pictures into one folder.
-    (out / "picture").mkdir()
-    for picture in (ROOT / "picture").glob("*/*.svg"):
-        shutil.copy(picture, out / "picture" / f"{picture.parent.name}_{picture.name}")
+    (out / "pictures").mkdir()
+    for picture in (ROOT / "pictures").glob("*/*.svg"):
+        shutil.copy(picture, out / "pictures" / f"{picture.parent.name}_{picture.name}")
     settings = (ROOT / "tools/site/Doxyfile").read_text()
     for name, value in {"ROOT": ROOT, "OUT": out}.items():
         settings = settings.replace(f"@{name}@", str(value))

@@ -56,7 +56,7 @@ def main(args) -> int:
             record_outputs(where, folder, lesson, args.since)
     if args.all or args.findings:
         findings.record(where, folder, [lesson for lesson in lessons if lesson.has_program])
-        subprocess.run([sys.executable, str(examples.ROOT / "picture/draw.py")], check=True)
+        subprocess.run([sys.executable, str(examples.ROOT / "pictures/draw.py")], check=True)
         sync.renew()
     return 0
 
@@ -98,7 +98,7 @@ def record_traces(lesson, device: str) -> None:
         text)
     for other, name, arguments in dict.fromkeys(commands):
         file = recording.file_of(lesson.stem, name or other)
-        if f"picture/{lesson.stem}/{file.stem}.svg" in text:
+        if f"pictures/{lesson.stem}/{file.stem}.svg" in text:
             program = examples.program(lesson, name) if name else other or lesson.program
             outcome, recorded = trace.of_example(lesson.kind, program, shlex.split(arguments))
             if bool(name) != outcome.failed:
@@ -107,7 +107,7 @@ def record_traces(lesson, device: str) -> None:
                 continue
             recorded.save(file)
             print(
-                f"{file.relative_to(examples.ROOT)}; python3 picture/draw.py draws it",
+                f"{file.relative_to(examples.ROOT)}; python3 pictures/draw.py draws it",
                 file=sys.stderr)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A traced run: ./lab trace shows it, ./lab dev record keeps it in picture/*/*trace.txt, the tests
+"""A traced run: ./lab trace shows it, ./lab dev record keeps it in pictures/*/*trace.txt, the tests
 compare another with it.
 
 The picture is drawn from the file, so it shows a real run, and the tests see whether runs are still
@@ -153,7 +153,7 @@ class Recording:
 def file_of(stem: str, which: str = "") -> Path:
     """Where the run of an example is kept, with one of its lesson's changes, or another of its
     programs, or neither."""
-    return ROOT / "picture" / stem / f"{which + '_' if which else ''}trace.txt"
+    return ROOT / "pictures" / stem / f"{which + '_' if which else ''}trace.txt"
 
 
 def _line(event: Event, causes: dict[int, int]) -> str:

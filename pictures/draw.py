@@ -2,8 +2,8 @@
 """Draws the pictures of the lessons. Each page has a folder here; each of its NAME.py, and each of
 its recorded runs (trace.txt, NAME_trace.txt), becomes NAME.svg.
 
-    python3 picture/draw.py            draws all of them
-    python3 picture/draw.py --check    fails if a committed picture is not what its source draws
+    python3 pictures/draw.py            draws all of them
+    python3 pictures/draw.py --check    fails if a committed picture is not what its source draws
 
 They are drawn with tools/drawing.
 """
