@@ -41,8 +41,8 @@ class Rule:
 @functools.cache
 def rules() -> "dict[str, Rule]":
     """All rules by name, in the order of rules.def."""
-    found = re.findall(
-        r'^RULE\(\w+, "([^"]+)", (\w+),\s+"([^"]+)",\s+"([^"]+)"\)', RULES.read_text(), re.M)
+    text = re.sub(r'"\n +"', "", RULES.read_text())  # one string over several lines
+    found = re.findall(r'^RULE\(\w+, "([^"]+)", (\w+),\s+"([^"]+)",\s+"([^"]+)"\)', text, re.M)
     return {name: Rule(name, severity, why, read) for name, severity, why, read in found}
 
 

@@ -1,7 +1,8 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: MIT
-# The emulated machine's first program. It loads the modules, lays the host's files under the machine's
-# own, makes an RDMA device, and hands over to agent.py. Its output goes to the console log.
+# The emulated machine's first program. It loads the modules, lays the host's files under the
+# machine's own, makes an RDMA device, and hands over to agent.py. Its output goes to the console
+# log.
 /bin/busybox mkdir -p /proc /sys /dev /host /top /root
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -19,13 +20,16 @@ for module in /modules/*.ko; do
 done
 
 # The host's files, read-only; what is written over them lives in memory and goes with the machine.
-mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro host /host || exec poweroff -f
-# Linux maps a file of an uncached 9p page by page, with a request to the host for each, and a program's start maps
-# thousands of pages. Now a request brings as much as fits. agent.py does the same for the project's folder.
+mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro host /host ||
+    exec poweroff -f
+# Linux maps a file of an uncached 9p page by page, with a request to the host for each, and a
+# program's start maps thousands of pages. Now a request brings as much as fits. agent.py does the
+# same for the project's folder.
 echo 512 >/sys/class/bdi/9p-1/read_ahead_kb
 mount -t tmpfs -o mode=755 top /top
 mkdir /top/upper /top/work
-mount -t overlay -o lowerdir=/host,upperdir=/top/upper,workdir=/top/work overlay /root || exec poweroff -f
+mount -t overlay -o lowerdir=/host,upperdir=/top/upper,workdir=/top/work overlay /root ||
+    exec poweroff -f
 mount --move /proc /root/proc
 mount --move /sys /root/sys
 mount --move /dev /root/dev
@@ -56,23 +60,24 @@ for word in $(cat /root/proc/cmdline); do
     esac
 done
 
-# libibverbs reads each file in libibverbs.d and loads the provider that it names, at each program's start. There is
-# one device here: without the other providers, ibv_devices takes half the time.
+# libibverbs reads each file in libibverbs.d and loads the provider that it names, at each program's
+# start. There is one device here: without the other providers, ibv_devices takes half the time.
 if [ -e /root/etc/libibverbs.d/$driver.driver ]; then
     mkdir /root/run/lab/libibverbs.d
     cp /root/etc/libibverbs.d/$driver.driver /root/run/lab/libibverbs.d/
     mount --bind /root/run/lab/libibverbs.d /root/etc/libibverbs.d
 fi
 
-# In one go, since each program started takes its time. lab0 is a netdev of its own, since rdma_cm refuses lo; the
-# fixed MAC gives a fixed link-local GID.
+# In one go, since each program started takes its time. lab0 is a netdev of its own, since rdma_cm
+# refuses lo; the fixed MAC gives a fixed link-local GID.
 {
     echo link set lo up
     if [ -z "$host" ]; then
         echo link add lab0 address $mac type dummy
     else
-        # One of two hosts. lab0 is plugged into a bridge, as into a switch, and the wire to the other host comes out
-        # of that: so tcpdump on lab0 sees what this host sends, also when the wire loses it (lab/hosts.py).
+        # One of two hosts. lab0 is plugged into a bridge, as into a switch, and the wire to the
+        # other host comes out of that: so tcpdump on lab0 sees what this host sends, also when the
+        # wire loses it (lab/hosts.py).
         echo link set eth0 name wire
         echo link set wire addrgenmode none
         echo link set wire txqueuelen 10000
@@ -82,8 +87,8 @@ fi
         echo link set switch addrgenmode none
         echo link set wire master switch up
         echo link set port master switch up
-        # Without ARP: else the switch, too, answers for lab0's address, with a MAC of its own, and what then comes in
-        # by it never gets to the RDMA device.
+        # Without ARP: else the switch, too, answers for lab0's address, with a MAC of its own, and
+        # what then comes in by it never gets to the RDMA device.
         echo link set switch arp off up
     fi
     echo addr add $ipv4 dev lab0
