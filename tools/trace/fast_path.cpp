@@ -337,9 +337,17 @@ void List::add(const Completion &completion) {
 void List::add_receive(std::uint64_t wr_id, std::uint64_t length) {
   Json json;
   json.number("wr_id", wr_id).number("length", length);
-  add(print("wr_id %llu, %llu B", static_cast<unsigned long long>(wr_id),
-            static_cast<unsigned long long>(length)),
-      json);
+  const std::string text = print("wr_id %llu, %llu B", static_cast<unsigned long long>(wr_id),
+                                 static_cast<unsigned long long>(length));
+  if (text == receive_) {
+    json_ += "," + json.object();
+    ++equal_;
+    return;
+  }
+  text_ = this->text();
+  add(text, json);
+  receive_ = text;
+  equal_ = 1;
 }
 
 } // namespace trace

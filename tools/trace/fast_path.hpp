@@ -53,13 +53,17 @@ class List {
 public:
   void add(const preload::Request &request, const ibv_qp *qp);
   void add(const Completion &completion);
+  // Receives that follow one another and are equal have one text: "wr_id 0, 0 B (x328)".
   void add_receive(std::uint64_t wr_id, std::uint64_t length);
-  const std::string &text() const { return text_; }
+  std::string text() const {
+    return equal_ > 1 ? text_ + " (x" + std::to_string(equal_) + ")" : text_;
+  }
   std::string json() const { return "[" + json_ + "]"; }
 
 private:
   void add(const std::string &text, const Json &json);
-  std::string text_, json_;
+  std::string text_, json_, receive_; // receive_: the text of the last one
+  unsigned equal_ = 0;                // receives with that text, at the end
 };
 
 } // namespace trace
