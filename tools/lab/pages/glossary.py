@@ -4,7 +4,8 @@ which makes these links anew each time.
 
 Below the heading of a term stands, in a comment, which words are linked to it: `words: memory
 region, MR`. A word that means something else in other lessons is linked in those only that are
-named by their numbers: `words: slot, slots; only: 17 18 19`.
+named: a lesson by its number, a page beside the lessons by its name: `words: slot, slots; only: 17
+18 operating`.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ WITHOUT = ("README", "glossary", "verbs", "troubleshooting")
 
 ENTRY = re.compile(
     (
-        r"^## ([^\n]+)\n\n<!-- words: ([^;\n]+?)(?:; only: ([\d ]+))? -->\n\n(.+?)(?=\n##"
+        r"^## ([^\n]+)\n\n<!-- words: ([^;\n]+?)(?:; only: ([\w ]+))? -->\n\n(.+?)(?=\n##"
         r" |\n\[Index|\Z)"),
     re.M | re.S)
 OURS = re.compile(r"\[([^\]]*)\]\(glossary\.md#[\w-]+\)")
@@ -34,7 +35,7 @@ MASKED = re.compile(r"`[^`]*`|!?\[[^\]]*\]\([^)]*\)|<!--.*?-->|https?://\S+", re
 class Term:
     name: str
     words: "tuple[str, ...]"
-    only: "tuple[str, ...]"  # numbers of lessons; none: all of them
+    only: "tuple[str, ...]"  # numbers of lessons, names of pages; none: all of them
     text: str
 
     @property
@@ -70,11 +71,11 @@ def linked(text: str, path: Path, terms: "list[Term] | None" = None) -> str:
     glossary."""
     if path.parent != FILE.parent or path.stem in WITHOUT:
         return text
-    number = path.stem.split("_")[0]
+    here = {path.stem, path.stem.split("_")[0]}
     whose = {
         word: term
         for term in (read() if terms is None else terms)
-        if not term.only or number in term.only
+        if not term.only or here.intersection(term.only)
         for word in term.words
     }
     # The longest first, so that a completion channel is not taken for a completion.
