@@ -122,6 +122,11 @@ class Sync(unittest.TestCase):
         self.assertEqual(sync.reading_minutes(text), 25)  # 10, and 10 and 5 for the blocks
         self.assertEqual(sync.reading_minutes("a few words"), 5)
 
+    def test_a_page_beside_the_lessons_has_its_reading_time(self):
+        self.assertIn(
+            "\n[← index](README.md) · 5 minutes to read\n",
+            sync.renewed("<!-- nav -->\n<!-- end -->\n", ROOT / "lessons/operating.md"))
+
     def test_lessons_are_short(self):
         """lessons/README.md says so: half an hour each, and ten hours for the main path."""
         minutes = {

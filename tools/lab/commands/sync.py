@@ -223,6 +223,8 @@ def diff(path: Path, source: str) -> list[str]:
 def nav(path: Path) -> list[str]:
     lessons = ladder.read()
     stems = [lesson.stem for lesson in lessons]
+    if path.stem in ladder.BESIDE:
+        return ["[← index](README.md)" + MINUTES]
     here = stems.index(path.stem)
     parts = ["[index](README.md)"]
     if here > 0:
