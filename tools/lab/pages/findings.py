@@ -13,7 +13,7 @@ from lab import examples, ladder, variants
 from lab.commands import lint
 from lab.paths import ROOT
 
-RECORDED = ROOT / "tests/lint/findings.json"
+RECORDED = ROOT / "tools/lint/findings.json"
 TOOL = "../tools/lint/README.md"
 SHOWN = re.compile(r"<!-- diff examples/(\w+)/break/(\w+)\.patch -->")
 
