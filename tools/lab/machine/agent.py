@@ -364,7 +364,7 @@ def set_up(what):
 
 
 def start_processors():
-    """The kernel has come up on one (lab/qemu.py)."""
+    """The kernel has come up on one (qemu.py)."""
     for number in range(1, os.sysconf("SC_NPROCESSORS_CONF")):
         with open(f"/sys/devices/system/cpu/cpu{number}/online", "w") as online:
             online.write("1")
