@@ -77,7 +77,7 @@ fi
     else
         # One of two hosts. lab0 is plugged into a bridge, as into a switch, and the wire to the
         # other host comes out of that: so tcpdump on lab0 sees what this host sends, also when the
-        # wire loses it (lab/hosts.py).
+        # wire loses it (commands/hosts.py).
         echo link set eth0 name wire
         echo link set wire addrgenmode none
         echo link set wire txqueuelen 10000
