@@ -122,7 +122,7 @@ enum Request : uint64_t { receive_request = 1, send_request = 2 };
 
 // [post-recv]
 void post_receive(ibv_qp *qp, ibv_mr *mr, Buffer &buffer) {
-  ibv_sge sge{.addr = reinterpret_cast<uint64_t>(buffer.incoming),
+  ibv_sge sge{.addr = reinterpret_cast<uintptr_t>(buffer.incoming),
               .length = message_size,
               .lkey = mr->lkey}; // our NIC checks that this region is ours
   ibv_recv_wr request{.wr_id = receive_request, .sg_list = &sge, .num_sge = 1};
@@ -132,7 +132,7 @@ void post_receive(ibv_qp *qp, ibv_mr *mr, Buffer &buffer) {
 // [post-recv]
 
 void post_send(ibv_qp *qp, ibv_mr *mr, Buffer &buffer) {
-  ibv_sge what{.addr = reinterpret_cast<uint64_t>(buffer.outgoing),
+  ibv_sge what{.addr = reinterpret_cast<uintptr_t>(buffer.outgoing),
                .length = message_size,
                .lkey = mr->lkey};
   // [post-send]

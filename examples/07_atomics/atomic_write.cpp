@@ -91,7 +91,7 @@ void append(ibv_qp_ex *qp, const ibv_mr *mr, Log &log, uint64_t number, const Re
   ibv_wr_start(qp);
   qp->wr_flags = 0;
   ibv_wr_rdma_write(qp, theirs.rkey, entry);
-  ibv_wr_set_sge(qp, mr->lkey, reinterpret_cast<uint64_t>(text), sizeof log.entries[0]);
+  ibv_wr_set_sge(qp, mr->lkey, reinterpret_cast<uintptr_t>(text), sizeof log.entries[0]);
 #ifdef HAVE_WR_FLUSH
   if (flush)
     ibv_wr_flush(qp, theirs.rkey, entry, sizeof log.entries[0], IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);

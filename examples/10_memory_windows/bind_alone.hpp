@@ -81,7 +81,7 @@ inline void refused_binds(const rdmacommon::Port &port, ibv_pd *pd) {
     const unique_mr mr = reg_mr(pd, memory.data(), memory.size(), bind.region);
     const unique_mw mw(check_ptr(ibv_alloc_mw(pd, IBV_MW_TYPE_2), "ibv_alloc_mw"));
     const ibv_mw_bind_info info{.mr = mr.get(),
-                                .addr = reinterpret_cast<uint64_t>(memory.data()),
+                                .addr = reinterpret_cast<uintptr_t>(memory.data()),
                                 .length = bind.length,
                                 .mw_access_flags = bind.window};
     post_send(on.qp.get(),
@@ -126,7 +126,7 @@ inline void measure_binding(const rdmacommon::Port &port, ibv_pd *pd, int times)
                  .bind_mw = {.mw = mw.get(),
                              .rkey = rkey,
                              .bind_info = {.mr = mr.get(),
-                                           .addr = reinterpret_cast<uint64_t>(memory.data()),
+                                           .addr = reinterpret_cast<uintptr_t>(memory.data()),
                                            .length = size,
                                            .mw_access_flags = IBV_ACCESS_REMOTE_READ}}});
       mw->rkey = rkey;

@@ -39,7 +39,7 @@ using std::chrono::milliseconds;
 // this SEND arrives.
 void post_grant(ibv_qp *qp, const Window &window) {
   const Grant grant = to_grant(window);
-  ibv_sge what{.addr = reinterpret_cast<uint64_t>(&grant), .length = sizeof grant, .lkey = 0};
+  ibv_sge what{.addr = reinterpret_cast<uintptr_t>(&grant), .length = sizeof grant, .lkey = 0};
   post_send(qp,
             {.sg_list = &what, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE});
 }
@@ -115,7 +115,7 @@ void serve(const ServerSide &with, const Case &now, Exchange &exchange) {
   // Declared after the queue pairs, so that it is destroyed before the one on which it is bound.
   const unique_mw mw(check_ptr(ibv_alloc_mw(with.pd, now.type), "ibv_alloc_mw"));
   const ibv_mw_bind_info what{.mr = with.mr,
-                              .addr = reinterpret_cast<uint64_t>(with.mr->addr) + window_at,
+                              .addr = reinterpret_cast<uintptr_t>(with.mr->addr) + window_at,
                               .length = window_size,
                               .mw_access_flags = now.access};
   const auto bind = now.type == IBV_MW_TYPE_1 ? bind_type_1 : bind_type_2;

@@ -43,7 +43,7 @@ inline uint64_t length_in(const rdma_conn_param &came) {
 inline void send_description(ibv_qp *qp, const ibv_mr *mine) {
   using namespace rdmacommon;
   const Description out = describe(mine);
-  ibv_sge sge{.addr = reinterpret_cast<uint64_t>(&out), .length = sizeof out, .lkey = 0};
+  ibv_sge sge{.addr = reinterpret_cast<uintptr_t>(&out), .length = sizeof out, .lkey = 0};
   post_send(qp, {.sg_list = &sge,
                  .num_sge = 1,
                  .opcode = IBV_WR_SEND,

@@ -179,7 +179,7 @@ private:
   }
 
   template <typename Message> void send(const Message &message) {
-    ibv_sge sge{.addr = reinterpret_cast<uint64_t>(&message), .length = sizeof message, .lkey = 0};
+    ibv_sge sge{.addr = reinterpret_cast<uintptr_t>(&message), .length = sizeof message, .lkey = 0};
     post({.wr_id = static_cast<uint64_t>(Work::send),
           .sg_list = &sge,
           .num_sge = 1,

@@ -57,7 +57,7 @@ private:
       const std::chrono::nanoseconds left =
           std::max<Clock::duration>(when - Clock::now(), std::chrono::milliseconds(1));
       value.it_value = {.tv_sec = left.count() / 1'000'000'000,
-                        .tv_nsec = left.count() % 1'000'000'000};
+                        .tv_nsec = static_cast<long>(left.count() % 1'000'000'000)};
     }
     // This also clears an expiration that nobody has read.
     rdmacommon::check_errno(timerfd_settime(timer_.get(), 0, &value, nullptr), "timerfd_settime");

@@ -80,7 +80,7 @@ public:
     Description mine = describe(mr_.get());
     if (rude)
       mine.version = 0;
-    ibv_sge out{.addr = reinterpret_cast<uint64_t>(&mine), .length = sizeof mine, .lkey = 0};
+    ibv_sge out{.addr = reinterpret_cast<uintptr_t>(&mine), .length = sizeof mine, .lkey = 0};
     post_send(
         id_->qp,
         {.sg_list = &out, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE});

@@ -79,7 +79,7 @@ void serve_export(const Settings &settings) {
   if (!listener.can_receive(settings.limit))
     throw Error("the other process", "it has not come");
   const Link link = accept_if_us(listener);
-  const Exported what{pd->handle, mr->handle, reinterpret_cast<uint64_t>(&*shared)};
+  const Exported what{pd->handle, mr->handle, reinterpret_cast<uintptr_t>(&*shared)};
   const std::array files{port.context->cmd_fd, memory.get()};
   send_with_files(link, to_line(what), files);
   std::printf("export:      the other process has %s\n", link.receive(settings.limit).c_str());

@@ -63,14 +63,24 @@ inline unique_board make_board(rdmacommon::File &file) {
 }
 // [board]
 
+// timespec's times have 64 bits. On a 32-bit machine, the system call that takes such times has
+// another number (futex(2), sys/syscall.h).
+#ifdef SYS_futex_time64
+inline constexpr long futex_call = SYS_futex_time64;
+#else
+inline constexpr long futex_call = SYS_futex;
+#endif
+static_assert(sizeof(time_t) == 8, "compile with -D_TIME_BITS=64 -D_FILE_OFFSET_BITS=64");
+
 // [futex]
 // Sleeps while the word is `seen`, until somebody rings for one of these bits.
 // @return false if the deadline has come
 inline bool sleep_on(const std::atomic<uint32_t> &word, uint32_t seen, uint32_t bits,
                      std::chrono::steady_clock::time_point deadline) {
   const auto ns = std::chrono::nanoseconds(deadline.time_since_epoch()).count();
-  const timespec until{.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
-  if (syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, seen, &until, nullptr, bits) == 0)
+  const timespec until{.tv_sec = ns / 1'000'000'000,
+                       .tv_nsec = static_cast<long>(ns % 1'000'000'000)};
+  if (syscall(futex_call, &word, FUTEX_WAIT_BITSET, seen, &until, nullptr, bits) == 0)
     return true;
   if (errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
     rdmacommon::throw_errno(errno, "futex");
@@ -80,6 +90,6 @@ inline bool sleep_on(const std::atomic<uint32_t> &word, uint32_t seen, uint32_t 
 // Changes the word, and wakes those who sleep on it for one of these bits.
 inline void ring(std::atomic<uint32_t> &word, uint32_t bits) {
   word.fetch_add(1, std::memory_order_release);
-  syscall(SYS_futex, &word, FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, bits);
+  syscall(futex_call, &word, FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, bits);
 }
 // [futex]

@@ -25,7 +25,7 @@ namespace {
 // Handlers run in several threads, so it has a lock.
 class Cache {
 public:
-  explicit Cache(size_t most_bytes) : left_(most_bytes) {}
+  explicit Cache(uint64_t most_bytes) : left_(most_bytes) {}
 
   void put(std::string_view key, std::string_view value) {
     const std::lock_guard lock(mutex_);
@@ -63,7 +63,7 @@ private:
   std::unordered_map<std::string, std::list<Entry>::iterator> places_;
 };
 
-void serve(const CmOptions &options, size_t most_bytes) {
+void serve(const CmOptions &options, uint64_t most_bytes) {
   Cache cache(most_bytes);
   const auto answer = [&](Request &&request) {
     const std::string_view text = text_of(request.bytes());
@@ -122,9 +122,9 @@ void ask(const CmOptions &options, uint32_t processes, uint32_t values) {
 void run(int argc, char **argv) {
   CommandLine line{"A cache, and processes of one host that use it."};
   CmOptions options{line, "the server; without it this is the server"};
-  size_t most_bytes = 1 << 20;
+  uint64_t most_bytes = 1 << 20;
   uint32_t processes = 3, values = 100;
-  line.add("--bytes", most_bytes, "that the cache keeps [1 MiB]", 1, size_t{1} << 40);
+  line.add("--bytes", most_bytes, "that the cache keeps [1 MiB]", 1, uint64_t{1} << 40);
   line.add("--processes", processes, "that use it [3]", 1, 64);
   line.add("--values", values, "that each process puts and gets [100]", 1, 100'000);
   line.parse(argc, argv);

@@ -54,7 +54,7 @@ void serve(const CmOptions &options) {
     if (request.service() != read_log)
       return typed(std::move(request));
     const auto from = from_bytes<Position>(request.bytes()).of_entry;
-    const auto bytes = std::as_bytes(std::span(log).subspan(std::min(from, log.size())));
+    const auto bytes = std::as_bytes(std::span(log).subspan(std::min<uint64_t>(from, log.size())));
     request.reply(bytes.first(std::min(bytes.size(), request.response_space().size() / 8 * 8)));
   };
   Server server({.host = options.host,

@@ -126,7 +126,7 @@ private:
                               .locks = htobe32(static_cast<uint32_t>(locks_)),
                               .counters = htobe32(settings_.counters),
                               .counters_address =
-                                  htobe64(reinterpret_cast<uint64_t>(counters_.data())),
+                                  htobe64(reinterpret_cast<uintptr_t>(counters_.data())),
                               .counters_rkey = htobe32(mr_->rkey),
                               .reserved = 0};
     // [send-directory]

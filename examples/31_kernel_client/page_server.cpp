@@ -179,7 +179,7 @@ private:
     check_wc(done, "the client's description");
     std::printf("theirs  %s\n", to_line(parse_description(memory_->theirs, done.byte_len)).c_str());
     const Description mine = describe(memory_->mr.get());
-    ibv_sge sge{.addr = reinterpret_cast<uint64_t>(&mine), .length = sizeof mine, .lkey = 0};
+    ibv_sge sge{.addr = reinterpret_cast<uintptr_t>(&mine), .length = sizeof mine, .lkey = 0};
     post_send(
         queues_.front().id->qp,
         {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE});

@@ -54,7 +54,7 @@ const char *words_for(Refusal refusal) {
 Description describe(const ibv_mr *mr) {
   return {.version = htobe32(protocol_version),
           .rkey = htobe32(mr->rkey),
-          .address = htobe64(reinterpret_cast<uint64_t>(mr->addr)),
+          .address = htobe64(reinterpret_cast<uintptr_t>(mr->addr)),
           .length = htobe64(mr->length)};
 }
 

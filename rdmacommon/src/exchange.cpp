@@ -197,7 +197,7 @@ Endpoint parse_endpoint(std::string_view line, Where where) {
 }
 
 RemoteMemory share(const ibv_mr *mr) {
-  return {.address = reinterpret_cast<uint64_t>(mr->addr), .rkey = mr->rkey, .length = mr->length};
+  return {.address = reinterpret_cast<uintptr_t>(mr->addr), .rkey = mr->rkey, .length = mr->length};
 }
 
 std::string to_line(const RemoteMemory &memory) {

@@ -7,7 +7,7 @@
 namespace rdmacommon {
 
 ibv_sge piece(const ibv_mr *mr, const void *address, size_t length) {
-  return {.addr = reinterpret_cast<uint64_t>(address),
+  return {.addr = reinterpret_cast<uintptr_t>(address),
           .length = static_cast<uint32_t>(length),
           .lkey = mr->lkey};
 }

@@ -131,8 +131,9 @@ void CallerArea::set_timer(Clock::time_point when) {
       when == Clock::time_point::max()
           ? 0
           : std::max<int64_t>(std::chrono::nanoseconds(when.time_since_epoch()).count(), 1);
-  const itimerspec set{.it_interval = {},
-                       .it_value = {.tv_sec = at / 1'000'000'000, .tv_nsec = at % 1'000'000'000}};
+  const itimerspec set{
+      .it_interval = {},
+      .it_value = {.tv_sec = at / 1'000'000'000, .tv_nsec = static_cast<long>(at % 1'000'000'000)}};
   timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &set, nullptr);
 }
 

@@ -205,7 +205,7 @@ void Lane::cancel(uint64_t id) {
 std::optional<ResponseBuffer> Lane::buffers_of(uint16_t worker, const std::shared_ptr<Area> &area) {
   Buffers &buffers = buffers_[worker];
   if (buffers.area == area && buffers.region)
-    return ResponseBuffer{.address = reinterpret_cast<uint64_t>(buffers.region->addr),
+    return ResponseBuffer{.address = reinterpret_cast<uintptr_t>(buffers.region->addr),
                           .rkey = buffers.region->rkey,
                           .length = shape_.largest};
   if (background_pending_) // one after the other

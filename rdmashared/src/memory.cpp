@@ -27,6 +27,15 @@ using std::chrono::steady_clock;
 
 namespace {
 
+// timespec's times have 64 bits. On a 32-bit machine, the system call that takes such times has
+// another number (futex(2), sys/syscall.h).
+#ifdef SYS_futex_time64
+constexpr long futex_call = SYS_futex_time64;
+#else
+constexpr long futex_call = SYS_futex;
+#endif
+static_assert(sizeof(time_t) == 8, "compile with -D_TIME_BITS=64 -D_FILE_OFFSET_BITS=64");
+
 uint32_t queue_length_for(const AreaShape &shape) {
   return std::bit_ceil(3 * shape.slots);
 }
@@ -206,15 +215,15 @@ void sleep_on(const std::atomic<uint32_t> &word, uint32_t seen, uint32_t bits,
   const auto since = std::max(std::chrono::nanoseconds(0), // the kernel takes no time before that
                               std::chrono::nanoseconds(until.time_since_epoch()));
   const timespec end{.tv_sec = since.count() / 1'000'000'000,
-                     .tv_nsec = since.count() % 1'000'000'000};
-  if (syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, seen, &end, nullptr, bits) < 0 &&
+                     .tv_nsec = static_cast<long>(since.count() % 1'000'000'000)};
+  if (syscall(futex_call, &word, FUTEX_WAIT_BITSET, seen, &end, nullptr, bits) < 0 &&
       errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
     rdmacommon::throw_errno(errno, "futex");
 }
 
 uint32_t ring(std::atomic<uint32_t> &word, uint32_t bits) {
   word.fetch_add(1, std::memory_order_release);
-  const long woken = syscall(SYS_futex, &word, FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, bits);
+  const long woken = syscall(futex_call, &word, FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, bits);
   return static_cast<uint32_t>(std::max(woken, 0L));
 }
 

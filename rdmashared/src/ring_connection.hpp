@@ -122,7 +122,7 @@ public:
   Connection &operator=(const Connection &) = delete;
 
   // The ring into which the peer writes.
-  uint64_t address() const { return reinterpret_cast<uint64_t>(in_mr_->addr); }
+  uint64_t address() const { return reinterpret_cast<uintptr_t>(in_mr_->addr); }
   uint32_t rkey() const { return in_mr_->rkey; }
   // Sets the peer's ring, into which this side writes.
   void set_peer(uint64_t address, uint32_t rkey);

@@ -54,7 +54,7 @@ bool ask(Dice &dice, Hostile &hostile, const ibv_mr *buffers) {
     body.resize(ResponseBuffer::bytes);
     header.max_response = shape.largest;
     to_wire(std::span<std::byte, ResponseBuffer::bytes>(body),
-            ResponseBuffer{.address = reinterpret_cast<uint64_t>(buffers->addr),
+            ResponseBuffer{.address = reinterpret_cast<uintptr_t>(buffers->addr),
                            .rkey = buffers->rkey ^ (dice.one_in(16) ? dice.any() : 0),
                            .length = shape.largest});
   }

@@ -63,7 +63,7 @@ struct Liar {
     const void *what = as_rping ? static_cast<const void *>(ping.data()) : &out;
     if (as_rping)
       size = sizeof ping;
-    ibv_sge sge{.addr = reinterpret_cast<uint64_t>(what), .length = size, .lkey = 0};
+    ibv_sge sge{.addr = reinterpret_cast<uintptr_t>(what), .length = size, .lkey = 0};
     if (lie == "wild-write") // a request that the other side's NIC has to refuse
       post_send(id->qp, {.sg_list = &sge,
                          .num_sge = 1,

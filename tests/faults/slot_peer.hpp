@@ -39,7 +39,7 @@ struct Peer { // one end of a connection, the client's or the server's
   }
   void repost() { rdmacommon::post_recv(requests.holder->qp, {}); }
 
-  uint64_t address() const { return reinterpret_cast<uint64_t>(theirs->addr); }
+  uint64_t address() const { return reinterpret_cast<uintptr_t>(theirs->addr); }
 
   // Puts a message into slots that follow each other, from this one on.
   void put(uint32_t slot, const rdmashared::Header &header, std::span<const std::byte> body = {}) {

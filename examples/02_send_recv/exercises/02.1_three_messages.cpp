@@ -25,7 +25,7 @@ constexpr size_t size = 16;
 using Slots = std::array<std::array<char, size>, messages>;
 
 ibv_sge slot(Slots &slots, int number, ibv_mr *mr) {
-  return {.addr = reinterpret_cast<uint64_t>(slots[static_cast<size_t>(number)].data()),
+  return {.addr = reinterpret_cast<uintptr_t>(slots[static_cast<size_t>(number)].data()),
           .length = size,
           .lkey = mr->lkey};
 }

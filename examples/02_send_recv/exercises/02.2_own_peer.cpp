@@ -47,7 +47,7 @@ void own_peer(int argc, char **argv) {
   to_init(qp.get(), port);
   print_state(qp.get());
 
-  ibv_sge sge{.addr = reinterpret_cast<uint64_t>(buffer.incoming),
+  ibv_sge sge{.addr = reinterpret_cast<uintptr_t>(buffer.incoming),
               .length = sizeof buffer.incoming,
               .lkey = mr->lkey};
   ibv_recv_wr receive{.sg_list = &sge, .num_sge = 1};

@@ -31,7 +31,7 @@ ibv_mw_bind_info window_of(ibv_mr *mr, size_t half) {
   // TODO: both windows open everything.
   (void)half;
   return {.mr = mr,
-          .addr = reinterpret_cast<uint64_t>(memory.data()),
+          .addr = reinterpret_cast<uintptr_t>(memory.data()),
           .length = memory.size(),
           .mw_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
 }
@@ -59,7 +59,7 @@ void two_halves(int argc, char **argv) {
            .bind_mw = {.mw = mw.get(), .rkey = rkey, .bind_info = window_of(mr.get(), half)}});
       check_wc(to.next("the bind"), "the bind");
       ibv_sge here = piece(mr.get(), memory.data(), 64);
-      const auto there = reinterpret_cast<uint64_t>(memory.data() + half * half_size);
+      const auto there = reinterpret_cast<uintptr_t>(memory.data() + half * half_size);
       post_send(to.qp.get(), {.sg_list = &here,
                               .num_sge = 1,
                               .opcode = opcode,

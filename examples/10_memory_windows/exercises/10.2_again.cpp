@@ -35,7 +35,7 @@ void again(int argc, char **argv) {
       reg_mr(pd.get(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
   const Loopback to(port, pd.get(), IBV_ACCESS_REMOTE_READ); // its own peer
   const unique_mw mw(check_ptr(ibv_alloc_mw(pd.get(), IBV_MW_TYPE_2), "ibv_alloc_mw"));
-  const auto there = reinterpret_cast<uint64_t>(memory.data());
+  const auto there = reinterpret_cast<uintptr_t>(memory.data());
   ibv_sge here = piece(mr.get(), memory.data() + 2048, 64);
   const auto read = [&](uint32_t rkey) {
     post_send(to.qp.get(), {.sg_list = &here,

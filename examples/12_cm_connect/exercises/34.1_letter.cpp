@@ -52,7 +52,7 @@ void serve(rdma_event_channel *channel, const CmOptions &options) {
   Side side(id.get());
   ibv_sge into = piece(side.mr.get(), &side.number, sizeof side.number);
   post_recv(id->qp, {.sg_list = &into, .num_sge = 1}); // before the client can send
-  const Address ours{htobe64(reinterpret_cast<uint64_t>(&side.boxes)), htonl(side.mr->rkey)};
+  const Address ours{htobe64(reinterpret_cast<uintptr_t>(&side.boxes)), htonl(side.mr->rkey)};
   rdma_conn_param answer{.private_data = &ours, .private_data_len = sizeof ours};
   check_errno(rdma_accept(id.get(), &answer), "rdma_accept");
   wait_for_cm_event(channel, RDMA_CM_EVENT_ESTABLISHED, options.timeout);
