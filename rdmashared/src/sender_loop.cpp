@@ -106,11 +106,11 @@ void SenderLoop::run() {
       board_->busy.store(busy_, std::memory_order_relaxed);
     was_busy |= send();
     wake_workers(); // their requests have failed
-    if (was_busy || looked < idle_policy.looks()) {
-      if (was_busy)
-        idle_policy.note(std::exchange(looked, 0), true);
-      else if (++looked > 0)
-        sched_yield();
+    if (was_busy) {
+      idle_policy.note(std::exchange(looked, 0), true);
+    } else if (looked < idle_policy.looks()) {
+      ++looked;
+      sched_yield();
     } else {
       idle_policy.note(std::exchange(looked, 0), false);
       if (arm() || !take_answers())
