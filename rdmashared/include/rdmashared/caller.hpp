@@ -51,16 +51,20 @@ class CallerArea; // the implementation of Caller
 /// | too_long        | nothing                        | never                                  |
 /// | sender_gone     | nothing                        | after a new join()                     |
 ///
-/// After `lost`, `timed_out` and a cancel, a handler that has begun goes on. The server does not
-/// begin one once it has heard of that, and none whose limit has passed.
+/// After `lost`, `timed_out` and a cancel, a handler that has begun goes on. The server begins no
+/// handler after it has heard that nobody waits, and none whose limit has passed.
 enum class Outcome : uint32_t {
   response, ///< There is a response.
-  refused,  ///< The server's handler has failed; RequestFailed::server_said() says why.
-  lost,     ///< The connection broke, or the sender ended, while it was under way.
+  /// The server's handler has failed, or the server has no memory for the response:
+  /// RequestFailed::server_said() says why.
+  refused,
+  lost, ///< The connection broke, or the sender ended, while it was under way.
   /// There is no connection, or the sender could not register the memory for a response of any
   /// length. The request ends at once.
   not_sent,
-  expired, ///< Its limit passed before the server began, and the server has said so in time.
+  /// Its limit passed before the server began, and the server's answer came before the caller gave
+  /// up.
+  expired,
   answer_too_long, ///< More than RequestOptions::max_response or SenderOptions::largest_response.
   timed_out,       ///< Its limit passed without an answer. The server is told to drop it.
   /// The area of this process is full. A call that does not wait fails at once, and another call
