@@ -105,7 +105,7 @@ void SenderLoop::run() {
     if (was_busy)
       board_->busy.store(busy_, std::memory_order_relaxed);
     was_busy |= send();
-    wake_workers(); // their requests have failed
+    wake_workers(); // those with failed requests: take_answers() wakes the others
     if (was_busy) {
       idle_policy.note(std::exchange(looked, 0), true);
     } else if (looked < idle_policy.looks()) {
