@@ -41,7 +41,7 @@ class CallerArea; // the implementation of Caller
 /// | outcome         | what the server has done       | ask again                              |
 /// |-----------------|--------------------------------|----------------------------------------|
 /// | response        | answered it                    | -                                      |
-/// | refused         | its handler has failed         | as it says                             |
+/// | refused         | everything, a part, or nothing | as it says                             |
 /// | answer_too_long | answered it, in vain           | with more space, if twice does no harm |
 /// | lost            | everything, a part, or nothing | if twice does no harm                  |
 /// | timed_out       | everything, a part, or nothing | if twice does no harm                  |
@@ -67,7 +67,7 @@ enum class Outcome : uint32_t {
   expired,
   answer_too_long, ///< More than RequestOptions::max_response or SenderOptions::largest_response.
   timed_out,       ///< Its limit passed without an answer. The server is told to drop it.
-  /// The area of this process is full. A call that does not wait fails at once, and another call
+  /// The area of this process is full. A call that does not wait fails at once, and one that waits
   /// when its limit has passed. Or no connection takes the request: on each one, this process has
   /// given up SenderOptions::area_slots requests (`timed_out`, cancel) that the server has not
   /// answered.
