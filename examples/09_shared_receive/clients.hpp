@@ -16,6 +16,7 @@
 #include <infiniband/verbs.h>
 
 #include <arpa/inet.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
@@ -96,10 +97,9 @@ private:
     int fd() const { return exchange ? exchange->fd() : -1; }
   };
 
+  static constexpr const char *closed = "the server has closed the connection";
   void sleep() {
-    const auto heard = [this](Connection &one) {
-      break_off(one, "the server has closed the connection");
-    };
+    const auto heard = [this](Connection &one) { break_off(one, closed); };
     if (!sleep_until_something(channel_.get(), -1, connections_, options_.timeout, heard))
       throw rdmacommon::Error("an answer", "none has come in time");
   }
@@ -128,7 +128,10 @@ private:
       }
       send_what_it_may(one);
     } catch (const rdmacommon::Error &error) {
-      break_off(one, error.what());
+      // A server that ends a client closes this connection, too. This client learns that only when
+      // it sleeps, and its requests may fail before.
+      pollfd file{.fd = one.fd(), .events = POLLIN, .revents = 0};
+      break_off(one, poll(&file, 1, 0) > 0 ? closed : error.what());
     }
   }
 
