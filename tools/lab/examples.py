@@ -253,23 +253,32 @@ def _run(
 ) -> pair.Outcome:
     if kind == "kernel":
         return _run_module(place, build, program, extra, under, client_place, options)
+    commands = command_lines(place, build, program, kind, extra, under, client_under)
+    if len(commands) == 1:
+        return pair.run(place, commands[0], **options)
+    if has_next_client:
+        commands += command_lines(place, build, program, kind, extra)[1:]
+    return run_pair(
+        place, *commands, client_place=client_place, port_option=PORT_OPTION[kind], **options)
+
+
+def command_lines(
+    place: Place, build: Path, program: str, kind: str, extra: Sequence[str] = (),
+    under: Sequence[str] = (), client_under: Optional[Sequence[str]] = None
+) -> list[list[str]]:
+    """The command line of a program that is alone, or those of a server and its client, without
+    where to listen and whom to connect to. Parameters as for run()."""
     without_device = dataclasses.replace(place, device="")
     if kind not in PORT_OPTION:
-        return pair.run(
-            place,
-            _command(build, program, without_device if kind == "alone" else place, under, extra),
-            **options)
+        alone = without_device if kind == "alone" else place
+        return [_command(build, program, alone, under, extra)]
     # rdma_cm finds the device by the address.
     server, client = sides(program)
     listen = _listen(place) if server != client else []
-    commands = [
+    return [
         _command(build, side, place if kind == "pair" else without_device, start, [*extra, *where])
         for side, start, where in (
-            (server, under, listen),
-            (client, under if client_under is None else client_under, []),
-            *([(client, (), [])] if has_next_client else []))]
-    return run_pair(
-        place, *commands, client_place=client_place, port_option=PORT_OPTION[kind], **options)
+            (server, under, listen), (client, under if client_under is None else client_under, []))]
 
 
 def _listen(place: Place) -> list[str]:

@@ -369,7 +369,7 @@ def initramfs(kernel: Kernel, more: Sequence[str] = (), built: Sequence[Path] = 
         files.append((f"modules/{number:03d}-{name}.ko", 0o100644, _decompressed(module)))
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".partial-", delete=False) as file:
         try:
-            file.write(gzip.compress(_cpio(files), 1))
+            file.write(gzip.compress(cpio(files), 1))
             file.flush()
             os.rename(file.name, path)
         except BaseException:
@@ -428,7 +428,7 @@ def _decompressed(module: Path) -> bytes:
     return data
 
 
-def _cpio(files: list[tuple[str, int, bytes]]) -> bytes:
+def cpio(files: list[tuple[str, int, bytes]]) -> bytes:
     """The "newc" archive that the kernel unpacks (Documentation/driver-api/early-userspace)."""
     archive = bytearray()
 
