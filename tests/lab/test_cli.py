@@ -107,7 +107,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_package_lists(self):
-        for group in packages.DEBIAN:
+        for group in set(packages.DEBIAN) - {"play"}:  # ./lab docs --play needs Debian
             for _, (_, names) in packages.OTHERS.items():
                 self.assertIn(group, names)
 

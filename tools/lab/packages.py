@@ -39,7 +39,8 @@ DEBIAN = {
     "wire": "tcpdump tshark",
     "bench": "perftest ucx-utils libfabric-bin rdmacm-utils",
     "book": "chromium",
-    "thorough": "chromium clang valgrind" + _clang_runtime(),
+    "play": "linux-source bc flex bison make gcc g++ seabios nodejs",
+    "thorough": "chromium chromium-driver clang valgrind" + _clang_runtime(),
 }
 # For the distributions on which ./lab installs nothing itself: the names to type.
 OTHERS = {
@@ -57,7 +58,7 @@ OTHERS = {
             "wire": "tcpdump wireshark-cli",
             "bench": "perftest ucx libfabric librdmacm-utils",
             "book": "chromium",
-            "thorough": "chromium clang compiler-rt valgrind",
+            "thorough": "chromium chromedriver clang compiler-rt valgrind",
         }),
     "pacman": (
         "pacman -S --needed",
@@ -87,7 +88,7 @@ OTHERS = {
             "wire": "tcpdump wireshark",
             "bench": "perftest ucx-tools libfabric librdmacm-utils",
             "book": "chromium",
-            "thorough": "chromium clang valgrind",
+            "thorough": "chromium chromedriver clang valgrind",
         }),
 }
 # Where dpkg cannot be asked: a program or file that tells whether a group is there.
@@ -101,7 +102,7 @@ SIGNS = {
     "wire": ["tcpdump", "tshark"],
     "bench": ["ib_write_lat", "ucx_perftest", "fi_pingpong", "rstream"],
     "book": ["chromium"],
-    "thorough": ["chromium", "clang++", "valgrind"],
+    "thorough": ["chromium", "chromedriver", "clang++", "valgrind"],
 }
 
 

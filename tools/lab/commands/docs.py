@@ -7,12 +7,14 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from lab import build, ladder, packages
 from lab.errors import LabError
 from lab.pages import book, headings
 from lab.paths import ROOT
+from play import site
 
 PAGES = (".cpp", ".hpp", ".c", ".h", ".task", ".patch")  # sources with a page of their own
 
@@ -21,15 +23,27 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser("docs", help="build the site: lessons, API, pictures")
     parser.add_argument(
         "--book", action="store_true", help="print all lessons into one PDF as well, by Chromium")
+    parser.add_argument(
+        "--play", action="store_true",
+        help="let readers run the examples in the page, in an emulated machine (the first build:"
+        " about 15 minutes)")
+    parser.add_argument("--serve", action="store_true", help="serve the site on this host alone")
     parser.set_defaults(main=main)
 
 
 def main(args) -> int:
-    packages.ensure("docs", *(["book"] if args.book else []))
+    packages.ensure(
+        "docs", *(["book"] if args.book else []), *(site.groups() if args.play else []))
     first = make(build.directory() / "docs")
-    print(f"the site: {first}")
+    if args.play:
+        site.make(first.parent)
+    # A browser loads no scripts of this kind from a file.
+    print(f"the site: {first}" + (" (./lab docs --play --serve serves it)" if args.play else ""))
     if args.book:
         print(f"the book: {book.make(first.parent)}")
+    if args.serve:
+        command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "0"]
+        return subprocess.run(command, cwd=first.parent).returncode
     return 0
 
 

@@ -14,13 +14,15 @@ from pathlib import Path
 from lab import build, packages, place
 from lab.errors import LabError
 from lab.machine import headers, kernel
+from play import site
 
 # The packages of every program that a test runs: nothing is installed once the tests have begun.
 PACKAGES = ["build", "device", "machine", "kernel", "docs", "wire", "bench"]
 # Suites and tests that need a second compiler, a browser or valgrind.
 NEED_MORE = {
-    "maintainer", "release", "thorough", "counts", "fuzz", "test_builds", "test_browser",
-    "test_counts", "test_whole_programs", "test_fuzz"}
+    "maintainer", "release", "thorough", "counts", "fuzz", "play", "test_builds", "test_browser",
+    "test_play", "test_counts", "test_whole_programs", "test_fuzz"}
+PLAY = {"release", "play", "test_play"}
 # Tests at the same time. They share the emulated machine's two processors, and each waits for an
 # event now and then. On two real processors, the learner's tests took 633 s with three at once, and
 # 531 s with five, which kept these processors busy for 98 % of the time.
@@ -46,7 +48,8 @@ def main(args) -> int:
     whole = args.all or bool(wanted)
     packages.ensure(
         *PACKAGES, *(["check"] if whole else []),
-        *(["thorough"] if args.all or NEED_MORE & set(wanted) else []))
+        *(["thorough"] if args.all or NEED_MORE & set(wanted) else []),
+        *(site.groups() if (args.all or PLAY & set(wanted)) and site.is_possible() else []))
     began = time.monotonic()
     with alone(build.directory()):
         folder = build.build(default_only=not whole)
