@@ -37,9 +37,11 @@ class Browser:
     def __init__(self, driver, width, height):
         self.profile = tempfile.TemporaryDirectory()
         self.address = driver.address
+        # By a pipe: a bare system has no /etc/hosts, and chromedriver asks it for "localhost".
         arguments = [
-            "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            f"--user-data-dir={self.profile.name}", f"--window-size={width},{height}"]
+            "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
+            "--disable-dev-shm-usage", f"--user-data-dir={self.profile.name}",
+            f"--window-size={width},{height}"]
         self.address += "/" + self.call(
             "", capabilities={
                 "alwaysMatch": {
