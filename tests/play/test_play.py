@@ -7,7 +7,6 @@ import http.server
 import re
 import shlex
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -15,7 +14,6 @@ import unittest
 from pathlib import Path
 
 import skipping
-import tested
 from lab import ladder, listening, normalise
 from lab.commands import docs
 from play import page_machine as machine, site
@@ -224,8 +222,4 @@ class ThirtyTwoBits(unittest.TestCase):
 if __name__ == "__main__":
     if not site.is_possible():
         skipping.skip("the machine in the page is made of Debian's packages")
-    digest = tested.digest()
-    program = unittest.main(verbosity=2, exit=False)
-    if program.result.wasSuccessful() and len(sys.argv) == 1:
-        tested.RECORD.write_text(digest + "\n")
-    sys.exit(not program.result.wasSuccessful())
+    unittest.main(verbosity=2)
