@@ -54,8 +54,8 @@ class Page(unittest.TestCase):
         cls.temp.cleanup()
 
     @contextlib.contextmanager
-    def page(self, stem, width=1280, before=""):
-        browser = Browser(self.driver, width, 1000)
+    def page(self, stem, before=""):
+        browser = Browser(self.driver)
         try:
             browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=before)
             browser.open(f"http://127.0.0.1:{self.server.server_port}/page_lessons_{stem}.html")

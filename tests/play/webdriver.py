@@ -7,7 +7,6 @@ import tempfile
 import time
 import urllib.request
 
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c"}
 
 
@@ -34,14 +33,14 @@ class Driver:
 
 
 class Browser:
-    def __init__(self, driver, width, height):
+    def __init__(self, driver):
         self.profile = tempfile.TemporaryDirectory()
         self.address = driver.address
         # By a pipe: a bare system has no /etc/hosts, and chromedriver asks it for "localhost".
         arguments = [
             "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
             "--disable-dev-shm-usage", f"--user-data-dir={self.profile.name}",
-            f"--window-size={width},{height}"]
+            "--window-size=1280,1000"]
         self.address += "/" + self.call(
             "", capabilities={
                 "alwaysMatch": {

@@ -29,7 +29,7 @@ from lab.paths import ROOT, cache_dir
 
 HERE = Path(__file__).resolve().parent
 BIOS = [Path("/usr/share/seabios") / name for name in ("bios.bin", "vgabios-stdvga.bin")]
-# What the programs are compiled with, and what comes into the machine beside them.
+# The packages of the headers and libraries for the programs, and of the tools in the machine.
 PACKAGES = (
     "libibverbs-dev librdmacm-dev libcli11-dev libgtest-dev libasio-dev libstdc++-{gcc}-dev"
     " ibverbs-providers ibverbs-utils rdmacm-utils iproute2 busybox-static")

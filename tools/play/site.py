@@ -55,7 +55,7 @@ def make(pages: Path) -> None:
     # The page unpacks it, so that it is small from any web server.
     (out / "v86.wasm.gz").write_bytes(gzip.compress((v86 / "build/v86.wasm").read_bytes(), 9))
     table = runs(folder, versions(image, root))
-    # What the machine gets when it is asked for: the programs, and what lesson 05 sends.
+    # The machine gets these on request: the programs, and the file that lesson 05 sends.
     names = {command[0] for each in table.values() for command in each.get("commands", [])}
     files = {name: machine.stripped(folder / "examples" / name) for name in names}
     files["README.md"] = (ROOT / "README.md").read_bytes()
