@@ -2,12 +2,12 @@
 // Puts a Run button below each ./lab run command of a lesson, and runs it in the page. site.py
 // writes play.json, which says what each command runs and prints.
 import { Machine } from "./page_machine.js";
+import { dissected } from "./page_wire.js";
 
 const here = new URL(".", import.meta.url).href;
 const data = await (await fetched("play.json")).json();
 const listening = new RegExp(`^(?:${data.listening})`);
 const rules = data.rules.map(([pattern, words]) => [new RegExp(pattern, "g"), words]);
-let loading; // the promise of the page's machine, once a reader has asked for it
 let busy = Promise.resolve(); // until the machine has ended what it runs
 
 function make(tag, properties = {}, ...children) {
@@ -27,26 +27,38 @@ async function unpacked(name) {
   return new Response(packed.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
-// The page's machine, which is started when it is asked for first, and kept.
-function machine() {
-  loading ??= (async () => {
-    const [{ V86 }, wasm, state] = await Promise.all([
-      import("./libv86.js"), unpacked("v86.wasm.gz").then((bytes) => WebAssembly.compile(bytes)),
-      fetched("state.bin.zst").then((answer) => answer.arrayBuffer())]);
-    return Machine.start(V86, wasm, state);
-  })();
-  loading.catch(() => (loading = undefined)); // the next click tries again
-  return loading;
+// A function whose first call makes something, which all calls return. If that fails, the next
+// call tries again.
+function once(make) {
+  let made;
+  return () => {
+    made ??= make();
+    made.catch(() => (made = undefined));
+    return made;
+  };
 }
 
-const files = new Map(); // name -> promise that the machine has it
+const saved = once(() => Promise.all([
+  import("./libv86.js"), unpacked("v86.wasm.gz").then((bytes) => WebAssembly.compile(bytes)),
+  fetched("state.bin.zst").then((answer) => answer.arrayBuffer())]));
+async function start() {
+  const [{ V86 }, wasm, state] = await saved();
+  return Machine.start(V86, wasm, state);
+}
+// The page's machine, and the two hosts of a network, of which it is the first.
+const machine = once(start);
+const hosts = once(async () => {
+  const [first, second] = await Promise.all([machine(), start()]);
+  first.join(second);
+  await second.run(data.become_second, () => {}).status;
+  return [first, second];
+});
+
 function have(pc, name) {
-  if (!files.has(name)) {
-    files.set(name, unpacked(`files/${name}.gz`).then(
-      (bytes) => pc.put(name, new Uint8Array(bytes))));
-    files.get(name).catch(() => files.delete(name)); // the next click tries again
-  }
-  return files.get(name);
+  if (!pc.files.has(name))
+    pc.files.set(name, once(
+      async () => pc.put(name, new Uint8Array(await unpacked(`files/${name}.gz`)))));
+  return pc.files.get(name)();
 }
 
 export function normalised(line) {
@@ -72,23 +84,31 @@ class Run {
   started = []; // for stop()
   is_stopped = false;
 
-  constructor(what, output) {
-    Object.assign(this, { what, output });
+  constructor(what, output, wire) {
+    Object.assign(this, { what, output, wire });
   }
 
-  async run(pc) {
+  // Runs it on `first`, and what is a client on `other`, which may be the same.
+  async run(first, other) {
     const { commands } = this.what;
-    await Promise.all(
-      commands.flat().filter((word) => data.files.includes(word)).map((name) => have(pc, name)));
+    const files = commands.flat().filter((word) => data.files.includes(word));
+    await Promise.all(files.flatMap((name) => [have(first, name), have(other, name)]));
+    first.sends = (frame) => this.draw(frame, "right");
+    other.sends = (frame) => this.draw(frame, "left");
     const [server, client] = commands;
-    let second;
-    const first = this.start(pc, server, client ? "server" : "", (line) => {
-      const ready = client && !second && listening.exec(line);
+    let ended;
+    const server_ended = this.start(first, server, client ? "server" : "", (line) => {
+      const ready = client && !ended && listening.exec(line);
       if (ready)
-        second = this.start(
-          pc, client.map((word) => (word === "{port}" ? ready[1] : word)), "client");
+        ended = this.start(
+          other, client.map((word) => (word === "{port}" ? ready[1] : word)), "client");
     });
-    return [await first, await second];
+    return [await server_ended, await ended];
+  }
+
+  draw(frame, direction) {
+    const packet = this.what.two_hosts && dissected(frame, data);
+    if (packet) this.wire.append(make("li", { className: direction }, packet));
   }
 
   stop() {
@@ -129,19 +149,26 @@ function button_below(fragment, line) {
   };
   name("Run");
   box.prepend(button);
-  box.append(output);
+  const wire = make("ol", {
+    className: "wire", hidden: true, tabIndex: 0, ariaLabel: `Packets of ${line}`,
+  });
+  box.append(output, wire);
   let run;
   button.onclick = async () => {
     if (run) return run.stop();
-    run = new Run(what, output);
+    run = new Run(what, output, wire);
     output.replaceChildren();
+    wire.replaceChildren(make(
+      "li", { className: "hosts" }, make("span", { className: "server" }, "host a: server"),
+      make("span", { className: "client" }, "host b: client")));
     output.hidden = false;
+    wire.hidden = !what.two_hosts;
     name("Stop");
     status.textContent = "loading the machine";
     try {
-      const pc = await machine();
+      const [first, second] = what.two_hosts ? await hosts() : [await machine()];
       status.textContent = "running";
-      const ended = busy.then(() => run.run(pc)); // one at a time
+      const ended = busy.then(() => run.run(first, second ?? first)); // one at a time
       busy = ended.catch(() => {});
       const failed = (await ended).find((one) => one);
       const other = !run.is_stopped && what.expected && difference(what.expected, run.roles);
@@ -203,7 +230,9 @@ if (typeof WebAssembly === "object") {
   terminal_button();
   contents.append(make(
     "p", {}, "The examples of this page run in a machine that your browser emulates. Its times say"
-    + " nothing about a network. ", make("a", { href: `${here}licences.html` }, "Licences"), "."));
+    + " nothing about a network. ./lab trace runs on two of them, and shows the packets. (On a"
+    + " Linux machine it shows the calls, too.) ",
+    make("a", { href: `${here}licences.html` }, "Licences"), "."));
 } else {
   contents.prepend(make(
     "p", {}, "This browser has no WebAssembly, so the commands run on a Linux machine only."));

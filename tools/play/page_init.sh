@@ -5,6 +5,7 @@
 #
 # The page writes lines "NUMBER COMMAND". It gets "NUMBER:TEXT" for each line that the command
 # prints, and "NUMBER=STATUS" after its last one. "NUMBER stop OTHER" ends the command OTHER.
+# "NUMBER become MAC IPV4 IPV6" makes it the other host of a network.
 /bin/busybox mkdir -p /proc /sys /dev /tmp /run /root
 /bin/busybox --install -s /bin
 export PATH=/bin:/files HOME=/root TERM=xterm
@@ -18,13 +19,19 @@ mount -t 9p -o trans=virtio,version=9p2000.L host9p /files
 mount -t tmpfs -o mode=1777 shm /dev/shm
 hostname lab
 
+# Gives the machine its addresses, and makes its RDMA device.
+become() {
+    ifconfig lab0 hw ether "$1"
+    ip addr add "$2" dev lab0
+    ip addr add "$3" dev lab0
+    ip link set lab0 up
+    rdma link add rxe0 type rxe netdev lab0
+}
+
 # The kernel's command line has the addresses of ./lab's emulated machine.
 ip link set lo up
-ip link add lab0 address "$lab_mac" type dummy
-ip addr add "$lab_ipv4" dev lab0
-ip addr add "$lab_ipv6" dev lab0
-ip link set lab0 up
-rdma link add rxe0 type rxe netdev lab0
+ip link set eth0 name lab0
+become "$lab_mac" "$lab_ipv4" "$lab_ipv6"
 
 # The start has left its data in memory that is free now. Zeros make the saved machine smaller.
 free=$(sed -n 's/^MemFree: *\([0-9]*\) kB/\1/p' /proc/meminfo)
@@ -59,6 +66,13 @@ stop() (
     while read -r number command; do
         case $command in
             "stop "*) stop "${command#stop }" ;;
+            "become "*)
+                rdma link delete rxe0
+                ip link set lab0 down
+                ip addr flush dev lab0
+                become ${command#become }
+                echo "$number=0"
+                ;;
             *) run "$number" "$command" ;;
         esac
     done

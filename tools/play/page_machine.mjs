@@ -4,10 +4,12 @@
 // A saved state fits only a machine with the same options.
 export const options = {
   memory_size: 128 << 20, vga_memory_size: 2 << 20, uart1: true, filesystem: {}, acpi: false,
-  autostart: true, disable_keyboard: true, disable_mouse: true, disable_speaker: true,
+  net_device: { type: "virtio" }, autostart: true, disable_keyboard: true, disable_mouse: true,
+  disable_speaker: true,
 };
 
 export class Machine {
+  files = new Map(); // name -> the function that puts it there once
   #emulator;
   #count = 0;
   #running = new Map(); // number of a command -> {line, end}
@@ -44,6 +46,16 @@ export class Machine {
   // Ends a command with SIGTERM.
   stop(number) {
     if (this.#running.has(number)) this.#say(`${++this.#count} stop ${number}`);
+  }
+
+  // Joins this machine and another one by an Ethernet. Each calls its `sends` with each frame.
+  join(other) {
+    for (const [from, to] of [[this, other], [other, this]])
+      from.#emulator.add_listener("net0-send", (frame) => {
+        const copy = Uint8Array.from(frame);
+        from.sends?.(copy);
+        to.#emulator.bus.send("net0-receive", copy);
+      });
   }
 
   // Connects the shell to a terminal of xterm.

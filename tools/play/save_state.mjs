@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Boots the machine in Node, and saves its state when page_init.sh says that it is ready.
+// Boots the machine in Node, and saves its state when page_init.sh says that it is ready. Then
+// starts the saved machine as a page does, and has it run a command.
 import { readFileSync, writeFileSync } from "node:fs";
-import { options } from "./page_machine.mjs";
+import { Machine, options } from "./page_machine.mjs";
 
 const [folder, bios, vga, kernel, initrd, cmdline, out] = process.argv.slice(2);
 const { V86 } = await import(`${folder}/libv86.mjs`);
@@ -22,8 +23,12 @@ machine.add_listener("serial0-output-byte", (byte) => (console_text += String.fr
 machine.add_listener("serial1-output-byte", async (byte) => {
   said += String.fromCharCode(byte);
   if (!/^ready\r?\n$/.test(said)) return;
-  clearTimeout(limit);
   await machine.stop();
-  writeFileSync(out, new Uint8Array(await machine.save_state()));
-  process.exit(0);
+  const state = await machine.save_state();
+  const saved = await Machine.start(
+    V86, await WebAssembly.compile(readFileSync(`${folder}/v86.wasm`)), state);
+  console_text = "it does not answer once it is saved";
+  const status = await saved.run("ibv_devinfo -d rxe0", () => {}).status;
+  writeFileSync(out, new Uint8Array(state));
+  process.exit(status);
 });

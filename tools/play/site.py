@@ -18,6 +18,7 @@ from lab.errors import LabError
 from lab.machine import network
 from lab.paths import ROOT
 from lab.place import RDMA, Place
+from lab.wire import packets
 from play import page_machine as machine
 
 HERE = machine.HERE
@@ -47,7 +48,7 @@ def make(pages: Path) -> None:
     (out / "files").mkdir(parents=True)
     v86, xterm = machine.npm("v86"), machine.npm("@xterm/xterm")
     for file in (state, xterm / "lib/xterm.js", xterm / "css/xterm.css", HERE / "page.js",
-                 HERE / "page.css"):
+                 HERE / "page_wire.js", HERE / "page.css"):
         shutil.copy(file, out)
     # Not every web server knows what .mjs is.
     shutil.copy(v86 / "build/libv86.mjs", out / "libv86.js")
@@ -68,6 +69,9 @@ def make(pages: Path) -> None:
                 "rules": [
                     [pattern.pattern, re.sub(r"\\(\d)", r"$\1", with_)]
                     for pattern, with_ in normalise.RULES],
+                "operations": packets.OPERATIONS, "naks": packets.NAKS,
+                "become_second": " ".join(
+                    ["become", network.mac("b"), network.prefix("b"), network.ipv6_prefix("b")]),
                 "files": sorted(files), "runs": table,
             }))
     (out / "licences.html").write_text(licences(root, image))
@@ -85,26 +89,30 @@ def versions(image: Path, root: Path) -> "dict[str, variants.Version]":
 
 
 def runs(folder: Path, have: "dict[str, variants.Version]") -> "dict[str, dict]":
-    """Each "./lab run ..." of the lessons -> its `commands`, and what they print (`expected`), if
-    that is recorded; or `why` it does not run in a page.
+    """Each "./lab run ..." of the lessons, and each "trace" and "capture" -> its `commands`, on
+    `two_hosts` or not, and what they print (`expected`), if that is recorded; or `why` it does not
+    run in a page.
 
     @param folder of machine.programs(). @param have as versions() says"""
     parser = argparse.ArgumentParser()
     run.add_parser(parser.add_subparsers())
     table = {}
     for page in sorted((ROOT / "lessons").glob("*.md")):
-        for line in re.findall(r"^\./lab (run .*?) *$", page.read_text(), re.M):
+        for verb, line in re.findall(
+                r"^\./lab (run|trace|capture) (.*?) *$", page.read_text(), re.M):
             words, _, given = line.partition(" -- ")
-            args = parser.parse_args(words.split())
+            args = parser.parse_args(["run", *words.split()])
             lesson, program = run.choose(args.example, args.broken, args.program)
-            its = table[f"./lab {line}"] = {}
-            if args.two_hosts or args.device:
-                its["why"] = "it needs two hosts" if args.two_hosts else f"it needs {args.device}"
+            its = table[f"./lab {verb} {line}"] = {"two_hosts": args.two_hosts or verb != "run"}
+            if args.device:
+                its["why"] = f"it needs {args.device}"
             elif lesson.kind == "kernel":
                 its["why"] = "it loads a module into the kernel"
             else:
                 its["commands"] = commands(folder, program, lesson.kind, shlex.split(given))
-                if not given and not args.program:
+                # These changes end by a time limit, or before it if the machine is fast.
+                is_timed = lesson.stem == "28_measure" and args.broken
+                if verb == "run" and not (is_timed or given or args.program):
                     file = variants.choose(examples.expected_file(lesson.stem, args.broken), have)
                     its["expected"] = normalise.split_roles(file.read_text())
     return table
