@@ -35,15 +35,9 @@ In the project's folder:
 {compile}
 """
 
-COMPILE = """Each program is one command, in this folder. It needs these packages: {packages}.
-
-With the installed libraries ([how](../../README.md#copy-the-code)):
-
-```sh
-{installed}
-```
-
-With the sources of the libraries:
+COMPILE = """Each program is one command, in this folder, with the sources of the libraries. With
+the installed libraries, it is shorter ([how](../../README.md#copy-the-code)). It needs these
+packages: {packages}.
 
 ```sh
 {lines}
@@ -107,7 +101,6 @@ def _compile(lesson: ladder.Lesson, folder: Path) -> str:
     programs = examples.of(lesson)["programs"]
     result = COMPILE.format(
         packages=f"{', '.join(packages[:-1])} and {packages[-1]}",
-        installed="\n".join(command(folder, program, installed=True) for program in programs),
         lines="\n".join(command(folder, program) for program in programs))
     optional = sources.members(sorted(folder.glob("*.?pp")))
     if optional:
@@ -117,14 +110,11 @@ def _compile(lesson: ladder.Lesson, folder: Path) -> str:
     return result + (MODULE if lesson.kind == "kernel" else "")
 
 
-def command(folder: Path, program: str, installed: bool = False) -> str:
-    """What compiles one program, with the sources of the libraries that it uses or with the
-    installed libraries."""
+def command(folder: Path, program: str) -> str:
+    """What compiles one program, with the sources of the libraries that it uses."""
     parts = sources.of_program(folder, program)
     used = sources.libraries(parts)
-    words = ["c++ -std=c++20 -pthread", *(path.name for path in parts if path.suffix == ".cpp")]
-    if not installed:
-        words[1:1] = [f"-I../../{name}/include" for name in used]
-        words += [f"../../{name}/src/*.cpp" for name in used]
-    libraries = used[-1] if installed else LIBRARIES
-    return f"{' '.join(words)} $(pkg-config --cflags --libs {libraries}) -o {program}"
+    words = ["c++ -std=c++20 -pthread", *(f"-I../../{name}/include" for name in used)]
+    words += [path.name for path in parts if path.suffix == ".cpp"]
+    words += [f"../../{name}/src/*.cpp" for name in used]
+    return f"{' '.join(words)} $(pkg-config --cflags --libs {LIBRARIES}) -o {program}"
