@@ -139,17 +139,6 @@ class Capture(unittest.TestCase):
         ]
         self.assertEqual([later - old[0] for later in old], list(range(5)))
 
-    def test_connection_manager(self):
-        """rping's server does not listen on TCP; ./lab trace starts the client once it has called
-        rdma_listen()."""
-        lab(
-            "trace", "--", "rping", "-s", "-a", A.address, "-C", "1", "--", "rping", "-c", "-a",
-            A.address, "-C", "1")
-        found = packets.read(pcap("trace-a"))
-        names = [packet.name for packet in found]
-        self.assertEqual(names[:3], ["CM ConnectRequest", "CM ConnectReply", "CM ReadyToUse"])
-        self.assertEqual(sorted(names[-2:]), ["CM DisconnectReply", "CM DisconnectRequest"])
-
     def test_wireshark_opens_it(self):
         lab("capture", "02")
         about = subprocess.run(
