@@ -31,11 +31,10 @@ async function unpacked(name) {
 // call tries again.
 function once(make) {
   let made;
-  return () => {
-    made ??= make();
-    made.catch(() => (made = undefined));
-    return made;
-  };
+  return () => (made ??= make().catch((error) => {
+    made = undefined;
+    throw error;
+  }));
 }
 
 const saved = once(() => Promise.all([
@@ -45,12 +44,14 @@ async function start() {
   const [{ V86 }, wasm, state] = await saved();
   return Machine.start(V86, wasm, state);
 }
-// The page's machine, and the two hosts of a network, of which it is the first.
+// The page's machine, and the two hosts of a network, of which it is the first. The second one gets
+// addresses of its own before it is joined: the network never has two hosts with the same ones.
 const machine = once(start);
 const hosts = once(async () => {
   const [first, second] = await Promise.all([machine(), start()]);
+  if (await second.run(data.become_second, () => {}).status)
+    throw new Error("the second machine has no RDMA device");
   first.join(second);
-  await second.run(data.become_second, () => {}).status;
   return [first, second];
 });
 

@@ -5,7 +5,7 @@
 #
 # The page writes lines "NUMBER COMMAND". It gets "NUMBER:TEXT" for each line that the command
 # prints, and "NUMBER=STATUS" after its last one. "NUMBER stop OTHER" ends the command OTHER.
-# "NUMBER become MAC IPV4 IPV6" makes it the other host of a network.
+# "NUMBER become MAC IPV4 IPV6" gives the machine other addresses, and makes its device again.
 /bin/busybox mkdir -p /proc /sys /dev /tmp /run /root
 /bin/busybox --install -s /bin
 export PATH=/bin:/files HOME=/root TERM=xterm
@@ -71,7 +71,7 @@ stop() (
                 ip link set lab0 down
                 ip addr flush dev lab0
                 become ${command#become }
-                echo "$number=0"
+                echo "$number=$?"
                 ;;
             *) run "$number" "$command" ;;
         esac

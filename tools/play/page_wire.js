@@ -3,9 +3,10 @@
 
 // Which operations have a header behind the BTH, and its size in bytes.
 const extended = [
-  [/^UD/, 8], [/WRITE (First|Only)|READ Request/, 16], [/CmpSwap|FetchAdd/, 28],
+  [/^UD/, 8], [/WRITE (First|Only)|READ Request|ATOMIC WRITE/, 16], [/CmpSwap|FetchAdd/, 28],
   [/Acknowledge|Response (First|Last|Only)/, 4], [/ATOMIC Acknowledge/, 8],
   [/Immediate|Invalidate/, 4]];
+const CNP = 0x81; // Congestion Notification Packet
 // The messages of the connection manager, from attribute 0x10 on.
 const messages = [
   "ConnectRequest", "MsgRcptAck", "ConnectReject", "ConnectReply", "ReadyToUse",
@@ -20,11 +21,15 @@ export function dissected(frame, { operations, naks }) {
   if (protocol !== 17 || frame.length < after || bytes.getUint16(udp + 2) !== 4791) return;
   const opcode = bytes.getUint8(bth);
   const qp = bytes.getUint32(bth + 4) & 0xffffff, psn = bytes.getUint32(bth + 8) & 0xffffff;
-  if (qp === 1) return `CM ${messages[bytes.getUint16(after + 8 + 16) - 0x10]}`;
+  if (qp === 1) { // behind the DETH: a management datagram, whose bytes 16 and 17 are the attribute
+    const attribute = bytes.getUint16(after + 8 + 16);
+    return `CM ${messages[attribute - 0x10] ?? `message 0x${attribute.toString(16)}`}`;
+  }
+  if (opcode === CNP) return "CNP";
   const name = (opcode >> 5 === 3 ? "UD " : "") + operations[opcode & 31];
   const headers = extended.reduce((sum, [which, size]) => sum + (which.test(name) ? size : 0), 0);
   const padding = (bytes.getUint8(bth + 1) >> 4) & 3;
-  const payload = bytes.getUint16(udp + 4) - 8 - 12 - headers - padding - 4; // 4: the ICRC
+  const payload = bytes.getUint16(udp + 4) - 8 - 12 - headers - padding - 4; // UDP, BTH, ICRC
   const words = [name, `QP 0x${qp.toString(16)}`, `PSN 0x${psn.toString(16)}`];
   if (payload) words.push(`${payload} B`);
   if (bytes.getUint8(bth + 8) & 0x80) words.push("acknowledgement requested");

@@ -27,8 +27,10 @@ machine.add_listener("serial1-output-byte", async (byte) => {
   const state = await machine.save_state();
   const saved = await Machine.start(
     V86, await WebAssembly.compile(readFileSync(`${folder}/v86.wasm`)), state);
-  console_text = "it does not answer once it is saved";
-  const status = await saved.run("ibv_devinfo -d rxe0", () => {}).status;
-  writeFileSync(out, new Uint8Array(state));
+  console_text = "it is saved, and ibv_devinfo has said:\n";
+  const status = await saved.run(
+    "ibv_devinfo -d rxe0", (line) => (console_text += `${line}\n`)).status;
+  if (status) console.error(console_text);
+  else writeFileSync(out, new Uint8Array(state));
   process.exit(status);
 });
