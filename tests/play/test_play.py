@@ -2,14 +2,11 @@
 """The machine in the page (./lab docs --play): in Chromium, as a reader uses it, and in
 qemu-system-i386."""
 import contextlib
-import functools
-import http.server
 import json
 import re
 import shlex
 import subprocess
 import tempfile
-import threading
 import time
 import unittest
 from pathlib import Path
@@ -18,6 +15,7 @@ import skipping
 from lab import ladder, listening, normalise
 from lab.commands import docs
 from play import page_machine as machine, site
+from site_server import SiteServer
 from webdriver import KEYS, Browser, Driver
 
 BOXES = """return [...document.querySelectorAll('.play')].map((box) =>
@@ -31,11 +29,6 @@ PACKETS = """return [...box.querySelectorAll('.left, .right')].map((row) =>
 MEGABYTES = 8
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
 class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -45,16 +38,13 @@ class Page(unittest.TestCase):
         site.make(cls.html)
         cls.runs = json.loads((cls.html / "play/play.json").read_text())["runs"]
         print(f"the machine and its programs took {time.monotonic() - began:.0f} s")
-        handler = functools.partial(Quiet, directory=cls.html)
-        cls.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=cls.server.serve_forever, daemon=True).start()
+        cls.server = SiteServer(cls.html)
         cls.driver = Driver()
 
     @classmethod
     def tearDownClass(cls):
         cls.driver.close()
-        cls.server.shutdown()
-        cls.server.server_close()
+        cls.server.close()
         cls.temp.cleanup()
 
     @contextlib.contextmanager
@@ -62,7 +52,7 @@ class Page(unittest.TestCase):
         browser = Browser(self.driver)
         try:
             browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=before)
-            browser.open(f"http://127.0.0.1:{self.server.server_port}/page_lessons_{stem}.html")
+            browser.open(f"{self.server.url}/page_lessons_{stem}.html")
             browser.wait(
                 "return document.querySelector('.play-terminal') ||"
                 " /no WebAssembly/.test(document.body.innerText)")

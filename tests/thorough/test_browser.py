@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The site in a real browser: every page, wide and on a phone, light and dark."""
-import functools
 import html
-import http.server
 import json
 import re
 import shutil
 import subprocess
 import tempfile
-import threading
 import unittest
 import urllib.parse
 from pathlib import Path
@@ -16,21 +13,12 @@ from pathlib import Path
 from lab import ladder
 from lab.commands import docs
 from lab.pages import book
+from site_server import SiteServer
 
 HERE = Path(__file__).resolve().parent
 PHONE, WIDE = 390, 1280
 AT_ONCE = 40  # pages in one command line
 LIMIT = 1200
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-class Server(http.server.ThreadingHTTPServer):
-    def handle_error(self, *_):
-        """A page that has been looked at is closed, whatever of it was still on its way."""
 
 
 class Browser(unittest.TestCase):
@@ -39,10 +27,7 @@ class Browser(unittest.TestCase):
         cls.temp = tempfile.TemporaryDirectory(prefix="lab site ")
         cls.html = docs.make(Path(cls.temp.name) / "docs").parent
         shutil.copy(HERE / "page_check.html", cls.html)
-        handler = functools.partial(Quiet, directory=str(cls.html))
-        cls.server = Server(("127.0.0.1", 0), handler)
-        cls.address = f"http://127.0.0.1:{cls.server.server_port}"
-        threading.Thread(target=cls.server.serve_forever, daemon=True).start()
+        cls.server = SiteServer(cls.html)
         # Listings of the sources and lists of members are Doxygen's own affair.
         cls.pages = sorted(
             path.name
@@ -55,7 +40,7 @@ class Browser(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.shutdown()
+        cls.server.close()
         cls.temp.cleanup()
 
     @classmethod
@@ -73,7 +58,7 @@ class Browser(unittest.TestCase):
                         "--disable-dev-shm-usage", f"--user-data-dir={profile}",
                         "--enable-logging=stderr", "--virtual-time-budget=600000",
                         f"--window-size={WIDE + 40},1000", *options, "--dump-dom",
-                        f"{cls.address}/page_check.html#{wanted}"],
+                        f"{cls.server.url}/page_check.html#{wanted}"],
                     capture_output=True,
                     text=True,
                     timeout=LIMIT)
@@ -103,7 +88,7 @@ class Browser(unittest.TestCase):
         for name, page in self.wide.items():
             for link in page["links"]:
                 target = urllib.parse.urlsplit(link)
-                if f"{target.scheme}://{target.netloc}" != self.address:
+                if f"{target.scheme}://{target.netloc}" != self.server.url:
                     continue
                 file = urllib.parse.unquote(target.path).lstrip("/") or "index.html"
                 if not (self.html / file).exists():
@@ -137,7 +122,7 @@ class Browser(unittest.TestCase):
                         *("chromium", "--headless", "--no-sandbox", "--disable-gpu"),
                         *("--disable-dev-shm-usage", f"--user-data-dir={profile}"),
                         *("--virtual-time-budget=60000", "--dump-dom"),
-                        f"{self.address}/page_lessons_README.html?find={word}"],
+                        f"{self.server.url}/page_lessons_README.html?find={word}"],
                     capture_output=True,
                     text=True,
                     timeout=LIMIT)
